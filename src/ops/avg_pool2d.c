@@ -1,16 +1,15 @@
 // Average pooling in two dimensions, with a window of one size or with as many windows as asked.
+#include "ops/pool_window.h"
 #include "ops/rules.h"
 
 void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
                     int64_t *begin, int64_t *end) {
-    if (attr->out[axis] > 0) { // windows that cover the axis and differ by at most one element
-        *begin = place * in / attr->out[axis];
-        *end = ((place + 1) * in + attr->out[axis] - 1) / attr->out[axis];
-        return;
-    }
-    int64_t first = place * attr->stride[axis] - attr->padding[axis];
-    *begin = first > 0 ? first : 0;
-    *end = first + attr->kernel[axis] < in ? first + attr->kernel[axis] : in;
+    pool_axis a = {.in = in,
+                   .out = attr->out[axis],
+                   .kernel = attr->kernel[axis],
+                   .stride = attr->stride[axis],
+                   .padding = attr->padding[axis]};
+    pool_window_at(&a, place, begin, end);
 }
 
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],

@@ -123,6 +123,23 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(binary_cross_entropy_grad)                                                                   \
     X(relative_l2_loss)                                                                            \
     X(relative_l2_loss_grad)                                                                       \
+    X(conv2d)                                                                                      \
+    X(conv2d_grad_input)                                                                           \
+    X(conv2d_grad_weight)                                                                          \
+    X(max_pool2d)                                                                                  \
+    X(max_pool2d_grad)                                                                             \
+    X(avg_pool2d)                                                                                  \
+    X(avg_pool2d_grad)                                                                             \
+    X(batch_norm)                                                                                  \
+    X(batch_norm_inference)                                                                        \
+    X(batch_norm_grad)                                                                             \
+    X(batch_norm_moments)                                                                          \
+    X(batch_norm_shared)                                                                           \
+    X(batch_norm_sums)                                                                             \
+    X(batch_norm_shared_grad)                                                                      \
+    X(dropout)                                                                                     \
+    X(dropout_grad)                                                                                \
+    X(normalize_bytes)                                                                             \
     X(sgd)                                                                                         \
     X(adam)                                                                                        \
     X(adadelta)                                                                                    \

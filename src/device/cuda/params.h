@@ -4,6 +4,7 @@
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
 #include "device/cuda/params_attention.h"
+#include "device/cuda/params_image.h"
 #include "device/cuda/params_loss.h"
 #include "device/cuda/params_rows.h"
 #include "device/cuda/params_step.h"
@@ -22,6 +23,7 @@
     CUDA_ATTENTION_KERNEL_LIST(X)                                                                  \
     CUDA_LOSS_KERNEL_LIST(X)                                                                       \
     CUDA_STEP_KERNEL_LIST(X)                                                                       \
+    CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

@@ -1,7 +1,7 @@
 // Matrix products by our own kernel, for what cuBLASLt does not do, and where it is not installed.
 // A block computes 64 x 64 elements of c, a thread 4 x 4 of them; tiles of 64 x 16 of a and b pass
 // through shared memory. Each sum is added in the order of k, so that it does not depend on m or n.
-#include "device/cuda/module/gpu.h"
+#include "device/cuda/module/activate.h"
 #include "device/cuda/module/vendor.h"
 
 namespace {
@@ -14,11 +14,6 @@ GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, in
                                               int64_t columns, int64_t row, int64_t column) {
     if (row >= rows || column >= columns) return 0;
     return gpu_get(((const T *)x)[transposed ? column * rows + row : row * columns + column]);
-}
-
-template <typename W> GPU_DEVICE W activate(int activation, W slope, W x) {
-    if (activation == 0 || x > 0) return x;      // TRI_ACTIVATION_NONE
-    return slope == 0 && x <= 0 ? 0 : x * slope; // NaN stays NaN
 }
 
 template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
@@ -56,7 +51,7 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
             if (r >= p.m || c >= p.n) continue;
             W bias = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : (W)0;
             gpu_put(&((O *)p.c)[r * p.n + c],
-                    activate<W>(p.activation, (W)p.slope, sums[i][j] + bias));
+                    gpu_activate<W>(p.activation, (W)p.slope, sums[i][j] + bias));
         }
     }
 }

@@ -1,0 +1,142 @@
+// Convolutions by our own kernel: implicit products of matrices, without a copy of the image.
+#include "device/cuda/internal.h"
+
+typedef struct conv_state {
+    cuda_convolution conv;
+    cuda_channel_sums sums; // the bias' gradient
+    bool sums_bias;
+} conv_state;
+
+enum {
+    CONV_TILE = 64,            // of the output, that a block computes: as in module/convolution.cu
+    CONV_LEAST_SLICE = 256,    // pixels
+    CONV_ENOUGH_BLOCKS = 1024, // more slices than that make no device faster
+};
+
+static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const tri_shape *x,
+                           const tri_shape *weight, const tri_shape *y) {
+    p->samples = x->dims[0];
+    p->channels = x->dims[1];
+    p->features = weight->dims[0];
+    p->groups = a->groups;
+    for (int i = 0; i < 2; i++) {
+        p->in[i] = (int)x->dims[2 + i];
+        p->out[i] = (int)y->dims[2 + i];
+        p->kernel[i] = (int)weight->dims[2 + i];
+        p->stride[i] = (int)a->stride[i];
+        p->padding[i] = (int)a->padding[i];
+        p->dilation[i] = (int)a->dilation[i];
+    }
+}
+
+// How the pixels are cut depends on the shapes alone, so that the sums have the same bits on every
+// device.
+static void cut(cuda_convolution *p) {
+    int64_t filter = p->channels / p->groups * p->kernel[0] * p->kernel[1];
+    int64_t rows = p->features / p->groups, pixels = p->samples * p->out[0] * p->out[1];
+    int64_t tiles = (rows + CONV_TILE - 1) / CONV_TILE * ((filter + CONV_TILE - 1) / CONV_TILE);
+    int64_t wanted = CONV_ENOUGH_BLOCKS / (tiles * p->groups);
+    int64_t most = (pixels + CONV_LEAST_SLICE - 1) / CONV_LEAST_SLICE;
+    int64_t slices = wanted < most ? wanted : most;
+    if (slices < 1) slices = 1;
+    p->slice = (pixels + slices - 1) / slices;
+    if (p->slice < 1) p->slice = 1;
+    p->slices = pixels > 0 ? (pixels + p->slice - 1) / p->slice : 1;
+}
+
+static conv_state state_of(const tri_graph *graph, const tri_node *node) {
+    conv_state state = {.sums_bias = false};
+    cuda_convolution *p = &state.conv;
+    p->in_type = cuda_in_type(graph, node, 0);
+    p->out_type = cuda_out_type(graph, node, 0);
+    if (node->op == &tri_op_conv2d) {
+        const tri_conv2d_attr *a = node->attr;
+        p->pass = CUDA_FORWARD;
+        p->activation = (int)a->activation;
+        p->slope = a->activation == TRI_ACTIVATION_RELU ? 0 : (float)a->slope;
+        set_attributes(p, a, cuda_in_shape(graph, node, 0), cuda_in_shape(graph, node, 1),
+                       cuda_out_shape(graph, node, 0));
+        return state;
+    }
+    const tri_conv2d_grad_attr *a = node->attr;
+    if (node->op == &tri_op_conv2d_grad_input) {
+        p->pass = CUDA_GRAD_INPUT;
+        set_attributes(p, &a->conv, &a->shape, cuda_in_shape(graph, node, 1),
+                       cuda_in_shape(graph, node, 0));
+        return state;
+    }
+    p->pass = CUDA_GRAD_WEIGHT;
+    set_attributes(p, &a->conv, cuda_in_shape(graph, node, 0), &a->shape,
+                   cuda_in_shape(graph, node, 1));
+    cut(p);
+    state.sums_bias = a->has_bias;
+    state.sums = (cuda_channel_sums){.samples = p->samples,
+                                     .channels = p->features,
+                                     .inner = (int64_t)p->out[0] * p->out[1],
+                                     .type = cuda_in_type(graph, node, 1)};
+    return state;
+}
+
+// Whether the places of an image's pixels, and of a filter's weights, are counted in 32 bits.
+static bool is_countable(const tri_shape *image, const tri_shape *weight) {
+    const int64_t *d = image->dims, *w = weight->dims;
+    return d[2] < INT32_MAX && d[3] < INT32_MAX && d[2] * d[3] < INT32_MAX &&
+           d[0] * d[2] * d[3] < INT32_MAX && w[0] < INT32_MAX && w[1] < INT32_MAX &&
+           w[0] * w[2] * w[3] < INT32_MAX && w[1] * w[2] * w[3] < INT32_MAX;
+}
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    tri_dtype a = cuda_in_type(graph, node, 0), b = cuda_in_type(graph, node, 1);
+    const tri_conv2d_grad_attr *grad = node->attr;
+    const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
+    const tri_shape *weight = cuda_in_shape(graph, node, 1);
+    if (node->op == &tri_op_conv2d_grad_weight) {
+        y = cuda_in_shape(graph, node, 1);
+        weight = &grad->shape;
+    }
+    return cuda_is_real(a) && a == b && is_countable(x, weight) && is_countable(y, weight);
+}
+
+static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, size_t *out) {
+    conv_state state = state_of(graph, node);
+    int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
+    *out = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
+    return TRI_OK;
+}
+
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel) {
+    conv_state state = state_of(graph, node);
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const conv_state *state = kernel->state;
+    cuda_convolution p = state->conv;
+    p.a = args->in[0];
+    p.b = args->in[1];
+    p.bias = p.pass == CUDA_FORWARD ? args->in[2] : NULL;
+    p.c = args->out[0];
+    p.parts = p.slices > 1 ? args->workspace : NULL;
+    CUDA_LAUNCH(args->queue, convolution, p);
+    if (!state->sums_bias) return TRI_OK;
+    cuda_channel_sums sums = state->sums;
+    sums.x = args->in[1];
+    sums.sums = args->out[1];
+    CUDA_LAUNCH(args->queue, channel_sums, sums);
+    return TRI_OK;
+}
+
+#define CONVOLUTION(identifier)                                                                    \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "implicit",                           \
+                                                     .supports = supports,                         \
+                                                     .workspace = workspace,                       \
+                                                     .prepare = prepare,                           \
+                                                     .run = run,                                   \
+                                                     .release = cuda_release};
+CONVOLUTION(conv2d)
+CONVOLUTION(conv2d_grad_input)
+CONVOLUTION(conv2d_grad_weight)

@@ -1,0 +1,13 @@
+// What kernels of linear layers and convolutions do with a sum before they write it.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_ACTIVATE_H
+#define TRIREME_DEVICE_CUDA_MODULE_ACTIVATE_H
+
+#include "device/cuda/module/gpu.h"
+
+// Applies a tri_activation; `slope` is 0 for ReLU.
+template <typename W> GPU_DEVICE W gpu_activate(int activation, W slope, W x) {
+    if (activation == 0 || x > 0) return x;      // TRI_ACTIVATION_NONE
+    return slope == 0 && x <= 0 ? 0 : x * slope; // NaN stays NaN
+}
+
+#endif

@@ -1,0 +1,294 @@
+// Convolutions as products of matrices whose second one is read from the image where it is needed,
+// for what the vendor's library does not do, and where it is not installed. A block computes 64 x
+// 64 elements of the result, a thread 4 x 4 of them; tiles of 64 x 16 of both matrices pass through
+// shared memory. From the device's memory a block reads its 64 rows of the one and its 64 columns
+// of the other once, so that each input is read once for every 64 rows or columns of the result.
+//
+//   forward      y  [features, pixels of y]  = weight [features, taps] · x at (taps, pixels)
+//   grad_input   dx [channels, pixels of x]  = weight [channels, taps] · dy at (taps, pixels)
+//   grad_weight  dw [features, taps]         = dy [features, pixels] · x at (pixels, taps)
+//
+// A tap is a channel of the group and a place in the kernel.
+#include "device/cuda/module/activate.h"
+#include "device/cuda/module/walk.h"
+
+namespace {
+
+enum {
+    TILE = 64,
+    DEPTH = 16,
+    OWN = 4,
+    THREADS = (TILE / OWN) * (TILE / OWN),
+    LOADS = TILE * DEPTH / THREADS,
+    LINE = TILE + 4 // of a tile in shared memory, so that columns lie in different banks
+};
+
+// The sizes of one group's product: rows x columns, summed over `depth`.
+struct sizes {
+    int64_t rows, columns, depth;
+};
+
+GPU_DEVICE sizes sizes_of(const cuda_convolution &p) {
+    int64_t area = (int64_t)p.kernel[0] * p.kernel[1];
+    int64_t channels = p.channels / p.groups, features = p.features / p.groups;
+    int64_t in = p.samples * p.in[0] * p.in[1], out = p.samples * p.out[0] * p.out[1];
+    if (p.pass == CUDA_FORWARD) return {features, out, channels * area};
+    if (p.pass == CUDA_GRAD_INPUT) return {channels, in, features * area};
+    return {features, channels * area, out};
+}
+
+// A pixel of all samples, or a tap. Numbers beyond the last have sample or channel -1.
+struct place {
+    int outer, row, column;
+};
+
+GPU_DEVICE place place_of(int64_t number, int64_t count, const int *size) {
+    if (number >= count) return {-1, 0, 0};
+    uint32_t n = (uint32_t)number, area = (uint32_t)(size[0] * size[1]), rest = n % area;
+    return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
+}
+
+// x where the pixel of y meets the tap.
+template <typename T>
+GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, place pixel,
+                      place tap) {
+    int h = pixel.row * p.stride[0] + tap.row * p.dilation[0] - p.padding[0];
+    int w = pixel.column * p.stride[1] + tap.column * p.dilation[1] - p.padding[1];
+    bool inside =
+        pixel.outer >= 0 && tap.outer >= 0 && h >= 0 && h < p.in[0] && w >= 0 && w < p.in[1];
+    if (!inside) return 0;
+    int64_t channel = pixel.outer * p.channels + group * (p.channels / p.groups) + tap.outer;
+    return gpu_get(((const T *)x)[(channel * p.in[0] + h) * p.in[1] + w]);
+}
+
+// dy at the pixel that meets this pixel of x through the tap, if there is one.
+template <typename T>
+GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, place pixel,
+                       place tap) {
+    int h = pixel.row + p.padding[0] - tap.row * p.dilation[0];
+    int w = pixel.column + p.padding[1] - tap.column * p.dilation[1];
+    if (pixel.outer < 0 || tap.outer < 0 || h < 0 || w < 0) return 0;
+    int i = h / p.stride[0], j = w / p.stride[1];
+    if (i * p.stride[0] != h || j * p.stride[1] != w || i >= p.out[0] || j >= p.out[1]) return 0;
+    int64_t feature = pixel.outer * p.features + group * (p.features / p.groups) + tap.outer;
+    return gpu_get(((const T *)dy)[(feature * p.out[0] + i) * p.out[1] + j]);
+}
+
+// The weight of row `row` of the first matrix at a tap.
+template <int pass, typename T>
+GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t group, int64_t row,
+                           int64_t k) {
+    if (row >= s.rows || k >= s.depth) return 0;
+    if (pass == CUDA_FORWARD)
+        return gpu_get(((const T *)p.b)[(group * s.rows + row) * s.depth + k]);
+    uint32_t area = (uint32_t)(p.kernel[0] * p.kernel[1]);
+    int64_t feature = group * (p.features / p.groups) + (uint32_t)k / area;
+    return gpu_get(((const T *)p.b)[(feature * s.rows + row) * area + (uint32_t)k % area]);
+}
+
+// Where a block works: which group, rows and columns, and from which pixel to which.
+struct work {
+    int64_t group, slice, row, column, begin, end;
+};
+
+GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
+    int64_t rows = (s.rows + TILE - 1) / TILE, columns = (s.columns + TILE - 1) / TILE;
+    int64_t at = blockIdx.x;
+    work w = {};
+    w.row = at % rows * TILE; // blocks that run together read the same columns
+    at /= rows;
+    w.column = at % columns * TILE;
+    at /= columns;
+    w.group = at % p.groups;
+    w.slice = at / p.groups;
+    w.end = s.depth;
+    if (p.pass == CUDA_GRAD_WEIGHT) {
+        w.begin = w.slice * p.slice;
+        if (w.end > w.begin + p.slice) w.end = w.begin + p.slice;
+    }
+    return w;
+}
+
+// What a thread reads of the second matrix all the time: its pixel, in own[0], or its taps.
+template <int pass>
+GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, place *own) {
+    int thread = (int)threadIdx.x;
+    if constexpr (pass == CUDA_GRAD_WEIGHT)
+        for (int i = 0; i < LOADS; i++)
+            own[i] =
+                place_of(w.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns, p.kernel);
+    else
+        own[0] = place_of(w.column + thread % TILE, s.columns, pass == CUDA_FORWARD ? p.out : p.in);
+}
+
+// Loads the tiles of both matrices for taps k to k + DEPTH - 1. Neighbouring threads read
+// neighbours in memory: weights by taps, images by pixels.
+template <int pass, typename T>
+GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
+                          place own, float *left, float *right) {
+    int thread = (int)threadIdx.x, depth = thread % DEPTH;
+    for (int i = 0; i < LOADS; i++) {
+        int row = thread / DEPTH + i * (THREADS / DEPTH);
+        left[depth * LINE + row] = weight_at<pass, T>(p, s, w.group, w.row + row, k + depth);
+    }
+    for (int i = 0; i < LOADS; i++) {
+        int number = thread / TILE + i * (THREADS / TILE);
+        place tap = place_of(k + number, s.depth, p.kernel);
+        right[number * LINE + thread % TILE] = pass == CUDA_FORWARD
+                                                   ? x_at<T>(p, p.a, w.group, own, tap)
+                                                   : dy_at<T>(p, p.a, w.group, own, tap);
+    }
+}
+
+// Likewise, for pixels k to k + DEPTH - 1.
+template <typename T>
+GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
+                            const place *own, float *left, float *right) {
+    int thread = (int)threadIdx.x, depth = thread % DEPTH;
+    place pixel = place_of(k + depth, w.end, p.out);
+    int64_t image = (int64_t)p.out[0] * p.out[1];
+    int64_t first = pixel.outer * p.features + w.group * s.rows;
+    int64_t inner = (int64_t)pixel.row * p.out[1] + pixel.column;
+    for (int i = 0; i < LOADS; i++) {
+        int row = thread / DEPTH + i * (THREADS / DEPTH);
+        bool inside = pixel.outer >= 0 && w.row + row < s.rows;
+        left[depth * LINE + row] =
+            inside ? gpu_get(((const T *)p.b)[(first + w.row + row) * image + inner]) : 0;
+        right[depth * LINE + row] = x_at<T>(p, p.a, w.group, pixel, own[i]);
+    }
+}
+
+template <int pass, typename T, typename O>
+GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, int64_t row,
+                      int64_t column, float sum) {
+    if (row >= s.rows || column >= s.columns) return;
+    int64_t line = w.group * s.rows + row;
+    if (pass == CUDA_GRAD_WEIGHT) {
+        int64_t at = line * s.columns + column;
+        if (p.parts)
+            p.parts[w.slice * p.groups * s.rows * s.columns + at] = sum;
+        else
+            gpu_put(&((O *)p.c)[at], sum);
+        return;
+    }
+    const int *size = pass == CUDA_FORWARD ? p.out : p.in;
+    int64_t lines = p.groups * s.rows, area = (int64_t)size[0] * size[1];
+    float bias = p.bias ? gpu_get(((const T *)p.bias)[line]) : 0;
+    int64_t sample = (uint32_t)column / (uint32_t)area, inner = (uint32_t)column % (uint32_t)area;
+    gpu_put(&((O *)p.c)[(sample * lines + line) * area + inner],
+            gpu_activate<float>(p.activation, p.slope, sum + bias));
+}
+
+template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
+    GPU_SHARED(float, left, DEPTH *LINE);
+    GPU_SHARED(float, right, DEPTH *LINE);
+    sizes s = sizes_of(p);
+    work w = work_of(p, s);
+    place own[LOADS];
+    find_own<pass>(p, s, w, own);
+    int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
+    int own_column = (int)threadIdx.x % (TILE / OWN) * OWN;
+    float sums[OWN][OWN] = {};
+    for (int64_t k = w.begin; k < w.end; k += DEPTH) {
+        if (pass == CUDA_GRAD_WEIGHT)
+            load_pixels<T>(p, s, w, k, own, left, right);
+        else
+            load_taps<pass, T>(p, s, w, k, own[0], left, right);
+        gpu_barrier();
+        for (int d = 0; d < DEPTH; d++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++)
+                    sums[i][j] += left[d * LINE + own_row + i] * right[d * LINE + own_column + j];
+        gpu_barrier();
+    }
+    for (int i = 0; i < OWN; i++)
+        for (int j = 0; j < OWN; j++)
+            store<pass, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
+}
+
+// The gradient of each weight from the sums of its slices, which are added in their order.
+template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
+    int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
+    for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
+        float sum = 0;
+        for (int64_t k = 0; k < p.slices; k++) sum += p.parts[k * count + i];
+        gpu_put(&((O *)p.c)[i], sum);
+    }
+}
+
+// A block sums one channel after the other. Reads x once.
+template <typename T> GPU_KERNEL channel_sums(cuda_channel_sums p) {
+    GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
+    for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {
+        float sum = 0;
+        for (gpu_walk at = gpu_walk_from(threadIdx.x, p.inner); at.outer < p.samples;
+             gpu_walk_on(&at, p.inner))
+            sum += gpu_get(((const T *)p.x)[(at.outer * p.channels + c) * p.inner + at.inner]);
+        sum = gpu_block_sum(sum, scratch);
+        if (threadIdx.x == 0) p.sums[c] = sum;
+    }
+}
+
+template <int pass, typename T, typename O>
+tri_status launch(cuda_stream *stream, const cuda_convolution *p, char *why) {
+    int64_t area = (int64_t)p->kernel[0] * p->kernel[1];
+    int64_t channels = p->channels / p->groups, features = p->features / p->groups;
+    int64_t in = p->samples * p->in[0] * p->in[1], out = p->samples * p->out[0] * p->out[1];
+    int64_t rows = pass == CUDA_GRAD_INPUT ? channels : features;
+    int64_t columns = pass == CUDA_FORWARD ? out : pass == CUDA_GRAD_INPUT ? in : channels * area;
+    int64_t blocks = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE) * p->groups;
+    if (pass == CUDA_GRAD_WEIGHT) blocks *= p->slices;
+    tri_status status = gpu_launch(stream, convolution<pass, T, O>, blocks, THREADS, *p, why);
+    if (status != TRI_OK || !p->parts) return status;
+    blocks = gpu_blocks(stream, p->features * channels * area, GPU_BLOCK);
+    return gpu_launch(stream, join_slices<O>, blocks, GPU_BLOCK, *p, why);
+}
+
+template <typename T>
+tri_status launch_pass(cuda_stream *stream, const cuda_convolution *p, char *why) {
+    switch (p->pass) {
+    case CUDA_FORWARD:
+        return launch<CUDA_FORWARD, T, T>(stream, p, why);
+    case CUDA_GRAD_INPUT:
+        return launch<CUDA_GRAD_INPUT, T, T>(stream, p, why);
+    case CUDA_GRAD_WEIGHT:
+        return launch<CUDA_GRAD_WEIGHT, T, float>(stream, p, why);
+    }
+    return TRI_UNSUPPORTED;
+}
+
+template <typename T>
+tri_status launch_sums(cuda_stream *stream, const cuda_channel_sums *p, char *why) {
+    return gpu_launch(stream, channel_sums<T>, gpu_blocks(stream, p->channels, 1), GPU_BLOCK, *p,
+                      why);
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_convolution(cuda_stream *stream, const cuda_convolution *p,
+                                              char *why) {
+    switch (p->in_type) {
+    case TRI_F32:
+        return launch_pass<float>(stream, p, why);
+    case TRI_F16:
+        return launch_pass<gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return launch_pass<gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+extern "C" tri_status cuda_launch_channel_sums(cuda_stream *stream, const cuda_channel_sums *p,
+                                               char *why) {
+    switch (p->type) {
+    case TRI_F32:
+        return launch_sums<float>(stream, p, why);
+    case TRI_F16:
+        return launch_sums<gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return launch_sums<gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}

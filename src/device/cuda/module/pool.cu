@@ -1,0 +1,232 @@
+// Pooling, dropout, and bytes of images. Each element of the input is read once (of pooling, once
+// for each window that has it, from the caches), and each of the output written once; max pooling
+// also writes a byte for each element of its output, which its gradient reads.
+#include "device/cuda/module/pack.h"
+
+#include "base/philox.h"
+
+namespace {
+
+// The factors of elements 4 · quad to 4 · quad + 3 of a sample of the micro-batch.
+GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, float *factors) {
+    for (int i = 0; i < 4; i++) factors[i] = mask.scale;
+    if (mask.threshold == 0) return;
+    tri_philox_block random =
+        tri_philox_quad(mask.key, (uint64_t)mask.position[0],
+                        (uint32_t)mask.position[1] + (uint32_t)sample, (uint64_t)quad);
+    for (int i = 0; i < 4; i++)
+        if (random.word[i] < mask.threshold) factors[i] = 0;
+}
+
+GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element) {
+    float factors[4];
+    mask_quad(mask, sample, element / 4, factors);
+    return factors[element % 4];
+}
+
+// Finds the first maximum of a window; NaN is larger than any number. Returns its place in the
+// window.
+template <typename T>
+GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
+    int best = -1;
+    for (int kh = 0; kh < p.kernel[0]; kh++)
+        for (int kw = 0; kw < p.kernel[1]; kw++) {
+            int h = i * p.stride[0] + kh - p.padding[0], w = j * p.stride[1] + kw - p.padding[1];
+            if (h < 0 || h >= p.in[0] || w < 0 || w >= p.in[1]) continue;
+            float value = gpu_get(image[(int64_t)h * p.in[1] + w]);
+            if (best >= 0 && !(value > *out) && !(value != value && *out == *out)) continue;
+            best = kh * p.kernel[1] + kw;
+            *out = value;
+        }
+    return best;
+}
+
+// A thread computes 4 neighbours of y, for which dropout draws together.
+template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
+    const int no_gradient = 255; // TRI_POOL_NO_GRADIENT
+    int64_t area = (int64_t)p.out[0] * p.out[1], elements = p.channels * area;
+    int64_t quads = (elements + 3) / 4;
+    for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
+        int64_t n = at / quads, quad = at % quads;
+        float factors[4];
+        mask_quad(p.mask, n, quad, factors);
+        for (int r = 0; r < 4 && quad * 4 + r < elements; r++) {
+            uint32_t e = (uint32_t)(quad * 4 + r), rest = e % (uint32_t)area;
+            int64_t image = n * p.channels + e / (uint32_t)area;
+            float value = 0;
+            int best = window_maximum(p, (const T *)p.x + image * p.in[0] * p.in[1],
+                                      (int)(rest / (uint32_t)p.out[1]),
+                                      (int)(rest % (uint32_t)p.out[1]), &value);
+            bool cut = (p.relu && value <= 0) || factors[r] == 0;
+            gpu_put(&((T *)p.y)[n * elements + e], cut ? 0 : value * factors[r]);
+            p.index[n * elements + e] = (uint8_t)(cut ? no_gradient : best);
+        }
+    }
+}
+
+// A thread adds up what one element of x gets from the windows that have it, in their order.
+template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
+    int64_t area = (int64_t)p.in[0] * p.in[1], windows = (int64_t)p.out[0] * p.out[1];
+    pool_axis axis[2];
+    for (int d = 0; d < 2; d++) axis[d] = {p.in[d], 0, p.kernel[d], p.stride[d], p.padding[d]};
+    for (int64_t at = gpu_thread(); at < p.images * area; at += gpu_threads()) {
+        int64_t image = at / area, begin[2], end[2];
+        uint32_t rest = (uint32_t)(at % area);
+        int place[2] = {(int)(rest / (uint32_t)p.in[1]), (int)(rest % (uint32_t)p.in[1])};
+        float sum = 0;
+        for (int d = 0; d < 2; d++)
+            pool_windows_over(&axis[d], p.out[d], place[d], &begin[d], &end[d]);
+        for (int64_t i = begin[0]; i < end[0]; i++)
+            for (int64_t j = begin[1]; j < end[1]; j++) {
+                int64_t kh = place[0] + p.padding[0] - i * p.stride[0];
+                int64_t kw = place[1] + p.padding[1] - j * p.stride[1];
+                int64_t window = image * windows + i * p.out[1] + j;
+                if (p.index[window] == kh * p.kernel[1] + kw)
+                    sum += gpu_get(((const T *)p.dy)[window]) * p.scale;
+            }
+        gpu_put(&((T *)p.dx)[at], sum);
+    }
+}
+
+GPU_DEVICE float divisor_of(const cuda_avg_pool &p, const int64_t *begin, const int64_t *end) {
+    int64_t inside = (end[0] - begin[0]) * (end[1] - begin[1]);
+    return 1 / (float)(p.divisor ? p.divisor : inside);
+}
+
+template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
+    int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
+    for (int64_t at = gpu_thread(); at < p.images * windows; at += gpu_threads()) {
+        const T *x = (const T *)p.x + at / windows * area;
+        int64_t begin[2], end[2], window = at % windows;
+        pool_window_at(&p.axis[0], window / p.windows[1], &begin[0], &end[0]);
+        pool_window_at(&p.axis[1], window % p.windows[1], &begin[1], &end[1]);
+        float sum = 0;
+        for (int64_t h = begin[0]; h < end[0]; h++)
+            for (int64_t w = begin[1]; w < end[1]; w++) sum += gpu_get(x[h * p.axis[1].in + w]);
+        gpu_put(&((T *)p.y)[at], sum * divisor_of(p, begin, end));
+    }
+}
+
+template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
+    int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
+    for (int64_t at = gpu_thread(); at < p.images * area; at += gpu_threads()) {
+        const T *dy = (const T *)p.x + at / area * windows;
+        int64_t h = at % area / p.axis[1].in, w = at % p.axis[1].in, over[2], to[2];
+        pool_windows_over(&p.axis[0], p.windows[0], h, &over[0], &to[0]);
+        pool_windows_over(&p.axis[1], p.windows[1], w, &over[1], &to[1]);
+        float sum = 0;
+        for (int64_t i = over[0]; i < to[0]; i++)
+            for (int64_t j = over[1]; j < to[1]; j++) {
+                int64_t begin[2], end[2];
+                pool_window_at(&p.axis[0], i, &begin[0], &end[0]);
+                pool_window_at(&p.axis[1], j, &begin[1], &end[1]);
+                sum += gpu_get(dy[i * p.windows[1] + j]) * divisor_of(p, begin, end);
+            }
+        gpu_put(&((T *)p.y)[at], sum);
+    }
+}
+
+// Which element of the whole sample element e of this slice of it is.
+GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
+    return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
+}
+
+template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
+    typedef gpu_pack<T, 4> four;
+    const T *x = (const T *)p.x;
+    T *y = (T *)p.y;
+    int64_t quads = (p.elements + 3) / 4;
+    bool aligned = p.elements % 4 == 0 && gpu_is_aligned(x, y);
+    for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
+        int64_t n = at / quads, quad = at % quads, first = n * p.elements + quad * 4;
+        int64_t left = p.elements - quad * 4;
+        int count = left < 4 ? (int)left : 4;
+        float factors[4] = {};
+        four values = {};
+        if (p.run)
+            for (int i = 0; i < count; i++)
+                factors[i] = mask_one(p.mask, n, whole_element(p, quad * 4 + i));
+        else
+            mask_quad(p.mask, n, quad, factors);
+        if (aligned)
+            values = *(const four *)(x + first);
+        else
+            for (int i = 0; i < count; i++) values.at[i] = x[first + i];
+        for (int i = 0; i < 4; i++)
+            gpu_put(&values.at[i], factors[i] == 0 ? 0 : gpu_get(values.at[i]) * factors[i]);
+        if (aligned)
+            *(four *)(y + first) = values;
+        else
+            for (int i = 0; i < count; i++) y[first + i] = values.at[i];
+    }
+}
+
+// Reads a byte and writes 4 for each pixel. Each operation is rounded, as on every device.
+GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
+    bool aligned = p.plane % 4 == 0 && gpu_is_aligned(p.y) && (uintptr_t)p.x % 4 == 0;
+    int count = aligned ? 4 : 1;
+    for (int64_t i = gpu_thread() * count; i < p.count; i += gpu_threads() * count) {
+        int channel = (int)(i / p.plane % p.channels);
+        gpu_pack<uint8_t, 4> bytes = {};
+        gpu_pack<float, 4> values = {};
+        if (aligned)
+            bytes = *(const gpu_pack<uint8_t, 4> *)(p.x + i);
+        else
+            bytes.at[0] = p.x[i];
+        for (int k = 0; k < 4; k++) {
+            float value = (float)bytes.at[k] / 255.0f;
+            value = value - p.mean[channel];
+            values.at[k] = value / p.std[channel];
+        }
+        if (aligned)
+            *(gpu_pack<float, 4> *)(p.y + i) = values;
+        else
+            p.y[i] = values.at[0];
+    }
+}
+
+} // namespace
+
+// The kernel for the type of its real numbers, with a thread for each of `count` elements.
+#define LAUNCH(name, type, count)                                                                  \
+    switch (type) {                                                                                \
+    case TRI_F32:                                                                                  \
+        return gpu_launch(stream, name<float>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK,    \
+                          *p, why);                                                                \
+    case TRI_F16:                                                                                  \
+        return gpu_launch(stream, name<gpu_f16>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK,  \
+                          *p, why);                                                                \
+    case TRI_BF16:                                                                                 \
+        return gpu_launch(stream, name<gpu_bf16>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, \
+                          *p, why);                                                                \
+    default:                                                                                       \
+        return TRI_UNSUPPORTED;                                                                    \
+    }
+
+extern "C" tri_status cuda_launch_max_pool(cuda_stream *stream, const cuda_max_pool *p, char *why) {
+    LAUNCH(max_pool, p->type, p->samples * p->channels * p->out[0] * p->out[1] / 4)
+}
+
+extern "C" tri_status cuda_launch_max_pool_grad(cuda_stream *stream, const cuda_max_pool_grad *p,
+                                                char *why) {
+    LAUNCH(max_pool_grad, p->type, p->images * p->in[0] * p->in[1])
+}
+
+extern "C" tri_status cuda_launch_avg_pool(cuda_stream *stream, const cuda_avg_pool *p, char *why) {
+    LAUNCH(avg_pool, p->type, p->images * p->windows[0] * p->windows[1])
+}
+
+extern "C" tri_status cuda_launch_avg_pool_grad(cuda_stream *stream, const cuda_avg_pool *p,
+                                                char *why) {
+    LAUNCH(avg_pool_grad, p->type, p->images * p->axis[0].in * p->axis[1].in)
+}
+
+extern "C" tri_status cuda_launch_dropout(cuda_stream *stream, const cuda_dropout *p, char *why) {
+    LAUNCH(dropout, p->type, p->samples * p->elements / 4)
+}
+
+extern "C" tri_status cuda_launch_normalize_bytes(cuda_stream *stream,
+                                                  const cuda_normalize_bytes *p, char *why) {
+    return gpu_launch(stream, normalize_bytes, gpu_blocks(stream, p->count / 4, GPU_BLOCK),
+                      GPU_BLOCK, *p, why);
+}

@@ -1,0 +1,156 @@
+// What the kernels for images are given: convolution, pooling, batch norm, dropout, bytes.
+// Images are [samples, channels, height, width], row-major.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
+#define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
+
+#include "base/kernel_inline.h"
+#include "ops/pool_window.h"
+#include "tensor/pixels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+#define CUDA_IMAGE_KERNEL_LIST(X)                                                                  \
+    X(convolution)                                                                                 \
+    X(channel_sums)                                                                                \
+    X(max_pool)                                                                                    \
+    X(max_pool_grad)                                                                               \
+    X(avg_pool)                                                                                    \
+    X(avg_pool_grad)                                                                               \
+    X(batch_norm)                                                                                  \
+    X(dropout)                                                                                     \
+    X(normalize_bytes)
+
+typedef enum cuda_pass {
+    CUDA_FORWARD,     // x, weight -> y
+    CUDA_GRAD_INPUT,  // dy, weight -> dx
+    CUDA_GRAD_WEIGHT, // x, dy -> dweight
+} cuda_pass;
+
+// One pass of a convolution of x [samples, channels, in[0], in[1]] to y [samples, features, out[0],
+// out[1]] with weight [features, channels / groups, kernel[0], kernel[1]]. Pixels of all samples,
+// and the elements of a filter, are fewer than 2^31.
+typedef struct cuda_convolution {
+    cuda_pass pass;
+    int64_t samples, channels, features, groups;
+    int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+    tri_dtype in_type, out_type;
+    int activation;        // of y: a tri_activation
+    float slope;           // of leaky ReLU; 0 for ReLU
+    const void *a, *b;     // the inputs in the order above
+    const void *bias;      // [features]; NULL: none
+    void *c;               // the output
+    int64_t slices, slice; // CUDA_GRAD_WEIGHT: parts of the pixels that are summed alone; of a size
+    float *parts;          // [slices, weight]; NULL if there is one slice
+} cuda_convolution;
+
+// sums [channels] F32 = the sums of x [samples, channels, inner] over the other axes.
+typedef struct cuda_channel_sums {
+    int64_t samples, channels, inner;
+    tri_dtype type;
+    const void *x;
+    float *sums;
+} cuda_channel_sums;
+
+// Which elements dropout keeps: those whose random number is at least `threshold`.
+typedef struct cuda_mask {
+    uint64_t key;
+    uint32_t threshold;      // 0: there is no need of random numbers
+    float scale;             // of elements that are kept; 0: none is
+    const int64_t *position; // of the micro-batch: the step and the first sample's number
+} cuda_mask;
+
+typedef struct cuda_max_pool {
+    int64_t samples, channels;
+    int in[2], out[2], kernel[2], stride[2], padding[2];
+    bool relu;
+    cuda_mask mask;
+    tri_dtype type;
+    const void *x;
+    void *y;
+    uint8_t *index;
+} cuda_max_pool;
+
+typedef struct cuda_max_pool_grad {
+    int64_t images; // samples * channels
+    int in[2], out[2], kernel[2], stride[2], padding[2];
+    float scale;
+    tri_dtype type;
+    const uint8_t *index;
+    const void *dy;
+    void *dx;
+} cuda_max_pool_grad;
+
+// Of x [images, axis[0].in, axis[1].in].
+typedef struct cuda_avg_pool {
+    int64_t images, windows[2];
+    pool_axis axis[2];
+    int64_t divisor; // 0: the elements of the window
+    tri_dtype type;
+    const void *x;
+    void *y;
+} cuda_avg_pool;
+
+typedef struct cuda_avg_pool cuda_avg_pool_grad; // x is dy, y is dx
+
+// What is done for one channel of batch norm; a call does several in this order.
+typedef enum cuda_norm_stage {
+    CUDA_NORM_MOMENTS = 1,     // of x, by slices, in `parts`
+    CUDA_NORM_JOIN_PARTS = 2,  // `parts` to mean and squares
+    CUDA_NORM_JOIN_ALL = 4,    // `moments` of all replicas to mean and squares
+    CUDA_NORM_APPLY = 8,       // y
+    CUDA_NORM_GRAD_SUMS = 16,  // of dy and dy · h, by slices, in `parts`
+    CUDA_NORM_JOIN_SUMS = 32,  // `parts` to dweight and dbias
+    CUDA_NORM_GRAD_INPUT = 64, // dx
+} cuda_norm_stage;
+
+// The batch norm family: see src/ops/batch_norm.c. x, y, dy and dx are [samples, channels, inner];
+// all others are F32 and [channels] unless it says otherwise. Pointers that a stage does not need
+// are NULL.
+typedef struct cuda_batch_norm {
+    unsigned stages; // of cuda_norm_stage
+    int64_t samples, channels, inner, replicas;
+    tri_dtype x_type, y_type; // dx has x's, dy has y's
+    bool relu;
+    double eps;
+    const void *x, *dy;
+    void *y, *dx; // y is an input of gradients
+    const float *weight, *bias;
+    float *mean, *inv_std; // outputs, or inputs of gradients
+    float *mean_sum, *var_sum;
+    const float *running_mean, *running_var;
+    float *moments;           // [1, 2 · channels + 1], an output
+    const float *all_moments; // [replicas, 2 · channels + 1]
+    float *dweight, *dbias;
+    const float *sum_h, *sum; // what GRAD_INPUT subtracts: sums of dy · h and dy
+    float *sums;              // [2, channels]: both again
+    double *parts;            // [channels, slices, 2]
+} cuda_batch_norm;
+
+// Elements that a block of batch norm sums alone, whatever the device is.
+enum { CUDA_NORM_SLICE = 8192 };
+TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) { // of a channel
+    return (p->samples * p->inner + CUDA_NORM_SLICE - 1) / CUDA_NORM_SLICE;
+}
+
+// y = x with dropout: see tri_dropout_attr.
+typedef struct cuda_dropout {
+    int64_t samples, elements; // of a sample of x
+    int64_t run, stride, first;
+    cuda_mask mask;
+    tri_dtype type;
+    const void *x;
+    void *y;
+} cuda_dropout;
+
+// y = (x / 255 - mean) / std, x [images of `scale.channels` planes of `plane` bytes].
+typedef struct cuda_normalize_bytes {
+    int64_t count, plane;
+    int channels;
+    float mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS];
+    const uint8_t *x;
+    float *y;
+} cuda_normalize_bytes;
+
+#endif

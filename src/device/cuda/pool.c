@@ -1,0 +1,182 @@
+// Pooling, dropout and bytes of images: what module/pool.cu computes. All layouts are plain.
+#include "device/cuda/internal.h"
+
+static bool real_input(const tri_graph *graph, const tri_node *node, int input) {
+    return cuda_is_real(cuda_in_type(graph, node, input));
+}
+
+// Whether the elements of one sample are counted in 32 bits.
+static bool is_countable(const tri_shape *shape) {
+    int64_t count = 1;
+    for (int i = 1; i < shape->rank; i++) {
+        if (shape->dims[i] >= INT32_MAX) return false;
+        count *= shape->dims[i];
+        if (count >= INT32_MAX) return false;
+    }
+    return true;
+}
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    int input = node->op == &tri_op_max_pool2d_grad;
+    return real_input(graph, node, input) && is_countable(cuda_in_shape(graph, node, 0)) &&
+           is_countable(cuda_out_shape(graph, node, 0));
+}
+
+// As ref_mask_of in device/ref/node.c. The position is filled in by `run`.
+static cuda_mask mask_of(double p, uint64_t key) {
+    cuda_mask mask = {.key = key, .scale = p < 1 ? (float)(1 / (1 - p)) : 0};
+    if (p > 0 && p < 1) mask.threshold = (uint32_t)(p * 4294967296.0);
+    return mask;
+}
+
+static void copy_pair(int to[2], const int64_t from[2]) {
+    to[0] = (int)from[0];
+    to[1] = (int)from[1];
+}
+
+static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                   tri_kernel *kernel) {
+    const tri_max_pool2d_attr *a = node->attr;
+    const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
+    cuda_max_pool p = {.samples = x->dims[0],
+                       .channels = x->dims[1],
+                       .relu = a->relu,
+                       .mask = mask_of(a->dropout, a->key),
+                       .type = cuda_in_type(graph, node, 0)};
+    copy_pair(p.in, &x->dims[2]);
+    copy_pair(p.out, &y->dims[2]);
+    copy_pair(p.kernel, a->kernel);
+    copy_pair(p.stride, a->stride);
+    copy_pair(p.padding, a->padding);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status max_pool_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_max_pool p = *(const cuda_max_pool *)kernel->state;
+    p.x = args->in[0];
+    p.mask.position = args->in[1];
+    p.y = args->out[0];
+    p.index = args->out[1];
+    CUDA_LAUNCH(args->queue, max_pool, p);
+    return TRI_OK;
+}
+
+static tri_status max_pool_grad_prepare(tri_device *device, const tri_graph *graph,
+                                        const tri_node *node, tri_kernel *kernel) {
+    const tri_max_pool2d_attr *a = node->attr;
+    const tri_shape *x = cuda_out_shape(graph, node, 0), *y = cuda_in_shape(graph, node, 0);
+    cuda_max_pool_grad p = {.images = x->dims[0] * x->dims[1],
+                            .scale = a->dropout < 1 ? (float)(1 / (1 - a->dropout)) : 0,
+                            .type = cuda_in_type(graph, node, 1)};
+    copy_pair(p.in, &x->dims[2]);
+    copy_pair(p.out, &y->dims[2]);
+    copy_pair(p.kernel, a->kernel);
+    copy_pair(p.stride, a->stride);
+    copy_pair(p.padding, a->padding);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status max_pool_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_max_pool_grad p = *(const cuda_max_pool_grad *)kernel->state;
+    p.index = args->in[0];
+    p.dy = args->in[1];
+    p.dx = args->out[0];
+    CUDA_LAUNCH(args->queue, max_pool_grad, p);
+    return TRI_OK;
+}
+
+static tri_status avg_pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                   tri_kernel *kernel) {
+    const tri_avg_pool2d_attr *a = node->attr;
+    bool is_grad = node->op == &tri_op_avg_pool2d_grad;
+    const tri_shape *x = is_grad ? &a->x_shape : cuda_in_shape(graph, node, 0);
+    const tri_shape *y = is_grad ? cuda_in_shape(graph, node, 0) : cuda_out_shape(graph, node, 0);
+    cuda_avg_pool p = {.images = x->dims[0] * x->dims[1], .type = cuda_in_type(graph, node, 0)};
+    for (int i = 0; i < 2; i++) {
+        p.windows[i] = y->dims[2 + i];
+        p.axis[i] = (pool_axis){.in = x->dims[2 + i],
+                                .out = a->out[i],
+                                .kernel = a->kernel[i],
+                                .stride = a->stride[i],
+                                .padding = a->padding[i]};
+    }
+    if (a->out[0] == 0 && !a->exclude_padding) p.divisor = a->kernel[0] * a->kernel[1];
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status avg_pool_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_avg_pool p = *(const cuda_avg_pool *)kernel->state;
+    p.x = args->in[0];
+    p.y = args->out[0];
+    if (kernel->def->op == &tri_op_avg_pool2d)
+        CUDA_LAUNCH(args->queue, avg_pool, p);
+    else
+        CUDA_LAUNCH(args->queue, avg_pool_grad, p);
+    return TRI_OK;
+}
+
+static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
+                             const tri_node *node) {
+    return real_input(graph, node, 0);
+}
+
+static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    const tri_dropout_attr *a = node->attr;
+    const tri_shape *x = cuda_in_shape(graph, node, 0);
+    cuda_dropout p = {.samples = x->dims[0],
+                      .elements = 1,
+                      .run = a->run,
+                      .stride = a->stride,
+                      .first = a->first,
+                      .mask = mask_of(a->p, a->key),
+                      .type = cuda_in_type(graph, node, 0)};
+    for (int i = 1; i < x->rank; i++) p.elements *= x->dims[i];
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status dropout_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_dropout p = *(const cuda_dropout *)kernel->state;
+    p.x = args->in[0];
+    p.mask.position = args->in[1];
+    p.y = args->out[0];
+    if (p.elements > 0) CUDA_LAUNCH(args->queue, dropout, p);
+    return TRI_OK;
+}
+
+static tri_status bytes_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    const tri_pixel_scale *a = node->attr;
+    const tri_shape *x = cuda_in_shape(graph, node, 0);
+    cuda_normalize_bytes p = {.count = tri_shape_count(x), .channels = (int)a->channels};
+    p.plane = p.count ? p.count / (x->dims[0] * a->channels) : 1;
+    for (int i = 0; i < TRI_MAX_PIXEL_CHANNELS; i++) {
+        p.mean[i] = (float)a->mean[i];
+        p.std[i] = (float)a->std[i];
+    }
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status bytes_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_normalize_bytes p = *(const cuda_normalize_bytes *)kernel->state;
+    p.x = args->in[0];
+    p.y = args->out[0];
+    CUDA_LAUNCH(args->queue, normalize_bytes, p);
+    return TRI_OK;
+}
+
+#define KERNEL(identifier, title, supports_function, function)                                     \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = title,                                \
+                                                     .supports = supports_function,                \
+                                                     .prepare = function##_prepare,                \
+                                                     .run = function##_run,                        \
+                                                     .release = cuda_release};
+KERNEL(max_pool2d, "pool", supports, max_pool)
+KERNEL(max_pool2d_grad, "pool", supports, max_pool_grad)
+KERNEL(avg_pool2d, "pool", supports, avg_pool)
+KERNEL(avg_pool2d_grad, "pool", supports, avg_pool)
+KERNEL(dropout, "dropout", dropout_supports, dropout)
+KERNEL(dropout_grad, "dropout", dropout_supports, dropout)
+KERNEL(normalize_bytes, "bytes", NULL, bytes)
