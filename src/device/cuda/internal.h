@@ -140,6 +140,14 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(dropout)                                                                                     \
     X(dropout_grad)                                                                                \
     X(normalize_bytes)                                                                             \
+    X(concat)                                                                                      \
+    X(concat_grad)                                                                                 \
+    X(split)                                                                                       \
+    X(split_grad)                                                                                  \
+    X(rechunk)                                                                                     \
+    X(reorder)                                                                                     \
+    X(reshape)                                                                                     \
+    X(copy_to)                                                                                     \
     X(sgd)                                                                                         \
     X(adam)                                                                                        \
     X(adadelta)                                                                                    \

@@ -6,6 +6,7 @@
 #include "device/cuda/params_attention.h"
 #include "device/cuda/params_image.h"
 #include "device/cuda/params_loss.h"
+#include "device/cuda/params_move.h"
 #include "device/cuda/params_rows.h"
 #include "device/cuda/params_step.h"
 
@@ -24,6 +25,7 @@
     CUDA_LOSS_KERNEL_LIST(X)                                                                       \
     CUDA_STEP_KERNEL_LIST(X)                                                                       \
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
+    CUDA_MOVE_KERNEL_LIST(X)                                                                       \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

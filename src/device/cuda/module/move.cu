@@ -1,0 +1,132 @@
+// Copies between two orders of elements. Each element is read and written once. Neighbouring
+// threads write neighbours, so that writes are full lines of memory; reads are as the order has it.
+#include "device/cuda/module/pack.h"
+
+namespace {
+
+// `I` counts the elements: 32 bits where they suffice, because division is slow.
+template <typename T, typename I> GPU_KERNEL move(cuda_move p) {
+    I count = 1;
+    for (int a = 0; a < p.axes; a++) count *= (I)p.axis[a].size;
+    for (int64_t i = gpu_thread(); i < (int64_t)count; i += gpu_threads()) {
+        I rest = (I)i;
+        int64_t from = 0, to = 0;
+        for (int a = p.axes - 1; a >= 0; a--) {
+            I size = (I)p.axis[a].size, index = rest % size;
+            rest /= size;
+            from += (int64_t)index * p.axis[a].from_stride;
+            to += (int64_t)index * p.axis[a].to_stride;
+        }
+        ((T *)p.to)[to] = ((const T *)p.from)[from];
+    }
+}
+
+// Joins axes that are neighbours in both orders, and drops those of one element.
+void merge(cuda_move *p) {
+    int used = 0;
+    for (int a = 0; a < p->axes; a++) {
+        cuda_move_axis next = p->axis[a], *last = used ? &p->axis[used - 1] : nullptr;
+        if (next.size == 1) continue;
+        if (last && last->from_stride == next.size * next.from_stride &&
+            last->to_stride == next.size * next.to_stride) {
+            next.size *= last->size;
+            *last = next;
+        } else {
+            p->axis[used++] = next;
+        }
+    }
+    if (used == 0) p->axis[used++] = {1, 1, 1};
+    p->axes = used;
+}
+
+// Makes elements twice as wide if the last axis lies side by side in both, and all begin aligned.
+bool widen(cuda_move *p) {
+    cuda_move_axis *last = &p->axis[p->axes - 1];
+    int wide = p->element_bytes * 2;
+    if (wide > 16 || last->from_stride != 1 || last->to_stride != 1 || last->size % 2) return false;
+    if (((uintptr_t)p->from | (uintptr_t)p->to) % (uintptr_t)wide) return false;
+    for (int a = 0; a + 1 < p->axes; a++)
+        if (p->axis[a].from_stride % 2 || p->axis[a].to_stride % 2) return false;
+    for (int a = 0; a + 1 < p->axes; a++) {
+        p->axis[a].from_stride /= 2;
+        p->axis[a].to_stride /= 2;
+    }
+    last->size /= 2;
+    p->element_bytes = wide;
+    return true;
+}
+
+template <typename T> tri_status launch(cuda_stream *stream, const cuda_move *p, char *why) {
+    int64_t count = 1;
+    for (int a = 0; a < p->axes; a++) count *= p->axis[a].size;
+    int64_t blocks = gpu_blocks(stream, count, GPU_BLOCK);
+    if (count == 0) return TRI_OK;
+    return count <= UINT32_MAX ? gpu_launch(stream, move<T, uint32_t>, blocks, GPU_BLOCK, *p, why)
+                               : gpu_launch(stream, move<T, uint64_t>, blocks, GPU_BLOCK, *p, why);
+}
+
+GPU_DEVICE int64_t offset_of(const cuda_reorder_side &side, const int64_t *index) {
+    int64_t offset = 0;
+    for (int i = 0; i < side.terms; i++) {
+        const cuda_reorder_term &t = side.term[i];
+        offset += index[t.axis] / t.divisor % t.modulus * t.stride;
+    }
+    return offset;
+}
+
+template <typename T> GPU_KERNEL reorder(cuda_reorder p) {
+    for (int64_t i = gpu_thread(); i < p.count; i += gpu_threads()) {
+        int64_t index[TRI_MAX_RANK], rest = i;
+        for (int a = p.shape.rank - 1; a >= 0; a--) {
+            index[a] = rest % p.shape.dims[a];
+            rest /= p.shape.dims[a];
+        }
+        ((T *)p.to)[offset_of(p.to_side, index)] =
+            ((const T *)p.from)[offset_of(p.from_side, index)];
+    }
+}
+
+template <typename T>
+tri_status launch_reorder(cuda_stream *stream, const cuda_reorder *p, char *why) {
+    return gpu_launch(stream, reorder<T>, gpu_blocks(stream, p->count, GPU_BLOCK), GPU_BLOCK, *p,
+                      why);
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_move(cuda_stream *stream, const cuda_move *params, char *why) {
+    cuda_move p = *params;
+    merge(&p);
+    while (widen(&p)) {
+    }
+    switch (p.element_bytes) {
+    case 1:
+        return launch<uint8_t>(stream, &p, why);
+    case 2:
+        return launch<uint16_t>(stream, &p, why);
+    case 4:
+        return launch<uint32_t>(stream, &p, why);
+    case 8:
+        return launch<uint64_t>(stream, &p, why);
+    case 16:
+        return launch<gpu_pack<uint64_t, 2>>(stream, &p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+extern "C" tri_status cuda_launch_reorder(cuda_stream *stream, const cuda_reorder *p, char *why) {
+    if (p->count == 0) return TRI_OK;
+    switch (p->element_bytes) {
+    case 1:
+        return launch_reorder<uint8_t>(stream, p, why);
+    case 2:
+        return launch_reorder<uint16_t>(stream, p, why);
+    case 4:
+        return launch_reorder<uint32_t>(stream, p, why);
+    case 8:
+        return launch_reorder<uint64_t>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,207 @@
+// Ops that move elements and compute nothing: concat, split and their gradients, rechunk, reorder,
+// and views that have memory of their own. Elements have any type.
+#include "device/cuda/internal.h"
+
+// Ops of the first kind copy one run of each input, or a few, into the output or out of it.
+typedef struct move_state {
+    cuda_move move[TRI_MAX_INPUTS]; // one for each input
+    size_t from_first[TRI_MAX_INPUTS], to_first[TRI_MAX_INPUTS];
+    size_t zero_bytes; // of the output, before
+} move_state;
+
+// The product of the sizes of axes `first` to `end` - 1.
+static int64_t elements(const tri_shape *shape, int64_t first, int64_t end) {
+    int64_t count = 1;
+    for (int64_t i = first; i < end; i++) count *= shape->dims[i];
+    return count;
+}
+
+static int bytes_of(const tri_graph *graph, const tri_node *node) {
+    return (int)tri_dtype_bytes(cuda_in_type(graph, node, 0));
+}
+
+// `outer` runs of `run` elements, which begin `from_row` and `to_row` elements apart.
+static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, int64_t to_row) {
+    return (cuda_move){
+        .axes = 2, .element_bytes = bytes, .axis = {{outer, from_row, to_row}, {run, 1, 1}}};
+}
+
+static move_state concat_state(const tri_graph *graph, const tri_node *node) {
+    int64_t dim = ((const tri_concat_attr *)node->attr)->dim, first = 0;
+    const tri_shape *whole = cuda_out_shape(graph, node, 0);
+    int64_t outer = elements(whole, 0, dim), row = elements(whole, dim, whole->rank);
+    int bytes = bytes_of(graph, node);
+    move_state state = {.zero_bytes = 0};
+    for (int i = 0; i < node->input_count; i++) {
+        if (!tri_value_is(node->inputs[i])) continue;
+        int64_t run = elements(cuda_in_shape(graph, node, i), dim, whole->rank);
+        state.move[i] = runs(bytes, outer, run, run, row);
+        state.to_first[i] = (size_t)(first * bytes);
+        first += run;
+    }
+    return state;
+}
+
+static move_state concat_grad_state(const tri_graph *graph, const tri_node *node) {
+    const tri_concat_grad_attr *a = node->attr;
+    const tri_shape *whole = cuda_in_shape(graph, node, 0);
+    int64_t inner = elements(whole, a->dim + 1, whole->rank), run = a->size * inner;
+    int64_t outer = elements(whole, 0, a->dim), row = whole->dims[a->dim] * inner;
+    int bytes = bytes_of(graph, node);
+    return (move_state){.move = {runs(bytes, outer, run, row, run)},
+                        .from_first = {(size_t)(a->first * inner * bytes)}};
+}
+
+// Of split; its gradient copies the other way.
+static move_state split_state(const tri_graph *graph, const tri_node *node) {
+    const tri_collective_attr *a = node->attr;
+    bool is_gradient = node->op == &tri_op_split_grad;
+    const tri_shape *slice =
+        is_gradient ? cuda_in_shape(graph, node, 0) : cuda_out_shape(graph, node, 0);
+    int64_t outer = elements(slice, 0, a->dim), run = elements(slice, a->dim, slice->rank);
+    int bytes = bytes_of(graph, node);
+    size_t first = (size_t)(a->index * run * bytes);
+    if (!is_gradient)
+        return (move_state){.move = {runs(bytes, outer, run, run * a->slices, run)},
+                            .from_first = {first}};
+    return (move_state){.move = {runs(bytes, outer, run, run, run * a->slices)},
+                        .to_first = {first},
+                        .zero_bytes = (size_t)(outer * run * a->slices * bytes)};
+}
+
+// x has the chunks side by side along axis `from`, y along axis `to`: with the chunk's number as an
+// axis of its own, that is a copy between two orders of the same axes.
+static move_state rechunk_state(const tri_graph *graph, const tri_node *node) {
+    const tri_rechunk_attr *a = node->attr;
+    const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
+    tri_shape chunk = *x;
+    move_state state = {.zero_bytes = 0};
+    cuda_move *m = &state.move[0];
+    chunk.dims[a->from] /= a->chunks;
+    *m = (cuda_move){.axes = chunk.rank + 1, .element_bytes = bytes_of(graph, node)};
+    for (int i = 0; i < chunk.rank; i++)
+        m->axis[i + 1] = (cuda_move_axis){chunk.dims[i], elements(x, i + 1, x->rank),
+                                          elements(y, i + 1, y->rank)};
+    m->axis[0] =
+        (cuda_move_axis){a->chunks, chunk.dims[a->from] * elements(x, a->from + 1, x->rank),
+                         chunk.dims[a->to] * elements(y, a->to + 1, y->rank)};
+    return state;
+}
+
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel) {
+    move_state state = node->op == &tri_op_concat        ? concat_state(graph, node)
+                       : node->op == &tri_op_concat_grad ? concat_grad_state(graph, node)
+                       : node->op == &tri_op_rechunk     ? rechunk_state(graph, node)
+                                                         : split_state(graph, node);
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const move_state *state = kernel->state;
+    if (state->zero_bytes) TRI_TRY(cuda_zero(args->queue, args->out[0], state->zero_bytes));
+    for (int i = 0; i < TRI_MAX_INPUTS; i++) {
+        cuda_move p = state->move[i];
+        if (p.axes == 0) continue;
+        p.from = (const char *)args->in[i] + state->from_first[i];
+        p.to = (char *)args->out[0] + state->to_first[i];
+        CUDA_LAUNCH(args->queue, move, p);
+    }
+    return TRI_OK;
+}
+
+// The terms of the offset of an element, found by asking the layout for the offset of one step.
+static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
+    cuda_reorder_side side = {.terms = 0};
+    for (int axis = 0; axis < shape->rank; axis++) {
+        int64_t divisor = 1;
+        for (int block = layout->block_count; block >= 0; block--) {
+            if (block > 0 && layout->block_axis[block - 1] != axis) continue;
+            int64_t size = block > 0 ? layout->block_size[block - 1] : INT64_MAX;
+            int64_t step[TRI_MAX_RANK] = {0};
+            if (divisor >= shape->dims[axis]) break;
+            step[axis] = divisor;
+            side.term[side.terms++] =
+                (cuda_reorder_term){axis, divisor, size, tri_layout_offset(layout, shape, step)};
+            if (block > 0) divisor *= size;
+        }
+    }
+    return side;
+}
+
+typedef struct reorder_state {
+    cuda_reorder reorder;
+    size_t zero_bytes; // of an output with padding
+} reorder_state;
+
+static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
+    const tri_value_info *y = tri_value_get(graph, node->outputs[0]);
+    int64_t taken = tri_layout_elements(&y->layout, &y->shape);
+    reorder_state state = {.reorder = {.element_bytes = bytes_of(graph, node),
+                                       .shape = x->shape,
+                                       .count = tri_shape_count(&x->shape),
+                                       .from_side = side_of(&x->layout, &x->shape),
+                                       .to_side = side_of(&y->layout, &y->shape)}};
+    if (taken != state.reorder.count)
+        state.zero_bytes = (size_t)taken * (size_t)state.reorder.element_bytes;
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const reorder_state *state = kernel->state;
+    cuda_reorder p = state->reorder;
+    p.from = args->in[0];
+    p.to = args->out[0];
+    if (state->zero_bytes) TRI_TRY(cuda_zero(args->queue, p.to, state->zero_bytes));
+    CUDA_LAUNCH(args->queue, reorder, p);
+    return TRI_OK;
+}
+
+// Accepts any layout of the input. The layout pass that added the node has set the output's.
+static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
+    out[0] = tri_value_get(graph, node->outputs[0])->layout;
+}
+
+static tri_status view_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    size_t bytes = (size_t)(cuda_in_count(graph, node, 0) * bytes_of(graph, node));
+    return cuda_prepare(kernel, &bytes, sizeof bytes);
+}
+
+// A view usually has its input's memory. Where it has its own, copies the elements.
+static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    if (args->out[0] == args->in[0]) return TRI_OK;
+    // To the runtime, a copy is the same in all directions.
+    return cuda_copy_out(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
+}
+
+#define MOVE(identifier)                                                                           \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "move",                               \
+                                                     .prepare = prepare,                           \
+                                                     .run = run,                                   \
+                                                     .release = cuda_release};
+MOVE(concat)
+MOVE(concat_grad)
+MOVE(split)
+MOVE(split_grad)
+MOVE(rechunk)
+
+#define VIEW(identifier)                                                                           \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "view",                               \
+                                                     .prepare = view_prepare,                      \
+                                                     .run = view_run,                              \
+                                                     .release = cuda_release};
+VIEW(reshape)
+VIEW(copy_to)
+
+const tri_kernel_def cuda_kernel_reorder = {.op = &tri_op_reorder,
+                                            .name = "move",
+                                            .layouts = reorder_layouts,
+                                            .prepare = reorder_prepare,
+                                            .run = reorder_run,
+                                            .release = cuda_release};

@@ -1,0 +1,48 @@
+// What the kernels are given that only move elements.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
+#define TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
+
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+#define CUDA_MOVE_KERNEL_LIST(X)                                                                   \
+    X(move)                                                                                        \
+    X(reorder)
+
+enum { CUDA_MOVE_AXES = TRI_MAX_RANK + 1, CUDA_REORDER_TERMS = TRI_MAX_RANK + 3 };
+
+// An axis along which elements are copied. Strides are in elements.
+typedef struct cuda_move_axis {
+    int64_t size, from_stride, to_stride;
+} cuda_move_axis;
+
+// to[Σ index · to_stride] = from[Σ index · from_stride] for every index; the last axis is fastest.
+typedef struct cuda_move {
+    int axes, element_bytes; // 1, 2, 4, 8 or 16
+    cuda_move_axis axis[CUDA_MOVE_AXES];
+    const void *from;
+    void *to;
+} cuda_move;
+
+// A part of the offset of an element in a layout: (index[axis] / divisor) % modulus * stride.
+typedef struct cuda_reorder_term {
+    int axis;
+    int64_t divisor, modulus, stride;
+} cuda_reorder_term;
+
+typedef struct cuda_reorder_side {
+    int terms;
+    cuda_reorder_term term[CUDA_REORDER_TERMS];
+} cuda_reorder_side;
+
+// Copies every element of a tensor from one layout to another.
+typedef struct cuda_reorder {
+    int element_bytes;
+    tri_shape shape;
+    int64_t count;
+    cuda_reorder_side from_side, to_side;
+    const void *from;
+    void *to;
+} cuda_reorder;
+
+#endif

@@ -1,0 +1,121 @@
+// Kernels of `cuda` at sizes at which blocks, slices and packs have edges, on an emulated GPU.
+#include "device/cuda/cuda.h"
+#include "support/op_compare.h"
+#include "support/op_families.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+// More than one tile of 64 in both directions, and pixels in several slices.
+static void build_conv(op_case *c) {
+    int64_t groups = op_draw(c, 1, 2), in = op_draw(c, 1, 40), out = op_draw(c, 60, 70);
+    tri_conv2d_grad_attr a = {.has_bias = true,
+                              .conv = {.stride = {op_draw(c, 1, 2), 1},
+                                       .padding = {1, op_draw(c, 0, 1)},
+                                       .dilation = {1, op_draw(c, 1, 2)},
+                                       .groups = groups}};
+    tri_shape x = tri_shape_of(3, in * groups, op_draw(c, 20, 24), op_draw(c, 17, 19));
+    tri_shape w = tri_shape_of(out * groups, in, 3, 3), y = x;
+    y.dims[1] = w.dims[0];
+    for (int i = 0; i < 2; i++)
+        y.dims[2 + i] = (x.dims[2 + i] + 2 * a.conv.padding[i] - 2 * a.conv.dilation[i] - 1) /
+                            a.conv.stride[i] +
+                        1;
+    tri_value xv = op_numbers(c, x, -1, 1), wv = op_numbers(c, w, -1, 1);
+    tri_value dy = op_numbers(c, y, -1, 1), bias = op_numbers(c, tri_shape_of(w.dims[0]), -1, 1);
+    op_add(c, &tri_op_conv2d, (tri_value[]){xv, wv, bias}, &a.conv);
+    a.shape = w;
+    op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &a);
+    a.shape = x;
+    a.has_bias = false;
+    op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
+}
+
+// Channels of several slices of 8192 numbers, in runs of one number, of few and of many.
+static void build_norm(op_case *c) {
+    static const int64_t sides[] = {0, 3, 72};
+    int64_t side = sides[op_draw(c, 0, 2)];
+    tri_shape x = side == 0   ? tri_shape_of(9000, 2)
+                  : side == 3 ? tri_shape_of(2500, 2, side, side)
+                              : tri_shape_of(4, 2, side, side);
+    tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
+    tri_shape channels = tri_shape_of(2);
+    tri_value xv = op_numbers(c, x, -1, 1), y = op_numbers(c, x, -1, 1);
+    tri_value dy = op_numbers(c, x, -1, 1), weight = op_wide(c, channels, -1, 1);
+    tri_value bias = op_wide(c, channels, -1, 1), mean = op_wide(c, channels, -0.5, 0.5);
+    tri_value positive = op_wide(c, channels, 0.5, 2);
+    op_add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
+    op_add(c, &tri_op_batch_norm_moments, &xv, NULL);
+    op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
+}
+
+// Views, which have memory of their own here, and axes that do not merge.
+static void build_moves(op_case *c) {
+    tri_shape x = tri_shape_of(3, 4, op_draw(c, 1, 5), 2 * op_draw(c, 1, 9));
+    tri_value xv = op_numbers(c, x, -1, 1);
+    tri_reshape_attr flat = {.shape = tri_shape_of(tri_shape_count(&x))};
+    op_add(c, &tri_op_reshape, &xv, &flat);
+    op_add(c, &tri_op_rechunk, &xv, &(tri_rechunk_attr){.from = 1, .to = 3, .chunks = 2});
+    op_add(c, &tri_op_rechunk, &xv, &(tri_rechunk_attr){.from = 3, .to = 0, .chunks = 2});
+}
+
+static const op_family families[] = {
+    {.name = "tiles of convolutions", .build = build_conv, .tolerance = 1e-4},
+    {.name = "slices of channels", .build = build_norm, .tolerance = 2e-5},
+    {.name = "moves", .build = build_moves, .tolerance = 0},
+};
+
+static void test_sizes(void **state) {
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, 4);
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, 2);
+    }
+}
+
+// From any layout to any other: no kernel of this device asks for one but the plain, so that only
+// this test gets there.
+static void test_reorder(void **state) {
+    const op_family *family = op_families;
+    while (!family->any_layout) family++;
+    op_compare(family, &tri_device_cuda, 1, TRI_F32, 300, 20);
+    op_compare(family, &tri_device_cuda, 1, TRI_BF16, 400, 10);
+}
+
+// Runs first_not_finite on 3 ranges of x, of which the second has a NaN and the third infinity.
+static double first_not_finite(bool halts) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(3000));
+    tri_value ranges = tri_input(g, "ranges", TRI_I64, tri_shape_of(3, 2));
+    tri_value in[] = {x, ranges, tri_scalar(g, TRI_SCALAR_STEP)};
+    tri_value found = tri_node_add(g, &tri_op_first_not_finite, in, 3, NULL, "");
+    tri_device *device = op_device_open(&tri_device_cuda, 1);
+    op_session *session = op_session_open(g, device, false);
+    static const int64_t ends[] = {0, 1000, 1000, 1999, 2000, 3000};
+    for (int i = 0; i < 6; i++) ((int64_t *)op_host(session, ranges))[i] = ends[i];
+    op_set(session, x, 1998, NAN);
+    op_set(session, x, 1999, NAN); // in no range
+    op_set(session, x, 2500, INFINITY);
+    ((double *)op_host(session, in[2]))[TRI_STEP_HALTS] = halts;
+    op_run_ok(session);
+    double result = op_get(session, found, 0);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+    return result;
+}
+
+static void test_first_not_finite(void **state) {
+    assert_true(first_not_finite(true) == 2);
+    assert_true(first_not_finite(false) == 0);
+}
+
+int main(void) {
+    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_reorder),
+                                       cmocka_unit_test(test_first_not_finite)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
