@@ -131,7 +131,7 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   path   a step's folder, a link to one, or a run folder (its newest). TRI_CORRUPT names the
 //          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
 // Collective if `comm` is not NULL: rank 0 chooses, and each rank verifies as many chunks as the
-// others.
+// others. A file that rank 0 sees and another rank does not is waited for (checkpoint/late.h).
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
+#include "checkpoint/late.h"
 #include "checkpoint/verify.h"
 
 #include <dirent.h>
@@ -124,6 +125,13 @@ static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
                                                            checkpoint_ranks(comm), &manifest));
 }
 
+static tri_status look(const char *path, checkpoint_sight *out) {
+    if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
+    checkpoint_look(out);
+    return TRI_OK;
+}
+
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out) {
     candidates all = {.count = 0}; // filled on rank 0 only
@@ -132,21 +140,21 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
     TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
     const char *first = NULL;
     const char **damages = leads ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
+    checkpoint_patience patience = CHECKPOINT_PATIENT;
     for (int i = 0;; i++) {
-        char path[PATH_MAX] = "";
-        tri_status status = TRI_OK;
-        if (i < all.count && snprintf(path, sizeof path, "%s", all.paths[i]) >= (int)sizeof path)
-            status = TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", run_dir);
+        checkpoint_sight sight = {.path = ""};
+        tri_status status = i < all.count ? look(all.paths[i], &sight) : TRI_OK;
         TRI_TRY(checkpoint_agree(comm, status));
-        TRI_TRY(checkpoint_broadcast(comm, path, sizeof path));
-        if (!path[0]) break;
-        status = verify(arena, comm, path);
+        TRI_TRY(checkpoint_broadcast(comm, &sight, sizeof sight));
+        if (!sight.path[0]) break;
+        if (!leads) checkpoint_await(&patience, &sight);
+        status = verify(arena, comm, sight.path);
         if (status == TRI_OK) {
             // Warns only if an intact one was found: without one, the error reports the damage.
             for (int k = 0; leads && k < i; k++)
                 tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
                         damages[k]);
-            *out = tri_arena_strdup(arena, path);
+            *out = tri_arena_strdup(arena, sight.path);
             return TRI_OK;
         }
         if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "checkpoint/agree.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/late.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -206,7 +207,10 @@ static tri_status write_directly(save *s, const own_chunk *own) {
 }
 
 static void open_files(save *s) {
+    checkpoint_patience patience = CHECKPOINT_PATIENT;
     for (int i = 0; i < s->manifest.file_count && s->status == TRI_OK; i++) {
+        if (checkpoint_rank(s->request.comm) > 0) // rank 0 has created it
+            checkpoint_await_file(&patience, path_of(s, i), 0);
         s->fds[i] = tri_os.open(path_of(s, i), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
         if (s->fds[i] >= 0) continue;
         tri_status status = tri_os_fail("open", path_of(s, i));

@@ -1,0 +1,79 @@
+// Waits, for a bounded time, for files that another rank says are there. A file that nobody has
+// seen is never waited for.
+#include "checkpoint/late.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const FILES[CHECKPOINT_MAX_FILES + 1] = {
+    CHECKPOINT_STATE_FILE, CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE};
+
+static bool file_path(char out[PATH_MAX], const checkpoint_sight *sight, int i) {
+    return snprintf(out, PATH_MAX, "%s/%s", sight->path, FILES[i]) < PATH_MAX;
+}
+
+void checkpoint_look(checkpoint_sight *sight) {
+    for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {
+        char path[PATH_MAX];
+        struct stat info;
+        bool is_there =
+            file_path(path, sight, i) && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+        sight->bytes[i] = is_there ? info.st_size : -1;
+    }
+}
+
+// Opens the file and reads its last byte, because the length that the host remembers may be old.
+// True also after an error that is not due to lateness: waiting does not help then.
+static bool is_seen(const char *path, int64_t size_bytes) {
+    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0) return errno != ENOENT && errno != ESTALE;
+    char last;
+    ssize_t done = size_bytes > 0 ? tri_os.pread(fd, &last, 1, size_bytes - 1) : 1;
+    bool is_late = done == 0 || (done < 0 && errno == ESTALE);
+    tri_os.close(fd);
+    return !is_late;
+}
+
+// NFS asks the server for a folder's present state when the folder is opened, and only then forgets
+// that a name was missing in it: the folder of the run's steps, then the step's.
+static void refresh_folders(const char *path) {
+    char folder[PATH_MAX];
+    size_t ends[2] = {0}, count = 0;
+    for (size_t end = strlen(path); end > 1 && count < 2; end--)
+        if (path[end] == '/') ends[count++] = end;
+    while (count > 0) {
+        snprintf(folder, sizeof folder, "%.*s", (int)ends[--count], path);
+        int fd = tri_os.open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        if (fd >= 0) tri_os.close(fd);
+    }
+}
+
+void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes) {
+    int64_t pause_ns = CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
+    while (!is_seen(path, size_bytes) && patience->left_ns > 0) {
+        if (!patience->is_said)
+            tri_log(TRI_LOG_WARNING, "waiting for %s, which this host does not see yet", path);
+        patience->is_said = true;
+        if (pause_ns > patience->left_ns) pause_ns = patience->left_ns;
+        int64_t begin_ns = tri_os.monotonic_ns();
+        tri_os.sleep_ns(pause_ns);
+        refresh_folders(path);
+        patience->left_ns -= tri_os.monotonic_ns() - begin_ns;
+        pause_ns *= 2;
+        if (pause_ns > CHECKPOINT_LATE_LONGEST_PAUSE_MS * INT64_C(1000000))
+            pause_ns = CHECKPOINT_LATE_LONGEST_PAUSE_MS * INT64_C(1000000);
+    }
+}
+
+void checkpoint_await(checkpoint_patience *patience, const checkpoint_sight *sight) {
+    for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {
+        char path[PATH_MAX];
+        if (sight->bytes[i] >= 0 && file_path(path, sight, i))
+            checkpoint_await_file(patience, path, sight->bytes[i]);
+    }
+}

@@ -1,0 +1,245 @@
+// A file system that shows files late: a rank that does not see a file which another rank sees
+// waits for it, for a bounded time and with one line; where nobody has seen it, no rank waits.
+#include "checkpoint/late.h"
+#include "checkpoint_fixture.h"
+#include "comm_ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+enum { WIDTH = 200, CHUNK = 1024, RANKS = 3, LATE_MS = 500 };
+
+static char run_dir[64];
+
+static int setup(void **state) {
+    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
+    return mkdtemp(run_dir) == NULL;
+}
+
+static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
+
+static fixture_save options(int64_t step) {
+    return (fixture_save){.step = step, .width = WIDTH, .chunk_bytes = CHUNK, .save_top_k = -1};
+}
+
+// What this rank does not see until `appears_s`.
+static struct {
+    const char *name; // a part of paths
+    bool is_short;    // it is there, but has no bytes yet
+    double appears_s;
+    int fd;           // of the short file, while it is open
+    int looks;        // how often it was missing or short
+    int64_t slept_ns; // by a clock that does not wait
+} late;
+
+static bool hides(const char *path) {
+    return late.name && strstr(path, late.name) && ranks_seconds() < late.appears_s;
+}
+
+static int late_open(const char *path, int flags, mode_t mode) {
+    bool is_hidden = hides(path);
+    late.looks += is_hidden && !(flags & O_DIRECTORY);
+    if (is_hidden && !late.is_short) return errno = ENOENT, -1;
+    int fd = tri_os_system.open(path, flags, mode);
+    if (is_hidden) late.fd = fd;
+    return fd;
+}
+
+static int late_close(int fd) {
+    if (fd == late.fd) late.fd = -1;
+    return tri_os_system.close(fd);
+}
+
+static ssize_t late_pread(int fd, void *data, size_t size, off_t offset) {
+    return fd == late.fd ? 0 : tri_os_system.pread(fd, data, size, offset);
+}
+
+static void count_sleep(int64_t duration_ns) { late.slept_ns += duration_ns; }
+
+static int64_t slept_monotonic_ns(void) { return tri_os_system.monotonic_ns() + late.slept_ns; }
+
+static void hide(const char *name, bool is_short, double for_s) {
+    late.name = name;
+    late.is_short = is_short;
+    late.appears_s = ranks_seconds() + for_s;
+    late.fd = -1;
+    late.looks = 0;
+    tri_os.open = late_open;
+    tri_os.close = late_close;
+    tri_os.pread = late_pread;
+}
+
+static void see_again(void) {
+    late.name = NULL;
+    tri_os = tri_os_system;
+}
+
+// Standard error of this rank goes to a file, whose "waiting for" lines are counted.
+static void capture(tri_comm *comm, char path[96]) {
+    snprintf(path, 96, "%s/said-%d", run_dir, comm->rank);
+    CHECK(freopen(path, "w", stderr));
+}
+
+static int lines_said(const char *path, const char *words) {
+    char *text;
+    size_t size;
+    int count = 0;
+    CHECK_OK(tri_os_read_file(path, 1 << 20, &text, &size));
+    for (const char *at = text; (at = strstr(at, words)); at++) count++;
+    free(text);
+    return count;
+}
+
+typedef struct order {
+    const char *name;
+    bool is_short;
+} order;
+
+static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
+    const order *all = argument;
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    char said[96];
+    int64_t step;
+    capture(comm, said);
+    if (comm->rank == 1) hide(all->name, all->is_short, 1e-3 * LATE_MS);
+    double begin_s = ranks_seconds();
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK(ranks_seconds() - begin_s > 0.9e-3 * LATE_MS);
+    see_again();
+    CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
+    CHECK(step == 2); // and not the checkpoint before it
+    CHECK(lines_said(said, "waiting for ") == (comm->rank == 1));
+    CHECK(lines_said(said, ", which this host does not see yet") == (comm->rank == 1));
+    tri_arena_destroy(arena);
+}
+
+static void test_late_file_is_read(void **state) {
+    const order orders[] = {{"step-00000002/state.json", false},
+                            {"step-00000002/state.json", true},
+                            {"step-00000002/model.safetensors", false},
+                            {"step-00000002/optimizer.safetensors", true},
+                            {"step-00000002", false}};
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        assert_int_equal(ranks_run(RANKS, NULL, late_body, (void *)&orders[i]), 0);
+}
+
+// By a clock that does not wait, the rank gives up after the limit, with the line that it has for a
+// missing file. The ranks then fall back together, and a second late file is not waited for.
+static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    char said[96], newest[96];
+    capture(comm, said);
+    snprintf(newest, sizeof newest, "%s/checkpoints/step-00000002", run_dir);
+    if (comm->rank == 1) hide("step-00000002/model", false, 1e6);
+    if (comm->rank == 1) tri_os.sleep_ns = count_sleep, tri_os.monotonic_ns = slept_monotonic_ns;
+    CHECK(tri_checkpoint_find(arena, comm, run_dir, newest, &path) == TRI_NOT_FOUND);
+    ranks_says("rank 1: ");
+    ranks_says("step-00000002/model.safetensors: cannot open");
+    if (comm->rank == 1) CHECK(late.slept_ns >= CHECKPOINT_LATE_MS * INT64_C(900000));
+    if (comm->rank == 1) CHECK(late.slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
+    CHECK(late.looks < 40);
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK(strstr(path, "step-00000001"));
+    see_again();
+    CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 1)); // one for each search
+    tri_arena_destroy(arena);
+}
+
+static void test_file_that_never_appears(void **state) {
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
+    assert_int_equal(ranks_run(RANKS, NULL, never_body, NULL), 0);
+}
+
+static void no_sleep(int64_t duration_ns) {
+    late.slept_ns += duration_ns >= CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
+}
+
+// Rank 0 does not see the file either, or it is damaged: nobody waits.
+static void missing_body(tri_comm *comm, ranks_table *table, void *argument) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    char said[96], newest[96];
+    capture(comm, said);
+    snprintf(newest, sizeof newest, "%s/checkpoints/step-00000002", run_dir);
+    tri_os.sleep_ns = no_sleep;
+    CHECK(tri_checkpoint_find(arena, comm, run_dir, newest, &path) == TRI_CORRUPT);
+    ranks_says(argument);
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK(strstr(path, "step-00000001"));
+    see_again();
+    CHECK(lines_said(said, "waiting for ") == 0 && late.slept_ns == 0);
+    tri_arena_destroy(arena);
+}
+
+static void test_missing_everywhere(void **state) {
+    char path[128];
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000002/optimizer.safetensors", run_dir);
+    assert_int_equal(truncate(path, 5000), 0);
+    assert_int_equal(ranks_run(RANKS, NULL, missing_body, "it has 5000 bytes"), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(ranks_run(RANKS, NULL, missing_body, "is missing"), 0);
+}
+
+// A single rank has nobody to believe; several ranks that see everything do not wait.
+static void ordinary_body(tri_comm *comm, ranks_table *table, void *argument) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    tri_os.sleep_ns = no_sleep;
+    fixture_save save = options(3);
+    save.comm = comm;
+    CHECK_OK(fixture_do_save(run_dir, save));
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK(late.slept_ns == 0);
+    see_again();
+    tri_arena_destroy(arena);
+}
+
+static void test_nobody_waits_without_need(void **state) {
+    assert_int_equal(ranks_run(RANKS, NULL, ordinary_body, NULL), 0);
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    char missing[96];
+    snprintf(missing, sizeof missing, "%s/checkpoints/step-00000009", run_dir);
+    tri_os.sleep_ns = no_sleep;
+    late.slept_ns = 0;
+    assert_int_equal(tri_checkpoint_find(arena, NULL, run_dir, missing, &path), TRI_NOT_FOUND);
+    assert_int_equal(late.slept_ns, 0);
+    see_again();
+    tri_arena_destroy(arena);
+}
+
+// Rank 0 has created the files of a save, and another rank does not see them yet.
+static void saving_body(tri_comm *comm, ranks_table *table, void *argument) {
+    char said[96];
+    capture(comm, said);
+    for (int i = 0; i < 2; i++) { // at once, and in the background
+        fixture_save save = options(5 + i);
+        save.comm = comm;
+        if (i == 1) save.snapshot_bytes = 1 << 20;
+        if (comm->rank == 2) hide("model.safetensors", false, 1e-3 * LATE_MS);
+        CHECK_OK(fixture_do_save(run_dir, save));
+        see_again();
+    }
+    CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 2));
+}
+
+static void test_late_while_saving(void **state) {
+    assert_int_equal(ranks_run(RANKS, NULL, saving_body, NULL), 0);
+    assert_int_equal(fixture_auto(run_dir, WIDTH), 6);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(late_file_is_read),         TEST(file_that_never_appears), TEST(missing_everywhere),
+        TEST(nobody_waits_without_need), TEST(late_while_saving),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
