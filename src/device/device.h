@@ -50,6 +50,9 @@ typedef struct tri_queue {
     tri_device *device; // a backend's own struct begins with this one
 } tri_queue;
 
+// Work that a queue has captured; a backend's own.
+typedef struct tri_captured tri_captured;
+
 typedef struct tri_kernel_args {
     tri_queue *queue;
     void *const *in;  // one per input; NULL if an optional one is missing
@@ -138,8 +141,16 @@ struct tri_device_backend {
     // the results of the one before, and micro-batches are copied while the device computes, to
     // memory of their own.
     bool runs_ahead;
-    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph).
+    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph). If not,
+    // the next four slots are NULL.
     bool captures;
+    // Until end_capture, what is issued to the queue is not done but captured: kernels without
+    // uses_host, `zero`, `add` and `time`. The caller does nothing else with the device meanwhile.
+    tri_status (*begin_capture)(tri_queue *queue);
+    // Called also after a call in between has failed. *out is NULL if this fails.
+    tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
+    tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
+    void (*close_capture)(tri_captured *captured);                  // all repeats of it are done
     // Whether images of bytes are copied as bytes and normalised by the device. Else the loader's
     // threads do it.
     bool takes_bytes;
@@ -151,6 +162,7 @@ enum { TRI_SMALL_COPY_BYTES = 256 };
 struct tri_device {
     const tri_device_backend *backend;
     tri_device_description description;
+    bool without_captures; // although the backend could: the user wants none
 };
 
 enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };

@@ -42,12 +42,13 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_find_gradient_units(e);
     make_labels(e);
     make_step_records(e);
-    engine_make_times(e);
+    TRI_TRY(engine_make_times(e));
     engine_size_communication(e);
     TRI_TRY(engine_make_range_kernels(e));
     TRI_TRY(engine_make_numbers(e));
     engine_make_flights(e);
     engine_list_tensors(e);
+    engine_find_parts(e);
     return TRI_OK;
 }
 
@@ -90,6 +91,7 @@ void tri_engine_destroy(tri_engine *engine) {
     // Its thread may still wait for tickets of the queues, and read memory that is released below.
     tri_storage_close(engine->storage);
     engine_close_takes(engine);
+    engine_close_parts(engine);
     tri_queue_close(engine->queue);
     engine_release_kernels(engine);
     engine_release_range_kernels(&engine->step_kernels);
@@ -97,6 +99,7 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_range_kernels(&engine->squares);
     engine_release_range_kernels(&engine->finders);
     engine_release_numbers(engine);
+    engine_release_times(engine);
     if (engine->groups.memory) engine_release(engine);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);
@@ -179,11 +182,17 @@ tri_ledger_action engine_ledger_action(const tri_engine *e, const tri_action *a)
                                .round = a->round};
 }
 
-static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+tri_status engine_issue_action(tri_engine *e, const tri_action *a) {
     bool is_timed = engine_is_timed(e, a);
     if (is_timed) TRI_TRY(engine_time_begin(e, a));
     TRI_TRY(actions[a->kind](e, a));
-    if (is_timed) TRI_TRY(engine_time_end(e, a));
+    return is_timed ? engine_time_end(e, a) : TRI_OK;
+}
+
+static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+    struct engine_part *part = engine_part_of(e, a);
+    if (part) return engine_run_in_part(e, part, a, ticket);
+    TRI_TRY(engine_issue_action(e, a));
     return e->device->backend->record(e->queue, ticket);
 }
 
@@ -202,13 +211,22 @@ static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *tick
     return status;
 }
 
+void engine_set_slots(tri_engine *e, const tri_action *a) {
+    const tri_step_memory *memory = &e->run.step->memory;
+    int i = (int)(a - e->run.step->schedule.actions);
+    for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
+        const tri_setting *set = &memory->settings[k];
+        e->memory.slots[set->slot] =
+            e->memory.heaps[memory->buffers[set->buffer].heap] + set->offset;
+    }
+}
+
 // Actions of the compute lane run here, one after the other. Actions of other lanes are started
 // here, make progress by themselves, and are waited for by the first action that depends on them.
 // The compute lane waits for all of them at the end, so that whatever is issued behind the step
 // starts after it.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
-    const tri_step_memory *memory = &e->run.step->memory;
     // Other lanes read what was written before the step: parameters that were cast, for example.
     TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
     engine_begin_takes(e);
@@ -221,11 +239,7 @@ static tri_status run_schedule(tri_engine *e) {
             TRI_TRY(start_after(e, a, &e->run.begin));
         for (int d = 0; d < a->dependency_count; d++)
             TRI_TRY(start_after(e, a, &e->run.tickets[s->dependencies[a->first_dependency + d]]));
-        for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
-            const tri_setting *set = &memory->settings[k];
-            e->memory.slots[set->slot] =
-                e->memory.heaps[memory->buffers[set->buffer].heap] + set->offset;
-        }
+        engine_set_slots(e, a);
         TRI_TRY(do_action(e, a, &e->run.tickets[i]));
     }
     TRI_TRY(engine_end_takes(e));
@@ -260,8 +274,7 @@ tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input) {
     TRI_TRY(engine_begin_numbers(engine));
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
-    int next = (flights->first + flights->count) % (1 + TRI_MAX_STEPS_AHEAD);
-    TRI_TRY(engine_send_results(engine, &flights->items[next]));
+    TRI_TRY(engine_send_results(engine, &flights->items[engine_next_flight(engine)]));
     flights->count++;
     return TRI_OK;
 }

@@ -141,8 +141,16 @@ typedef struct engine_flights {
 // When the device carried out the actions of the steps in flight, if it tells; see times.c.
 typedef struct engine_times {
     int lane;
-    struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD]; // by flight and action; NULL: no times
+    // By flight and action, in memory of the host that the device can write; NULL: no times.
+    struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
+
+// The parts of steps that are captured and repeated, by step shape; see capture.c.
+typedef struct engine_captures {
+    struct engine_part *parts[TRI_STEP_SHAPE_COUNT];
+    int count[TRI_STEP_SHAPE_COUNT];
+    int *of_action[TRI_STEP_SHAPE_COUNT]; // its part; -1: it is issued by itself
+} engine_captures;
 
 // A micro-batch on its way to the device, and how the loader gets its memory back.
 typedef struct engine_copy {
@@ -197,6 +205,7 @@ struct tri_engine {
     engine_run run;
     engine_flights flights;
     engine_times times;
+    engine_captures captures;
     bool detects_anomaly;
 };
 
@@ -217,7 +226,23 @@ const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program 
 // How the ledger names an action, in the compute lane.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
-void engine_make_times(tri_engine *engine); // times.c
+// engine.c: sets the slots that the schedule's action finds set, and issues an action of the
+// compute lane with the clocks around it.
+void engine_set_slots(tri_engine *engine, const tri_action *action);
+tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
+
+// capture.c: finds the parts of all steps that may be captured. Where the device or its user wants
+// none, there are none.
+void engine_find_parts(tri_engine *engine);
+void engine_close_parts(tri_engine *engine); // after their work is done
+// The part of the running step that has the action; NULL: none has.
+struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
+// Issues an action of a part: the first one issues all, the last one makes the ticket.
+tri_status engine_run_in_part(tri_engine *engine, struct engine_part *part,
+                              const tri_action *action, tri_ticket *ticket);
+
+tri_status engine_make_times(tri_engine *engine); // times.c
+void engine_release_times(tri_engine *engine);
 // Whether the device tells when it carried out the action. If so, the two functions after this one
 // note when the action begins and ends.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
@@ -290,6 +315,8 @@ tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
 // Issues the copy of a step's results to the host, behind the step.
 tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
+// The place in the ring of flights of the step that is being issued.
+int engine_next_flight(const tri_engine *engine);
 
 void engine_list_tensors(tri_engine *engine); // state.c
 // Moves what tri_engine_write left in the staging memory to where it belongs.

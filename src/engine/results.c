@@ -15,6 +15,10 @@ void engine_make_flights(tri_engine *e) {
         e->flights.items[i].results = TRI_NEW_ARRAY(e->arena, double, e->numbers.result_count);
 }
 
+int engine_next_flight(const tri_engine *e) {
+    return (e->flights.first + e->flights.count) % (1 + TRI_MAX_STEPS_AHEAD);
+}
+
 int tri_engine_steps_ahead(const tri_engine *e) {
     return e->device->backend->runs_ahead && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
 }

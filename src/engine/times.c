@@ -7,14 +7,33 @@ typedef struct engine_span {
     int64_t begin_ns, end_ns;
 } engine_span;
 
-void engine_make_times(tri_engine *e) {
-    if (!e->device->backend->time) return;
+// A kernel of the device writes the times, so their memory is that for copies where there is such.
+static tri_status make_spans(tri_engine *e, int count, engine_span **out) {
+    const tri_device_backend *device = e->device->backend;
+    void *memory;
+    if (!device->alloc_host) {
+        *out = TRI_NEW_ARRAY(e->arena, engine_span, count);
+        return TRI_OK;
+    }
+    TRI_TRY(device->alloc_host(e->device, (size_t)count * sizeof **out, &memory));
+    *out = memory;
+    return TRI_OK;
+}
+
+tri_status engine_make_times(tri_engine *e) {
+    if (!e->device->backend->time) return TRI_OK;
     e->times.lane = tri_ledger_lane(e->groups.world->ledger, "device");
     int most = 0;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (e->plan->steps[i].schedule.count > most) most = e->plan->steps[i].schedule.count;
-    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
-        e->times.spans[i] = TRI_NEW_ARRAY(e->arena, engine_span, most);
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++) TRI_TRY(make_spans(e, most, &e->times.spans[i]));
+    return TRI_OK;
+}
+
+void engine_release_times(tri_engine *e) {
+    const tri_device_backend *device = e->device->backend;
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD && device->alloc_host; i++)
+        if (e->times.spans[i]) device->free_host(e->device, e->times.spans[i]);
 }
 
 bool engine_is_timed(const tri_engine *e, const tri_action *action) {
@@ -23,9 +42,7 @@ bool engine_is_timed(const tri_engine *e, const tri_action *action) {
 
 // The action's entry of the step that is being issued.
 static engine_span *span_of(const tri_engine *e, const tri_action *action) {
-    const engine_flights *f = &e->flights;
-    int flight = (f->first + f->count) % (1 + TRI_MAX_STEPS_AHEAD);
-    return &e->times.spans[flight][action - e->run.step->schedule.actions];
+    return &e->times.spans[engine_next_flight(e)][action - e->run.step->schedule.actions];
 }
 
 tri_status engine_time_begin(tri_engine *e, const tri_action *action) {

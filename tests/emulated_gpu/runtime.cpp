@@ -7,6 +7,7 @@
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/fibers.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -91,7 +92,10 @@ void work_off(cuda_stream *stream) {
     }
 }
 
-void push(cuda_stream *stream, work item) {
+std::atomic<int64_t> issued;    // calls that gave a stream work
+thread_local bool is_capturing; // a stream, by this thread
+
+void add(cuda_stream *stream, work item) {
     std::lock_guard<std::mutex> guard(stream->lock);
     if (stream->captured) {
         stream->captured->items.push_back(std::move(item));
@@ -100,6 +104,22 @@ void push(cuda_stream *stream, work item) {
     stream->items.push_back(std::move(item));
     stream->changed.notify_one();
 }
+
+void push(cuda_stream *stream, work item) {
+    issued++;
+    add(stream, std::move(item));
+}
+
+// While a thread captures, CUDA refuses it what could not be repeated or would wait.
+tri_status check_capture(char *why) {
+    if (!is_capturing) return TRI_OK;
+    snprintf(why, CUDA_WHY_BYTES, "operation not permitted when stream is capturing");
+    return TRI_INTERNAL;
+}
+#define NOT_WHILE_CAPTURING(why)                                                                   \
+    do {                                                                                           \
+        if (check_capture(why) != TRI_OK) return TRI_INTERNAL;                                     \
+    } while (0)
 
 tri_status count_devices(int *out, char *) {
     *out = DEVICES;
@@ -122,6 +142,8 @@ cuda_fault *fault_of(cuda_context *context) { return &context->fault; }
 int64_t clock_offset(cuda_context *) { return CLOCK_ERROR_NS; }
 
 tri_status alloc_memory(cuda_context *, size_t size_bytes, void **out, char *why) {
+    *out = nullptr;
+    NOT_WHILE_CAPTURING(why);
     *out = size_bytes > (size_t)memory_bytes
                ? nullptr
                : aligned_alloc(ALIGNMENT, (size_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
@@ -181,7 +203,8 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *) {
     return TRI_OK;
 }
 
-tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char *) {
+tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char *why) {
+    NOT_WHILE_CAPTURING(why);
     push(stream, [=] {
         while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) usleep(20);
     });
@@ -202,7 +225,8 @@ void wait_here(const std::shared_ptr<moment> &at) {
     at->changed.wait(guard, [&] { return at->done; });
 }
 
-tri_status record(cuda_stream *stream, cuda_event *event, char *) {
+tri_status record(cuda_stream *stream, cuda_event *event, char *why) {
+    NOT_WHILE_CAPTURING(why);
     std::shared_ptr<moment> at = std::make_shared<moment>();
     {
         std::lock_guard<std::mutex> guard(event->lock);
@@ -216,13 +240,15 @@ tri_status record(cuda_stream *stream, cuda_event *event, char *) {
     return TRI_OK;
 }
 
-tri_status wait(cuda_stream *stream, cuda_event *event, char *) {
+tri_status wait(cuda_stream *stream, cuda_event *event, char *why) {
+    NOT_WHILE_CAPTURING(why);
     std::shared_ptr<moment> at = event->now();
     push(stream, [=] { wait_here(at); });
     return TRI_OK;
 }
 
-tri_status finish(cuda_event *event, char *) {
+tri_status finish(cuda_event *event, char *why) {
+    NOT_WHILE_CAPTURING(why);
     wait_here(event->now());
     return TRI_OK;
 }
@@ -233,20 +259,25 @@ cuda_event_state query(cuda_event *event) {
     return at->done ? CUDA_EVENT_DONE : CUDA_EVENT_PENDING;
 }
 
-tri_status begin_capture(cuda_stream *stream, char *) {
+tri_status begin_capture(cuda_stream *stream, char *why) {
+    NOT_WHILE_CAPTURING(why);
     std::lock_guard<std::mutex> guard(stream->lock);
     stream->captured.reset(new cuda_graph);
+    is_capturing = true;
     return TRI_OK;
 }
 
 tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *) {
     std::lock_guard<std::mutex> guard(stream->lock);
     *out = stream->captured.release();
+    is_capturing = false;
     return TRI_OK;
 }
 
-tri_status repeat(cuda_stream *stream, cuda_graph *graph, char *) {
-    for (const work &item : graph->items) push(stream, item);
+tri_status repeat(cuda_stream *stream, cuda_graph *graph, char *why) {
+    NOT_WHILE_CAPTURING(why);
+    issued++;
+    for (const work &item : graph->items) add(stream, item);
     return TRI_OK;
 }
 
@@ -255,6 +286,9 @@ void close_graph(cuda_graph *graph) { delete graph; }
 } // namespace
 
 int gpu_multiprocessors(const cuda_stream *) { return 1; }
+
+// For tests, which find it by name.
+extern "C" __attribute__((visibility("default"))) int64_t emulated_issued() { return issued; }
 
 int64_t emulated_clock_ns() {
     struct timespec now;

@@ -103,7 +103,9 @@ static tri_status open_parts(const tri_device_config *config, cuda_device *devic
     tri_device_config real = {.index = config->index};
     TRI_TRY(find(config, &device->runtime));
     TRI_TRY(open_context(device->runtime, config->index, &device->properties, &device->context));
-    device->head = (tri_device){&tri_device_cuda, described(config, &device->properties)};
+    device->head = (tri_device){.backend = &tri_device_cuda,
+                                .description = described(config, &device->properties)};
+    TRI_TRY(cuda_read_captures(&device->head.without_captures));
     TRI_TRY(tri_device_ref.open(&real, &device->host));
     return cuda_open_queue(&device->head, &device->setup);
 }
@@ -178,5 +180,10 @@ const tri_device_backend tri_device_cuda = {
     .add = cuda_add,
     .host_memory = false,
     .runs_ahead = true,
+    .captures = true,
+    .begin_capture = cuda_begin_capture,
+    .end_capture = cuda_end_capture,
+    .repeat = cuda_repeat,
+    .close_capture = cuda_close_capture,
     .takes_bytes = true,
 };

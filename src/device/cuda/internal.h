@@ -39,6 +39,12 @@ tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
+tri_status cuda_begin_capture(tri_queue *queue); // capture.c
+tri_status cuda_end_capture(tri_queue *queue, tri_captured **out);
+tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
+void cuda_close_capture(tri_captured *captured);
+// Whether TRIREME_CUDA_GRAPHS=0 says that nothing is captured.
+tri_status cuda_read_captures(bool *without);
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
 // Launches kernel NAME of the module; returns from the calling function if that fails.

@@ -1,0 +1,54 @@
+// Captured work of the device cuda: CUDA graphs. TRIREME_CUDA_GRAPHS=0 goes without them.
+#include "device/cuda/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The runtime's graph, and who closes it.
+struct tri_captured {
+    const cuda_runtime *runtime;
+    cuda_graph *graph;
+};
+
+static const char what[] = "CUDA graph (TRIREME_CUDA_GRAPHS=0 goes without)";
+
+tri_status cuda_read_captures(bool *without) {
+    const char *text = getenv("TRIREME_CUDA_GRAPHS");
+    *without = text && strcmp(text, "0") == 0;
+    if (!text || *without || strcmp(text, "1") == 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_CUDA_GRAPHS is \"%s\": it takes 0 or 1", text);
+}
+
+tri_status cuda_begin_capture(tri_queue *queue) {
+    char why[CUDA_WHY_BYTES] = "";
+    const cuda_runtime *runtime = cuda_of(queue->device)->runtime;
+    return cuda_check(runtime->begin_capture(cuda_stream_of(queue), why), what, why);
+}
+
+tri_status cuda_end_capture(tri_queue *queue, tri_captured **out) {
+    char why[CUDA_WHY_BYTES] = "";
+    const cuda_runtime *runtime = cuda_of(queue->device)->runtime;
+    cuda_graph *graph;
+    *out = NULL;
+    TRI_TRY(cuda_check(runtime->end_capture(cuda_stream_of(queue), &graph, why), what, why));
+    tri_captured *captured = malloc(sizeof *captured);
+    if (!captured) {
+        runtime->close_graph(graph);
+        return TRI_FAIL(TRI_NO_MEMORY, "device cuda: no memory");
+    }
+    *captured = (tri_captured){runtime, graph};
+    *out = captured;
+    return TRI_OK;
+}
+
+tri_status cuda_repeat(tri_queue *queue, tri_captured *captured) {
+    char why[CUDA_WHY_BYTES] = "";
+    tri_status status = captured->runtime->repeat(cuda_stream_of(queue), captured->graph, why);
+    return cuda_check(status, what, why);
+}
+
+void cuda_close_capture(tri_captured *captured) {
+    if (!captured) return;
+    captured->runtime->close_graph(captured->graph);
+    free(captured);
+}

@@ -1,0 +1,130 @@
+// Parts of a step that the device captures once and then repeats as one, so that the host issues
+// one graph instead of all their kernels.
+//
+// A part is issued as it is when its step shape runs for the first time, because libraries make
+// what they need in their first call. Later it is captured once for each flight, since the clocks
+// of its actions write their times to the flight's memory, and is repeated in all further steps:
+//
+//     step      0       1           2           3         4
+//     flight    0       1           0           1         0
+//     a part    issued  captured,   captured,   repeated  repeated
+//                       repeated    repeated
+//
+// What an engine issues for a part never changes: plan/capture.h leaves out what could.
+#include "plan/capture.h"
+#include "engine/engine_internal.h"
+
+#include <stdio.h>
+
+typedef struct engine_part {
+    int first, last; // into the schedule's actions
+    bool was_issued;
+    tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD]; // by flight; NULL: not yet
+} engine_part;
+
+// Whether the unit's optimizer or casts run on the host.
+static bool uses_host(const engine_range_kernels *list, int unit) {
+    for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
+        if (list->items[i].kernel.def->uses_host) return true;
+    return false;
+}
+
+static bool may_capture(const tri_engine *e, const tri_step_plan *step, const tri_action *a) {
+    if (!tri_capture_allows(e->plan, step, a)) return false;
+    if (a->kind == TRI_ACTION_STEP) return !uses_host(&e->step_kernels, a->subject);
+    return a->kind != TRI_ACTION_PREPARE || !uses_host(&e->casts, a->subject);
+}
+
+static bool issues_work(const tri_schedule *s, const tri_capture *run) {
+    for (int i = run->first; i <= run->last; i++)
+        if (tri_action_lane(s->actions[i].kind) == TRI_LANE_COMPUTE &&
+            s->actions[i].kind != TRI_ACTION_RELEASE)
+            return true;
+    return false;
+}
+
+static void find_in(tri_engine *e, int shape) {
+    const tri_step_plan *step = &e->plan->steps[shape];
+    const tri_schedule *s = &step->schedule;
+    bool *may = TRI_NEW_ARRAY(e->arena, bool, s->count);
+    int *of_action = TRI_NEW_ARRAY(e->arena, int, s->count);
+    for (int i = 0; i < s->count; i++) {
+        of_action[i] = -1;
+        may[i] = may_capture(e, step, &s->actions[i]);
+    }
+    tri_capture *runs;
+    int count = tri_capture_find(e->arena, s, may, &runs), used = 0;
+    engine_part *parts = TRI_NEW_ARRAY(e->arena, engine_part, count);
+    for (int k = 0; k < count; k++) {
+        if (!issues_work(s, &runs[k])) continue;
+        for (int i = runs[k].first; i <= runs[k].last; i++)
+            if (tri_action_lane(s->actions[i].kind) == TRI_LANE_COMPUTE) of_action[i] = used;
+        parts[used++] = (engine_part){.first = runs[k].first, .last = runs[k].last};
+    }
+    e->captures.parts[shape] = parts;
+    e->captures.count[shape] = used;
+    e->captures.of_action[shape] = of_action;
+}
+
+void engine_find_parts(tri_engine *e) {
+    // The search for anomalies reads every value on the host.
+    if (!e->device->backend->captures || e->device->without_captures || e->detects_anomaly) return;
+    for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
+        if (e->plan->steps[shape].samples > 0) find_in(e, shape);
+}
+
+void engine_close_parts(tri_engine *e) {
+    for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
+        for (int k = 0; k < e->captures.count[shape]; k++)
+            for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
+                if (e->captures.parts[shape][k].captured[i])
+                    e->device->backend->close_capture(e->captures.parts[shape][k].captured[i]);
+}
+
+engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
+    tri_step_shape shape = e->run.input->shape;
+    const int *of_action = e->captures.of_action[shape];
+    int part = of_action ? of_action[a - e->run.step->schedule.actions] : -1;
+    return part < 0 ? NULL : &e->captures.parts[shape][part];
+}
+
+// Issues the actions of the part without those of other lanes between them, on which they do not
+// depend.
+static tri_status issue(tri_engine *e, const engine_part *part) {
+    for (int i = part->first; i <= part->last; i++) {
+        const tri_action *a = &e->run.step->schedule.actions[i];
+        if (tri_action_lane(a->kind) != TRI_LANE_COMPUTE) continue;
+        engine_set_slots(e, a);
+        TRI_TRY(engine_issue_action(e, a));
+    }
+    return TRI_OK;
+}
+
+static tri_status capture(tri_engine *e, const engine_part *part, tri_captured **out) {
+    const tri_device_backend *device = e->device->backend;
+    char why[TRI_MESSAGE_MAX_BYTES];
+    TRI_TRY(device->begin_capture(e->queue));
+    tri_status status = issue(e, part);
+    if (status == TRI_OK) return device->end_capture(e->queue, out);
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    if (device->end_capture(e->queue, out) == TRI_OK) device->close_capture(*out);
+    *out = NULL;
+    return TRI_FAIL(status, "%s", why);
+}
+
+static tri_status run(tri_engine *e, engine_part *part) {
+    tri_captured **captured = &part->captured[engine_next_flight(e)];
+    if (!part->was_issued) {
+        part->was_issued = true;
+        return issue(e, part);
+    }
+    if (!*captured) TRI_TRY(capture(e, part, captured));
+    return e->device->backend->repeat(e->queue, *captured);
+}
+
+tri_status engine_run_in_part(tri_engine *e, engine_part *part, const tri_action *a,
+                              tri_ticket *ticket) {
+    const tri_action *actions = e->run.step->schedule.actions;
+    if (a == &actions[part->first]) TRI_TRY(run(e, part));
+    return a == &actions[part->last] ? e->device->backend->record(e->queue, ticket) : TRI_OK;
+}

@@ -1,0 +1,239 @@
+// Steps of the device cuda, on an emulated GPU, whose parts are captured and repeated as graphs:
+// the same losses to the last bit as without graphs, for all shapes of step in any order, with as
+// many steps in flight as the device allows, after a step that halts too; and fewer calls of the
+// host in each step.
+#include "comm/comm.h"
+#include "device/cuda/cuda.h"
+#include "device/queue.h"
+#include "engine/engine.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+#include <cmocka.h>
+
+enum { FEATURES = 12, MICRO = 3, STEPS = 14 };
+static const int64_t samples[TRI_STEP_SHAPE_COUNT] = {11, 7, 9, 0};
+
+typedef struct rig {
+    tri_arena *arena;
+    tri_device *device;
+    tri_comm *comm;
+    tri_plan *plan;
+    tri_engine *engine;
+    int64_t left; // samples of the step that were not given yet
+    int given;
+    float inputs[TRI_TAKEN_BATCHES][MICRO * FEATURES], targets[TRI_TAKEN_BATCHES][MICRO];
+    bool is_bad; // the samples overflow
+} rig;
+
+static void check(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static void net(tri_graph *g, const tri_batch *batch) {
+    tri_value x = batch->inputs;
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"first", "second", "third", "fourth"};
+        tri_block(g, names[i]);
+        x = tri_relu(g, tri_linear(g, names[i], x, 10));
+    }
+    tri_block(g, "head");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 1), batch->targets));
+}
+
+static tri_status next(void *context, tri_engine_batch *out) {
+    rig *r = context;
+    int at = r->given++ % TRI_TAKEN_BATCHES;
+    out->size = r->left < MICRO ? r->left : MICRO;
+    r->left -= out->size;
+    for (int i = 0; i < MICRO * FEATURES; i++)
+        r->inputs[at][i] = r->is_bad ? 1e30f : (float)((i + r->given * 5) % 17) / 17;
+    for (int i = 0; i < MICRO; i++) r->targets[at][i] = (float)((i + r->given) % 3);
+    out->fields[0] = r->inputs[at];
+    out->fields[1] = r->targets[at];
+    return TRI_OK;
+}
+
+static void open_rig(rig *r, const char *graphs) {
+    static const tri_task task = {.name = "net", .build = net};
+    static const tri_field fields[] = {{"inputs", TRI_F32, {1, {FEATURES}}},
+                                       {"targets", TRI_F32, {1, {1}}}};
+    *r = (rig){.arena = tri_arena_create(NULL, "test")};
+    setenv("TRIREME_CUDA_GRAPHS", graphs, 1);
+    check(tri_device_cuda.open(&(tri_device_config){.threads = 1}, &r->device));
+    check(tri_comm_self_open(&r->comm));
+    tri_optimizer optimizer;
+    tri_optimizer_options options = {.name = "adadelta", .lr = 0.5, .rho = 0.9, .eps = 1e-6};
+    check(tri_optimizer_make(&options, &optimizer));
+    tri_model_request model = {
+        .task = &task, .fields = fields, .field_count = 2, .options = {.seed = 1}};
+    tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
+    tri_plan_request request = {.model = &model,
+                                .options = &alone,
+                                .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
+                                .micro = MICRO,
+                                .eval_micro = MICRO,
+                                .loader_batches = 3,
+                                .optimizer_states = optimizer.state_count};
+    memcpy(request.step_samples, samples, sizeof samples);
+    check(tri_plan_create(r->arena, &r->device->description, &request, &r->plan));
+    check(tri_engine_create(
+        &(tri_engine_config){
+            .plan = r->plan, .device = r->device, .world = r->comm, .optimizer = &optimizer},
+        &r->engine));
+    check(tri_engine_initialize(r->engine, 1));
+}
+
+static void close_rig(rig *r) {
+    check(tri_engine_release_batches(r->engine));
+    tri_engine_destroy(r->engine);
+    tri_plan_destroy(r->plan);
+    tri_comm_close(r->comm);
+    r->device->backend->close(r->device);
+    tri_arena_destroy(r->arena);
+}
+
+// How many calls have given work to streams of the emulated GPU.
+static int64_t issued_so_far(void) {
+    int64_t (*issued)(void);
+    *(void **)&issued = dlsym(RTLD_DEFAULT, "emulated_issued");
+    assert_non_null(*(void **)&issued);
+    return issued();
+}
+
+static tri_step_shape shape_of(int step) {
+    if (step % 5 == 3) return TRI_STEP_EVALUATE;
+    return step % 5 == 4 ? TRI_STEP_TAIL : TRI_STEP_FULL;
+}
+
+static tri_status issue(rig *r, tri_step_shape shape, int number) {
+    r->left = samples[shape];
+    return tri_engine_issue(r->engine, &(tri_step_input){.shape = shape,
+                                                         .step = number,
+                                                         .lr = {0.5, 0.5},
+                                                         .clip = 0.05,
+                                                         .next = next,
+                                                         .context = r});
+}
+
+typedef struct course {
+    double losses[STEPS], norms[STEPS];
+    int64_t issued; // by the last full step
+} course;
+
+// Runs the steps one by one, or each before the results of the one before are read.
+static void run_course(const char *graphs, int ahead, course *out) {
+    rig r;
+    open_rig(&r, graphs);
+    for (int end = 0, issued = 0; end < STEPS; end++) {
+        while (issued < STEPS && issued - end <= ahead) {
+            int64_t before = issued_so_far();
+            check(issue(&r, shape_of(issued), issued));
+            if (shape_of(issued++) == TRI_STEP_FULL) out->issued = issued_so_far() - before;
+        }
+        tri_step_output result;
+        check(tri_engine_collect(r.engine, &result));
+        assert_int_equal((int)result.count[0], (int)samples[shape_of(end)]);
+        assert_true(isfinite(result.sum[0]));
+        out->losses[end] = result.sum[0];
+        out->norms[end] = result.gradient_norm;
+    }
+    close_rig(&r);
+}
+
+static void test_same_losses(void **state) {
+    (void)state;
+    for (int ahead = 0; ahead <= TRI_MAX_STEPS_AHEAD; ahead++) {
+        course with = {0}, without = {0};
+        run_course("0", ahead, &without);
+        run_course("1", ahead, &with);
+        assert_memory_equal(with.losses, without.losses, sizeof with.losses);
+        assert_memory_equal(with.norms, without.norms, sizeof with.norms);
+        print_message("a full step, %d ahead: %" PRId64 " calls, %" PRId64 " with graphs\n", ahead,
+                      without.issued, with.issued);
+        assert_true(with.issued < without.issued * 2 / 3);
+    }
+}
+
+// A step that halts, and the one that was issued behind it, do nothing; the next one goes on.
+static void run_halt(const char *graphs, double losses[STEPS]) {
+    rig r;
+    open_rig(&r, graphs);
+    for (int i = 0; i < STEPS; i++) {
+        tri_step_output result;
+        r.is_bad = i == 6;
+        check(issue(&r, TRI_STEP_FULL, i));
+        if (r.is_bad) {
+            check(issue(&r, TRI_STEP_FULL, i));
+            assert_int_equal(tri_engine_collect(r.engine, &result), TRI_NOT_FINITE);
+            tri_engine_abandon(r.engine);
+            continue;
+        }
+        check(tri_engine_collect(r.engine, &result));
+        losses[i] = result.sum[0];
+    }
+    close_rig(&r);
+}
+
+static void test_halt(void **state) {
+    (void)state;
+    double with[STEPS] = {0}, without[STEPS] = {0};
+    run_halt("0", without);
+    run_halt("1", with);
+    assert_memory_equal(with, without, sizeof with);
+}
+
+static void test_bad_setting(void **state) {
+    (void)state;
+    tri_device *device;
+    setenv("TRIREME_CUDA_GRAPHS", "yes", 1);
+    assert_int_equal(tri_device_cuda.open(&(tri_device_config){.threads = 1}, &device),
+                     TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "TRIREME_CUDA_GRAPHS is \"yes\""));
+}
+
+// What a queue captures is not done before it is repeated, and CUDA refuses what would wait.
+static void test_queue(void **state) {
+    (void)state;
+    tri_device *device;
+    tri_queue *queue;
+    tri_captured *captured;
+    tri_ticket ticket;
+    void *memory;
+    float values[2] = {1, 2};
+    unsetenv("TRIREME_CUDA_GRAPHS");
+    const tri_device_backend *cuda = &tri_device_cuda;
+    check(cuda->open(&(tri_device_config){.threads = 1}, &device));
+    assert_false(device->without_captures);
+    check(tri_queue_open(device, &queue));
+    check(cuda->alloc(device, sizeof values, &memory));
+    check(tri_queue_write(queue, memory, values, sizeof values));
+    check(cuda->begin_capture(queue));
+    check(cuda->add(queue, memory, memory, 2));
+    assert_int_equal(cuda->record(queue, &ticket), TRI_INTERNAL);
+    check(cuda->end_capture(queue, &captured));
+    check(tri_queue_read(queue, values, memory, sizeof values));
+    assert_true(values[0] == 1 && values[1] == 2);
+    for (int i = 0; i < 3; i++) check(cuda->repeat(queue, captured));
+    check(tri_queue_read(queue, values, memory, sizeof values));
+    assert_true(values[0] == 8 && values[1] == 16);
+    cuda->close_capture(captured);
+    cuda->free(device, memory);
+    tri_queue_close(queue);
+    cuda->close(device);
+}
+
+int main(void) {
+    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue), cmocka_unit_test(test_bad_setting),
+        cmocka_unit_test(test_same_losses), cmocka_unit_test(test_halt)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
