@@ -1,11 +1,10 @@
 // Writes metrics.jsonl: one JSON object per line. Each line is one write, so that a crash can
 // damage only the last line, which the next process removes.
+#include "observe/lines.h"
 #include "observe/observe.h"
 
-#include "base/log.h"
 #include "base/os.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,43 +19,12 @@ typedef struct jsonl {
     char path[PATH_MAX];
 } jsonl;
 
-// The offset at which the last complete line ends; -1: the file cannot be read.
-static int64_t end_of_lines(int fd, int64_t size) {
-    char block[4096];
-    while (size > 0) {
-        int64_t from = size > (int64_t)sizeof block ? size - (int64_t)sizeof block : 0;
-        ssize_t got = tri_os.pread(fd, block, (size_t)(size - from), from);
-        if (got != size - from) return -1;
-        for (int64_t i = got; i > 0; i--)
-            if (block[i - 1] == '\n') return from + i;
-        size = from;
-    }
-    return 0;
-}
-
-static tri_status repair(jsonl *j) {
-    struct stat info;
-    if (fstat(j->fd, &info) < 0) return tri_os_fail("look at", j->path);
-    int64_t end = end_of_lines(j->fd, info.st_size);
-    if (end < 0) return tri_os_fail("read", j->path);
-    if (end != info.st_size && tri_os.ftruncate(j->fd, end) < 0)
-        return tri_os_fail("cut the torn last line of", j->path);
-    if (end != info.st_size)
-        tri_log(TRI_LOG_WARNING,
-                "%s: removed its last %lld bytes, a line that the process before was killed in",
-                j->path, (long long)(info.st_size - end));
-    j->size = end;
-    return TRI_OK;
-}
-
 static tri_status jsonl_open(const tri_run_info *info, void **state) {
     jsonl *j = calloc(1, sizeof *j);
     if (!j) return TRI_FAIL(TRI_NO_MEMORY, "metrics.jsonl: no memory");
     snprintf(j->path, sizeof j->path, "%s/metrics.jsonl", info->folder);
-    j->fd = tri_os_open_or_create(j->path, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-    tri_status status = j->fd < 0 ? tri_os_fail("open", j->path) : repair(j);
+    tri_status status = tri_lines_open(j->path, &j->fd, &j->size);
     if (status != TRI_OK) {
-        if (j->fd >= 0) tri_os.close(j->fd);
         free(j);
         return status;
     }

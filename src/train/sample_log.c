@@ -3,10 +3,9 @@
 // micro-batch, at once: what a step was given is known also when the process is killed after it.
 #include "base/log.h"
 #include "base/os.h"
+#include "observe/lines.h"
 #include "train/loop.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -44,17 +43,19 @@ train_sample_log *train_sample_log_open(const train_loop *loop) {
     log->replica = tri_mesh_replica(&s->mesh, s->identity.rank);
     log->replicas = tri_mesh_replicas(&s->mesh);
     log->from = loop->progress.step;
-    int room = (int)sizeof log->path - 40;
+    int fd, room = (int)sizeof log->path - 40;
+    int64_t size;
     snprintf(log->path, sizeof log->path, "%.*s/logs", room, loop->request->run_dir);
     tri_status status = tri_os_make_folders(log->path);
     if (status == TRI_OK) {
         snprintf(log->path, sizeof log->path, "%.*s/logs/samples-rank-%d.jsonl", room,
                  loop->request->run_dir, s->identity.rank);
-        log->fd =
-            tri_os_open_or_create(log->path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (log->fd < 0) status = tri_os_fail("open", log->path);
+        status = tri_lines_open(log->path, &fd, &size);
     }
-    if (status != TRI_OK) give_up(log);
+    if (status == TRI_OK)
+        log->fd = fd;
+    else
+        give_up(log);
     return log;
 }
 

@@ -76,7 +76,31 @@ def check_unwritable(folder):
     assert len(runs.losses(run_dir)) == 5
 
 
+def check_torn_line(folder):
+    """What is left of a line is removed before the next process appends its own."""
+    run_dir = os.path.join(folder, "torn")
+    runs.run(runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5"))
+    whole = samples.lines(run_dir)
+    path = os.path.join(run_dir, "logs", "samples-rank-0.jsonl")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"step":6,"epoch":0,"repl')
+    done = runs.run(runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=10"))
+    assert f"{path}: removed its last 25 bytes" in done.stderr, done.stderr
+    now = samples.lines(run_dir)
+    assert now[:len(whole)] == whole and {line["step"] for line in now[len(whole):]} == {
+        6, 7, 8, 9, 10}, now[len(whole):]
+
+
+def check_pipe(folder):
+    """A pipe, which nobody may ever read, does not stop the run."""
+    run_dir = os.path.join(folder, "pipe")
+    os.makedirs(os.path.join(run_dir, "logs"))
+    os.mkfifo(os.path.join(run_dir, "logs", "samples-rank-0.jsonl"))
+    done = runs.run(runs.train("mlp-jax", run_dir, *COMMON, "trainer.max_steps=5"))
+    assert done.stderr.count("is a device, pipe or socket") == 1, done.stderr
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
-        sys.exit(1 if runs.check_all([check_interrupted, check_shared_replicas, check_unwritable],
-                                     where) else 0)
+        sys.exit(1 if runs.check_all([check_interrupted, check_shared_replicas, check_unwritable,
+                                      check_torn_line, check_pipe], where) else 0)
