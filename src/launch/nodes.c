@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "base/thread.h"
 #include "launch/nodes_server.h"
+#include "rendezvous/address.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,27 +45,12 @@ struct launch_nodes {
 
 static bool is_static(const launch_options *o) { return !strcmp(o->backend, "static"); }
 
-// "HOST", "HOST:PORT" or "[ADDRESS]:PORT".
 static tri_status read_endpoint(const char *text, tri_store_address *out) {
-    const char *colon = strrchr(text, ':'), *begin = text, *end = text + strlen(text);
-    bool is_bracketed = *text == '[';
-    out->port = DEFAULT_PORT;
-    if (is_bracketed) {
-        begin++;
-        end = strchr(text, ']');
-        colon = end && end[1] == ':' ? end + 1 : NULL;
-    } else if (colon) {
-        end = colon;
-    }
-    char *rest = NULL;
-    if (colon) out->port = (int)strtol(colon + 1, &rest, 10);
-    bool is_right = end && end > begin && (size_t)(end - begin) < sizeof out->host &&
-                    out->port >= 1 && out->port <= 65535 && (!rest || (rest > colon + 1 && !*rest));
-    if (!is_right)
-        return TRI_FAIL(TRI_BAD_INPUT, "--rdzv-endpoint: '%.80s' is not HOST or HOST:PORT", text);
-    memcpy(out->host, begin, (size_t)(end - begin));
-    out->host[end - begin] = 0;
-    return TRI_OK;
+    if (rendezvous_split_address(text, DEFAULT_PORT, out->host, &out->port)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--rdzv-endpoint: '%.80s' is not HOST or HOST:PORT (of IPv6: [ADDRESS] or "
+                    "[ADDRESS]:PORT)",
+                    text);
 }
 
 static bool is_addressed(const launch_options *o) {

@@ -48,23 +48,33 @@ static tri_status read_master(const char *(*get)(const char *name), tri_identity
     return TRI_OK;
 }
 
-// "HOST:PORT" or "[ADDRESS]:PORT".
-static tri_status read_exact(const char *text, tri_store_address *out) {
-    const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
-    bool is_bracketed = *text == '[' && colon && colon > text && colon[-1] == ']';
-    if (is_bracketed) {
+bool rendezvous_split_address(const char *text, int default_port, char host[TRI_HOST_NAME_MAX],
+                              int *port) {
+    const char *begin = text, *end = text + strcspn(text, ":"), *colon = end;
+    if (*text == '[') {
         begin++;
-        end--;
+        end = begin + strcspn(begin, "]");
+        if (!*end) return false;
+        colon = end + 1;
     }
-    bool is_right = colon && end > begin && read_port(colon + 1, 1, &out->port) &&
-                    (is_bracketed || !memchr(begin, ':', (size_t)(end - begin)));
-    if (!is_right)
+    size_t length = (size_t)(end - begin);
+    if (!length || length >= TRI_HOST_NAME_MAX) return false;
+    *port = default_port;
+    // A second colon, of an IPv6 address without brackets, is no part of a port.
+    if (*colon ? *colon != ':' || !read_port(colon + 1, 1, port) : !default_port) return false;
+    memcpy(host, begin, length);
+    host[length] = 0;
+    return true;
+}
+
+static tri_status read_exact(const char *text, tri_store_address *out) {
+    if (!rendezvous_split_address(text, 0, out->host, &out->port))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "TRIREME_STORE=%.80s is not HOST:PORT (of IPv6: [ADDRESS]:PORT)", text);
     out->ports = 1;
     out->is_exact = true;
     out->source = out->port_source = "TRIREME_STORE";
-    return copy_host("TRIREME_STORE", begin, (size_t)(end - begin), out->host);
+    return TRI_OK;
 }
 
 static tri_status read_slurm(const char *variable, const char *hosts, tri_identity *out) {
