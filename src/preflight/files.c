@@ -41,6 +41,7 @@ static void name_file(const preflight *p, uint64_t job, int rank, char path[PATH
 static char own_path[PATH_MAX];
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signals / sizeof *signals };
+static struct sigaction before[SIGNALS];
 
 static void remove_and_end(int number) {
     unlink(own_path);
@@ -48,11 +49,20 @@ static void remove_and_end(int number) {
     raise(number);
 }
 
+// A signal that is ignored, as SIGHUP by nohup, stays so.
+static void catch_signals(void) {
+    struct sigaction removing = {.sa_handler = remove_and_end};
+    for (int i = 0; i < SIGNALS; i++) {
+        sigaction(signals[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(signals[i], &removing, NULL);
+    }
+}
+
 static tri_status write_file(const preflight *p, uint64_t job) {
     int rank = p->identity.rank;
     shared_note note = {job, (uint64_t)rank, ~(uint64_t)rank};
     name_file(p, job, rank, own_path);
-    for (int i = 0; i < SIGNALS; i++) signal(signals[i], remove_and_end);
+    catch_signals();
     int fd = tri_os.open(own_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return tri_os_fail("create", own_path);
     tri_status status = tri_os_write_all(fd, &note, sizeof note, own_path);
@@ -63,7 +73,7 @@ static tri_status write_file(const preflight *p, uint64_t job) {
 
 static void remove_file(void) {
     (void)tri_os.unlink(own_path);
-    for (int i = 0; i < SIGNALS; i++) signal(signals[i], SIG_DFL);
+    for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &before[i], NULL);
     own_path[0] = 0;
 }
 

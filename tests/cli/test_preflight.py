@@ -145,6 +145,20 @@ def check_killed(folder):
             assert "same-files: rank 1 (host" in ends[0][1] and ends[0][2] == 1, ends
 
 
+def check_ignored_signal(folder):
+    """A signal that the ranks were started to ignore, as SIGHUP by nohup, does not end them."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ranks = ranks_that_look(folder)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for rank in ranks or []:
+        rank.send_signal(signal.SIGHUP)
+    ends = [(*rank.communicate(timeout=60), rank.returncode) for rank in ranks or []]
+    assert not ranks or [code for _, _, code in ends] == [1, 1, 1], ends
+    assert os.listdir(folder) == [], os.listdir(folder)
+
+
 def refused(done, check, *parts):
     """One line, which is of that check; the table tells the same."""
     found = lines(done)
@@ -232,7 +246,7 @@ def main():
     failed = 0
     for check in (check_alone, check_ranks, check_nothing_stays, check_limits, check_threads,
                   check_folder, check_other_folder,
-                  check_killed, check_slow_rank, check_usage, check_missing_rank):
+                  check_killed, check_ignored_signal, check_slow_rank, check_usage, check_missing_rank):
         with tempfile.TemporaryDirectory(prefix="trireme-preflight-") as folder:
             failed += check_all([check], folder)
     return failed
