@@ -97,16 +97,23 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Prints one line for each failed check: rank 0, or rank 1 if rank 0 is the one that is missing.
-// Returns a line for all of them; NULL: none failed.
+// Rank 0 prints for all; rank 1 if rank 0 is the one that is missing. A rank that has not reached
+// the others is the only one that knows why: the first of each host prints it.
+static bool prints(const preflight_report *report, const char *failure) {
+    if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
+    if (report->rank == 1 && strstr(failure, "rank 0 ")) return true;
+    return !report->has_met && report->is_first && !strstr(failure, "did not arrive");
+}
+
+// Prints one line for each failed check. Returns a line for all of them; NULL: none failed.
 static const char *print_failures(tri_arena *arena, const preflight_report *report) {
     const char *all = NULL;
     for (int i = 0; i < report->row_count; i++) {
         const preflight_row *row = &report->rows[i];
         if (!row->failure) continue;
-        bool lacks_rank_0 = report->status != TRI_OK && strstr(row->failure, "rank 0 ");
-        if (report->rank == 0 || (report->rank == 1 && lacks_rank_0))
-            tri_log(TRI_LOG_ERROR, "%s: %s", row->name, row->failure);
+        if (prints(report, row->failure))
+            tri_log(TRI_LOG_ERROR, "%s: %s%s%s", row->name, report->rank ? report->host : "",
+                    report->rank ? ": " : "", row->failure);
         all = tri_arena_printf(arena, "%s %s", all ? all : "preflight: no-go:", row->name);
     }
     return all;

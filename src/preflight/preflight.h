@@ -47,7 +47,10 @@ typedef struct preflight_row {
 typedef struct preflight_report {
     const char *launcher, *backend; // backend "": the ranks are not connected
     int rank, ranks;
-    int hosts; // 0: not known
+    const char *host; // of this rank
+    bool is_first;    // of its host's ranks, as far as the launcher says
+    bool has_met;     // the store was reached, so that rank 0 knows of failures of this rank
+    int hosts;        // 0: not known
     const char **host_names;
     preflight_row *rows;
     int row_count, failed;

@@ -214,6 +214,7 @@ static tri_status exchange(const preflight *p, tri_store *store, const reach_lis
 tri_status preflight_reach(void *context, tri_store *store) {
     preflight *p = context;
     reach_listeners listeners = {0};
+    p->has_met = true;
     int rank = p->identity.rank, own = tri_store_host_of(store, rank);
     for (int r = 0; r < rank; r++)
         if (tri_store_host_of(store, r) == own) return exchange(p, store, &listeners, -1);

@@ -35,6 +35,7 @@ struct preflight {
     tri_arena *arena;
     const preflight_request *request;
     tri_identity identity;
+    bool has_met; // all ranks have reached the store
     tri_comm *comm;
     tri_health *health;
     double connect_s;

@@ -242,11 +242,29 @@ def check_missing_rank(folder):
     assert not report["go"] and report["hosts"] == [], report
 
 
+def check_rank_that_does_not_reach(folder):
+    """It alone knows why, so that it says so itself; no other rank of its host repeats it."""
+    port = str(20000 + os.getpid() % 10000)
+    many = {**os.environ, "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2",
+            "TRIREME_STORE": f"127.0.0.1:{port}", "TRIREME_TOKEN": "0123456789abcdef"}
+    for environment, code, text in (
+            ({}, 1, f"the store at 127.0.0.1:{port} was not reached within 1 s"),
+            ({"TRIREME_TOKEN": "", "TRIREME_TOKEN_FILE": "/nowhere/token"}, 2, "/nowhere/token")):
+        for rank, count in ((2, 1), (3, 0)):
+            done = preflight(folder, "--timeout", "1", code=code, env={
+                **many, **environment, "RANK": str(rank), "LOCAL_RANK": str(rank % 2)})
+            found = lines(done)
+            assert len(found) == count and done.stdout == "", done
+            if found:
+                assert found[0].startswith("trireme: meeting: ") and text in found[0], done
+
+
 def main():
     failed = 0
     for check in (check_alone, check_ranks, check_nothing_stays, check_limits, check_threads,
                   check_folder, check_other_folder,
-                  check_killed, check_ignored_signal, check_slow_rank, check_usage, check_missing_rank):
+                  check_killed, check_ignored_signal, check_slow_rank, check_usage, check_missing_rank,
+                  check_rank_that_does_not_reach):
         with tempfile.TemporaryDirectory(prefix="trireme-preflight-") as folder:
             failed += check_all([check], folder)
     return failed
