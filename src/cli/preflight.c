@@ -101,7 +101,8 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
 // the others is the only one that knows why: the first of each host prints it.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
-    if (report->rank == 1 && strstr(failure, "rank 0 ")) return true;
+    bool has_left = !report->has_met || report->status == TRI_PEER_LOST;
+    if (report->rank == 1 && has_left && strstr(failure, "rank 0 ")) return true;
     return !report->has_met && report->is_first && !strstr(failure, "did not arrive");
 }
 

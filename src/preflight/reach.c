@@ -206,8 +206,8 @@ static tri_status exchange(const preflight *p, tri_store *store, const reach_lis
     TRI_TRY(get(p, store, "verdict", 0, verdict, sizeof verdict));
     if (!verdict[0]) return TRI_OK;
     return TRI_FAIL(TRI_NETWORK,
-                    "%s cannot open TCP connections to each other within %g s; look for firewalls "
-                    "and routes, or name the right network by TRIREME_INTERFACE",
+                    "ranks on %s cannot open TCP connections to each other within %g s; look for "
+                    "firewalls and routes, or name the right network by TRIREME_INTERFACE",
                     verdict, p->request->limits.reach_s);
 }
 

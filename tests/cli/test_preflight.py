@@ -263,8 +263,8 @@ def main():
     failed = 0
     for check in (check_alone, check_ranks, check_nothing_stays, check_limits, check_threads,
                   check_folder, check_other_folder,
-                  check_killed, check_ignored_signal, check_slow_rank, check_usage, check_missing_rank,
-                  check_rank_that_does_not_reach):
+                  check_killed, check_ignored_signal, check_slow_rank, check_usage,
+                  check_missing_rank, check_rank_that_does_not_reach):
         with tempfile.TemporaryDirectory(prefix="trireme-preflight-") as folder:
             failed += check_all([check], folder)
     return failed
