@@ -348,8 +348,11 @@ def check_plan(folder):
         assert max(value for key, value in memory.items() if key != "peak") <= memory["peak"]
         peaks.append(memory["peak"])
     assert peaks[0] > peaks[1] == peaks[2], peaks
+    # This host may have too little memory for the largest recipe.
+    where = {"recipes/codellama-7b.yaml": ["--device", "cuda:a100-64", "--ranks", "4"]}
     for recipe in glob.glob("recipes/*.yaml"):
-        run("plan", recipe, *(closed if recipe.endswith("cnn.yaml") else []), "--json")
+        words = closed if recipe.endswith("cnn.yaml") else where.get(recipe, [])
+        run("plan", recipe, *words, "--json")
     out = os.path.join(folder, "weights")  # no suffix: known by content
     run("checkpoint", "init", RECIPE, "seed=3", *closed, "--out", out)
     with open(out, "rb") as file:
