@@ -42,6 +42,7 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, r->samples));
     tri_tree_put(arena, map, "wall_s", tri_tree_double(arena, r->wall_s));
     tri_tree_put(arena, map, "samples_per_s", tri_tree_double(arena, r->samples_per_s));
+    if (r->waiting > 0) tri_tree_put(arena, map, "waiting", tri_tree_double(arena, r->waiting));
     if (r->starved_cores > 0)
         tri_tree_put(arena, map, "cores", tri_tree_double(arena, r->starved_cores));
     if (r->has_loss) {
@@ -72,6 +73,17 @@ static const char *share_text(const tri_train_result *r) {
     return text;
 }
 
+enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
+
+// Between hosts, waiting is the network's time, or that of a slow rank, which the straggler search
+// names. Of a short run, the first steps are most.
+static void print_waiting(const tri_train_result *r) {
+    if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
+        printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "
+               "`trireme preflight` measures the links\n",
+               100 * r->waiting);
+}
+
 static void print_summary(const cli_context *context, const tri_train_request *request,
                           const tri_train_result *r, const cli_arguments *a) {
     const char *name = request->recipe->name;
@@ -86,6 +98,7 @@ static void print_summary(const cli_context *context, const tri_train_request *r
         printf("%s: %s, %s samples/s on %s, %.1f s%s\n", name, tri_counted(r->steps, "step"),
                tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
                share_text(r));
+    print_waiting(r);
     if (r->has_val) {
         printf("%s: loss %s", val_names[r->val_source], tri_decimal(r->val_loss));
         for (int i = 0; i < r->val_count; i++)

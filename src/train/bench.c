@@ -74,15 +74,6 @@ static tri_status collect_step(bench_run *run) {
     return TRI_OK;
 }
 
-// Seconds that the steps of this rank have spent in waits for other ranks.
-static double waited_s(const tri_session *s) {
-    const tri_ledger_ring *ring = tri_ledger_ring_of(s->comm->ledger);
-    for (int i = 0; i < atomic_load(&ring->kinds) && i < TRI_MAX_LEDGER_KINDS; i++)
-        if (!strcmp(ring->kind_names[i], TRI_LEDGER_WAIT))
-            return 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
-    return 0;
-}
-
 // The mean over all ranks of the fraction of `seconds` in which they waited.
 static tri_status share_waiting(const tri_session *s, double waited, double seconds, double *out) {
     double sums[] = {waited, seconds};
@@ -140,7 +131,7 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         per = tri_os_seconds() - before;
         if (s->identity.size > 1 && warm >= 4) break; // ranks warm up for the same number of steps
     }
-    double measuring_s = tri_os_seconds(), waited_before_s = waited_s(s);
+    double measuring_s = tri_os_seconds(), waited_before_s = tri_session_waited_s(s);
     while (!run->all_end) {
         double machine, own, machine_after, own_after, took;
         int64_t samples = 0;
@@ -163,8 +154,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         else if (out->chunks < MAX_CHUNKS)
             rates[out->chunks++] = (double)samples / took;
     }
-    TRI_TRY(share_waiting(s, waited_s(s) - waited_before_s, tri_os_seconds() - measuring_s,
-                          &out->waiting));
+    TRI_TRY(share_waiting(s, tri_session_waited_s(s) - waited_before_s,
+                          tri_os_seconds() - measuring_s, &out->waiting));
     if (out->chunks == 0)
         return TRI_FAIL(TRI_TIMEOUT,
                         "bench train: other programs used the machine during each of %d "

@@ -31,6 +31,7 @@ typedef struct train_loop {
     int64_t saved_step;           // of the newest checkpoint; -1: none
     double started_s, saved_s;    // times of this process's start of training, and of its last save
     double training_s;            // time that this process has spent in steps
+    double waited_s;              // of it, in waits for other ranks
     int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // of the latest step
     bool has_stepped;             // in this process

@@ -573,3 +573,11 @@ tri_status tri_session_val_loader(const tri_session *session, tri_loader **out) 
 tri_status tri_session_test_loader(const tri_session *session, tri_loader **out) {
     return evaluation_loader(session, session->test_data, &session->test_sampler, out);
 }
+
+double tri_session_waited_s(const tri_session *session) {
+    const tri_ledger_ring *ring = tri_ledger_ring_of(session->comm->ledger);
+    for (int i = 0; i < atomic_load(&ring->kinds) && i < TRI_MAX_LEDGER_KINDS; i++)
+        if (!strcmp(ring->kind_names[i], TRI_LEDGER_WAIT))
+            return 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
+    return 0;
+}

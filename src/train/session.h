@@ -98,5 +98,8 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
                                     tri_loader **out);
 tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);
 tri_status tri_session_test_loader(const tri_session *session, tri_loader **out);
+// Seconds that this rank has spent so far in waits for other ranks which no computation hid. On a
+// device that runs ahead of the host, also those in which the host waited for the device.
+double tri_session_waited_s(const tri_session *session);
 
 #endif

@@ -160,8 +160,10 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
 }
 
 // A step takes its time when it is issued, or on a device that runs ahead when it is collected.
-static void note_time(train_loop *loop, double seconds) {
+static void note_time(train_loop *loop, double begun_s, double waited_s) {
+    double seconds = tri_os_seconds() - begun_s;
     loop->training_s += seconds;
+    loop->waited_s += tri_session_waited_s(loop->session) - waited_s;
     train_deadline_note_step(&loop->deadline, seconds);
 }
 
@@ -179,9 +181,9 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i);
     share_decisions(loop, input.shared);
     feed->step = input.step + 1;
-    double before = tri_os_seconds();
+    double before = tri_os_seconds(), waited = tri_session_waited_s(loop->session);
     TRI_TRY(tri_engine_issue(engine, &input));
-    note_time(loop, tri_os_seconds() - before);
+    note_time(loop, before, waited);
     loop->in_flight++;
     return TRI_OK;
 }
@@ -208,12 +210,12 @@ static tri_status collect_step(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
     tri_step_output out;
-    double before = tri_os_seconds();
+    double before = tri_os_seconds(), waited = tri_session_waited_s(s);
     loop->in_flight--;
     TRI_TRY(tri_engine_collect(s->engine, &out));
     if (!loop->has_stepped) tri_log_stage("first step");
     loop->has_stepped = true;
-    note_time(loop, tri_os_seconds() - before);
+    note_time(loop, before, waited);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
     TRI_TRY(train_take_carried(s, p, &out));
@@ -409,6 +411,8 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     out->has_stopped_early = train_has_stopped_early(loop);
     int64_t samples = loop->progress.samples - loop->started_samples;
     out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
+    bool is_known = tri_engine_steps_ahead(loop->session->engine) == 0 && loop->training_s > 0;
+    out->waiting = is_known ? loop->waited_s / loop->training_s : 0;
     return TRI_OK;
 }
 

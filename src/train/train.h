@@ -32,9 +32,12 @@ typedef struct tri_train_result {
     int64_t tail_samples;           // samples of an epoch's last step if it is smaller; else 0
     int64_t steps, epochs, samples; // of the whole run, also of earlier processes
     double wall_s, samples_per_s;   // of this process; the rate is that of steps with loading
-    double starved_cores;           // cores that this rank got if other processes took many; else 0
-    bool was_complete;              // the run was complete before this process started
-    bool has_stopped_early;         // trainer.early_stopping ended the run
+    // The fraction of its steps in which this rank waited for others with nothing to compute; 0:
+    // not known, as on a device that runs ahead of the host.
+    double waiting;
+    double starved_cores;   // cores that this rank got if other processes took many; else 0
+    bool was_complete;      // the run was complete before this process started
+    bool has_stopped_early; // trainer.early_stopping ended the run
     tri_val_source val_source;
     bool has_loss;          // this process made steps
     double loss, grad_norm; // of the last step; the norm is that before clipping

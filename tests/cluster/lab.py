@@ -259,6 +259,21 @@ def shape_traffic(node, *rule):
             shell("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *rule)
 
 
+def lose_packets(node, fraction):
+    """Drops this fraction of the packets that reach the node, at random; 0: none any more. (Where
+    the kernel has netem, tc(8) can do so too, and delay packets.)"""
+    words = ["INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random", "--probability",
+             str(fraction), "-j", "DROP"]
+    tables = inside(f"lab-node{node}", "iptables", "-w")
+    shell(*tables, *(["-A", *words] if fraction else ["-F", "INPUT"]))
+
+
+def lost_packets(node):
+    """How many packets the rule of lose_packets has dropped."""
+    rules = shell(*inside(f"lab-node{node}", "iptables", "-w", "-nvxL", "INPUT"))
+    return sum(int(line.split()[0]) for line in rules.splitlines() if " DROP " in line)
+
+
 def on_head(*words):
     """A command, as it is started on the head of the cluster."""
     return inside(HEAD, "env", f"SLURM_CONF={path('slurm.conf')}", *words)
