@@ -38,6 +38,7 @@ test-all: test test-cluster
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
 	@TEST_DEVICE=far TRIREME_FAR_DELAY_US=30 tests/equivalence/test_matrix.py $(BUILD)
 	@HOSTS=bullseye,trixie tests/cli/test_bundle.py $(BUILD) || [ $$? = 77 ]
+	@scripts/hip || [ $$? = 77 ]
 	@scripts/onednn3 || [ $$? = 77 ]
 	@scripts/debian trixie || [ $$? = 77 ]
 

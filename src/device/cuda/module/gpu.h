@@ -26,7 +26,10 @@
 #include <string.h>
 
 #if !defined(TRIREME_EMULATED_GPU) // else the compiler is told to include the emulation first
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
+#if !defined(__HIP_PLATFORM_AMD__)
+#define __HIP_PLATFORM_AMD__ 1 // what HIP's headers ask for
+#endif
 #include <hip/hip_runtime.h>
 #else
 #include <cuda_runtime.h>
@@ -40,7 +43,7 @@
 GPU_DEVICE void gpu_barrier() { __syncthreads(); }
 
 template <typename T> GPU_DEVICE T gpu_shuffle_xor(T value, int mask) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     return __shfl_xor(value, mask);
 #else
     return __shfl_xor_sync(0xffffffffu, value, mask);
@@ -49,14 +52,22 @@ template <typename T> GPU_DEVICE T gpu_shuffle_xor(T value, int mask) {
 
 // Returns the old value of *word, and sets it to `wanted` if that was `expected`.
 GPU_DEVICE int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int32_t wanted) {
+#if defined(__HIP__)
+    return atomicCAS(word, expected, wanted);
+#else
     return atomicCAS_system(word, expected, wanted);
+#endif
 }
 
 GPU_DEVICE void gpu_fence_host() { __threadfence_system(); }
 
 GPU_DEVICE int64_t gpu_clock_ns() {
-#if defined(__HIP_PLATFORM_AMD__)
-    return (int64_t)wall_clock64() * 10; // it counts at 100 MHz
+#if defined(__HIP__)
+#if defined(__HIP_DEVICE_COMPILE__)
+    return (int64_t)__builtin_amdgcn_s_memrealtime() * 10; // it counts at 100 MHz
+#else
+    return 0; // the host's half of the compilation
+#endif
 #else
     uint64_t ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
@@ -65,7 +76,7 @@ GPU_DEVICE int64_t gpu_clock_ns() {
 }
 #endif
 
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
 enum { GPU_WARP = 64 };
 #else
 enum { GPU_WARP = 32 };

@@ -62,7 +62,7 @@ tri_status compare_clocks(cuda_context *context, char *why) {
     enum { TURNS = 8 };
     cuda_stream stream = {context, 0};
     int64_t *ns, best = INT64_MAX;
-    GPU_TRY(GPU_API(HostAlloc)((void **)&ns, sizeof *ns, 0));
+    GPU_TRY(GPU_HOST_ALLOC((void **)&ns, sizeof *ns, 0));
     tri_status status = TRI_OK;
     for (int i = 0; i < TURNS && status == TRI_OK; i++) {
         cuda_clock params = {ns, 0};
@@ -76,13 +76,13 @@ tri_status compare_clocks(cuda_context *context, char *why) {
         best = after - before;
         context->clock_offset_ns = before + (after - before) / 2 - *ns;
     }
-    GPU_API(FreeHost)(ns);
+    (void)GPU_HOST_FREE(ns);
     return status;
 }
 
 tri_status set_up(cuda_context *context, char *why) {
     cuda_properties *p = &context->properties;
-    GPU_API(DeviceProp) found;
+    gpu_properties found;
     USE(context);
     GPU_TRY(GPU_API(GetDeviceProperties)(&found, context->index));
     snprintf(p->name, sizeof p->name, "%s", found.name);
@@ -91,14 +91,14 @@ tri_status set_up(cuda_context *context, char *why) {
     p->multiprocessors = found.multiProcessorCount;
     p->memory_bytes = (int64_t)found.totalGlobalMem;
     p->has_products = vendor_has_products();
-    GPU_TRY(GPU_API(HostAlloc)((void **)&context->fault, sizeof *context->fault, 0));
+    GPU_TRY(GPU_HOST_ALLOC((void **)&context->fault, sizeof *context->fault, 0));
     *context->fault = cuda_fault{};
     return compare_clocks(context, why);
 }
 
 void close_device(cuda_context *context) {
     if (!context) return;
-    if (context->fault) GPU_API(FreeHost)(context->fault);
+    if (context->fault) (void)GPU_HOST_FREE(context->fault);
     delete context;
 }
 
@@ -134,12 +134,12 @@ void free_memory(cuda_context *context, void *memory) {
 tri_status alloc_host(cuda_context *context, size_t size_bytes, void **out, char *why) {
     *out = nullptr;
     USE(context);
-    GPU_TRY(GPU_API(HostAlloc)(out, size_bytes ? size_bytes : 1, 0));
+    GPU_TRY(GPU_HOST_ALLOC(out, size_bytes ? size_bytes : 1, 0));
     return TRI_OK;
 }
 
 void free_host(cuda_context *context, void *memory) {
-    if (GPU_API(SetDevice)(context->index) == GPU_API(Success)) (void)GPU_API(FreeHost)(memory);
+    if (GPU_API(SetDevice)(context->index) == GPU_API(Success)) (void)GPU_HOST_FREE(memory);
 }
 
 int64_t memory_left(cuda_context *context) {
@@ -152,7 +152,7 @@ tri_status open_stream(cuda_context *context, cuda_stream **out, char *why) {
     *out = nullptr;
     USE(context);
     GPU_API(Stream_t) handle;
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     GPU_TRY(hipStreamCreateWithFlags(&handle, hipStreamNonBlocking));
 #else
     GPU_TRY(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
@@ -174,7 +174,7 @@ void close_stream(cuda_stream *stream) {
 
 tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *why) {
     USE(stream->context);
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     GPU_TRY(hipMemcpyAsync(to, from, size_bytes, hipMemcpyDefault, stream->handle));
 #else
     GPU_TRY(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream->handle));
@@ -194,7 +194,7 @@ GPU_KERNEL wait_for_value(const volatile uint32_t *word, uint32_t value) {
     }
 }
 
-#if !defined(__HIP_PLATFORM_AMD__)
+#if !defined(__HIP__)
 // cuStreamWaitValue32 of the driver, which the runtime does not have.
 typedef int (*wait_function)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 
@@ -211,7 +211,7 @@ wait_function find_wait() {
 
 tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char *why) {
     USE(stream->context);
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     GPU_TRY(hipStreamWaitValue32(stream->handle, word, value, hipStreamWaitValueGte, 0xffffffff));
 #else
     static const wait_function driver_wait = find_wait();
@@ -228,7 +228,7 @@ tri_status open_event(cuda_context *context, cuda_event **out, char *why) {
     *out = nullptr;
     USE(context);
     GPU_API(Event_t) handle;
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     GPU_TRY(hipEventCreateWithFlags(&handle, hipEventDisableTiming));
 #else
     GPU_TRY(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming));
@@ -273,7 +273,7 @@ cuda_event_state query(cuda_event *event) {
 
 tri_status begin_capture(cuda_stream *stream, char *why) {
     USE(stream->context);
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     GPU_TRY(hipStreamBeginCapture(stream->handle, hipStreamCaptureModeThreadLocal));
 #else
     GPU_TRY(cudaStreamBeginCapture(stream->handle, cudaStreamCaptureModeThreadLocal));
@@ -287,7 +287,7 @@ tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *why) {
     GPU_API(Graph_t) graph;
     GPU_API(GraphExec_t) ready;
     GPU_TRY(GPU_API(StreamEndCapture)(stream->handle, &graph));
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
     gpu_error error = hipGraphInstantiate(&ready, graph, nullptr, nullptr, 0);
 #else
     gpu_error error = cudaGraphInstantiate(&ready, graph, 0);
@@ -315,6 +315,7 @@ void close_graph(cuda_graph *graph) {
 
 } // namespace
 
+#if !defined(__HIP_DEVICE_COMPILE__) // HIP would put the constant table on the device too
 extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
                                                     open_device,
                                                     close_device,
@@ -344,3 +345,4 @@ extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
                                                     CUDA_KERNEL_LIST(X)
 #undef X
 };
+#endif

@@ -6,10 +6,16 @@
 
 #include <stdio.h>
 
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP__)
 #define GPU_API(name) hip##name
+typedef hipDeviceProp_t gpu_properties;
+#define GPU_HOST_ALLOC hipHostMalloc
+#define GPU_HOST_FREE hipHostFree
 #else
 #define GPU_API(name) cuda##name
+typedef cudaDeviceProp gpu_properties;
+#define GPU_HOST_ALLOC cudaHostAlloc
+#define GPU_HOST_FREE cudaFreeHost
 #endif
 
 typedef GPU_API(Error_t) gpu_error;
