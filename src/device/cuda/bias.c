@@ -1,19 +1,10 @@
 // A bias added to the last axis, its gradient, and the gradient of the gate of SwiGLU.
 #include "device/cuda/internal.h"
 
-static bool supports(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
-    return cuda_is_real(cuda_in_type(graph, node, 0));
-}
-
-static int64_t width_of(const tri_graph *graph, const tri_node *node) {
-    const tri_shape *shape = cuda_in_shape(graph, node, 0);
-    return shape->dims[shape->rank - 1];
-}
-
 static tri_status bias_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
-    cuda_add_bias p = {.width = width_of(graph, node), .type = cuda_in_type(graph, node, 0)};
+    cuda_add_bias p = {.width = cuda_in_width(graph, node, 0),
+                       .type = cuda_in_type(graph, node, 0)};
     p.rows = cuda_in_count(graph, node, 0) / p.width;
     return cuda_prepare(kernel, &p, sizeof p);
 }
@@ -28,7 +19,7 @@ static tri_status bias_run(const tri_kernel *kernel, const tri_kernel_args *args
 }
 
 static cuda_column_sums sums_of(const tri_graph *graph, const tri_node *node) {
-    int64_t width = width_of(graph, node);
+    int64_t width = cuda_in_width(graph, node, 0);
     return cuda_column_sums_of(cuda_in_count(graph, node, 0) / width, width,
                                cuda_in_type(graph, node, 0));
 }
@@ -75,20 +66,20 @@ static tri_status gate_run(const tri_kernel *kernel, const tri_kernel_args *args
 
 const tri_kernel_def cuda_kernel_add_bias = {.op = &tri_op_add_bias,
                                              .name = "add-bias",
-                                             .supports = supports,
+                                             .supports = cuda_takes_real,
                                              .prepare = bias_prepare,
                                              .run = bias_run,
                                              .release = cuda_release};
 const tri_kernel_def cuda_kernel_add_bias_grad = {.op = &tri_op_add_bias_grad,
                                                   .name = "column-sums",
-                                                  .supports = supports,
+                                                  .supports = cuda_takes_real,
                                                   .workspace = bias_grad_workspace,
                                                   .prepare = bias_grad_prepare,
                                                   .run = bias_grad_run,
                                                   .release = cuda_release};
 const tri_kernel_def cuda_kernel_silu_mul_grad = {.op = &tri_op_silu_mul_grad,
                                                   .name = "gate-grad",
-                                                  .supports = supports,
+                                                  .supports = cuda_takes_real,
                                                   .prepare = gate_prepare,
                                                   .run = gate_run,
                                                   .release = cuda_release};

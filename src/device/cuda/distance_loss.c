@@ -22,11 +22,6 @@ static cuda_distance_function function_of(const tri_op *op) {
     return rows[i].function;
 }
 
-static bool supports(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
-    return cuda_is_real(cuda_in_type(graph, node, 0));
-}
-
 static cuda_distance distance_of(const tri_graph *graph, const tri_node *node) {
     int64_t elements = cuda_in_count(graph, node, 0);
     cuda_distance p = {.function = function_of(node->op),
@@ -83,7 +78,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
 #define LOSS(identifier)                                                                           \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "distance",                           \
-                                                     .supports = supports,                         \
+                                                     .supports = cuda_takes_real,                  \
                                                      .workspace = loss_workspace,                  \
                                                      .prepare = prepare,                           \
                                                      .run = loss_run,                              \
@@ -91,7 +86,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
 #define GRADIENT(identifier)                                                                       \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "distance",                           \
-                                                     .supports = supports,                         \
+                                                     .supports = cuda_takes_real,                  \
                                                      .prepare = prepare,                           \
                                                      .run = grad_run,                              \
                                                      .release = cuda_release};

@@ -64,9 +64,15 @@ tri_dtype cuda_in_type(const tri_graph *graph, const tri_node *node, int input);
 tri_dtype cuda_out_type(const tri_graph *graph, const tri_node *node, int output);
 int64_t cuda_in_count(const tri_graph *graph, const tri_node *node, int input);
 int64_t cuda_out_count(const tri_graph *graph, const tri_node *node, int output);
+// The size of an input's last axis.
+int64_t cuda_in_width(const tri_graph *graph, const tri_node *node, int input);
 static inline bool cuda_is_real(tri_dtype dtype) {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
 }
+
+// The kernels' `supports` where the first input's type is all that matters.
+bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node);
 
 // The kernels' `prepare` where all that `run` needs is a struct of the kernel's parameters without
 // the addresses, which `fill` sets up; released by cuda_release.

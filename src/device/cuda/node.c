@@ -36,6 +36,16 @@ int64_t cuda_out_count(const tri_graph *graph, const tri_node *node, int i) {
     return tri_shape_count(&output(graph, node, i)->shape);
 }
 
+int64_t cuda_in_width(const tri_graph *graph, const tri_node *node, int i) {
+    const tri_shape *shape = cuda_in_shape(graph, node, i);
+    return shape->dims[shape->rank - 1];
+}
+
+bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    return cuda_is_real(cuda_in_type(graph, node, 0));
+}
+
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes) {
     kernel->state = malloc(size_bytes);
     if (!kernel->state)

@@ -1,25 +1,15 @@
 // Layer norm and RMS norm, and their gradients: what module/row_norm.cu computes.
 #include "device/cuda/internal.h"
 
-static bool supports(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
-    return cuda_is_real(cuda_in_type(graph, node, 0));
-}
-
 static bool is_centred(const tri_node *node) {
     return node->op == &tri_op_layer_norm || node->op == &tri_op_layer_norm_grad;
-}
-
-static int64_t width_of(const tri_graph *graph, const tri_node *node) {
-    const tri_shape *shape = cuda_in_shape(graph, node, 0);
-    return shape->dims[shape->rank - 1];
 }
 
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     const tri_norm_attr *attr = node->attr;
     cuda_row_norm p = {.centred = is_centred(node),
-                       .width = width_of(graph, node),
+                       .width = cuda_in_width(graph, node, 0),
                        .eps = (float)attr->eps,
                        .x_type = cuda_in_type(graph, node, 0),
                        .y_type = cuda_out_type(graph, node, 0)};
@@ -45,7 +35,7 @@ static bool has_weight(const tri_node *node) {
 
 static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) {
     cuda_row_norm_grad p = {.centred = is_centred(node),
-                            .width = width_of(graph, node),
+                            .width = cuda_in_width(graph, node, 0),
                             .x_type = cuda_in_type(graph, node, 0),
                             .y_type = cuda_in_type(graph, node, 1)};
     p.rows = cuda_in_count(graph, node, 0) / p.width;
@@ -100,14 +90,14 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
 #define NORM(identifier)                                                                           \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "row-norm",                           \
-                                                     .supports = supports,                         \
+                                                     .supports = cuda_takes_real,                  \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};
 #define NORM_GRAD(identifier)                                                                      \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "row-norm",                           \
-                                                     .supports = supports,                         \
+                                                     .supports = cuda_takes_real,                  \
                                                      .workspace = grad_workspace,                  \
                                                      .prepare = grad_prepare,                      \
                                                      .run = grad_run,                              \

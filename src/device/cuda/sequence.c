@@ -104,11 +104,6 @@ static tri_status next_token_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-static bool supports_rotary(const tri_device_description *device, const tri_graph *graph,
-                            const tri_node *node) {
-    return cuda_is_real(cuda_in_type(graph, node, 0));
-}
-
 static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     const tri_rotary_attr *a = node->attr;
@@ -152,7 +147,7 @@ const tri_kernel_def cuda_kernel_next_token = {.op = &tri_op_next_token,
                                                .release = cuda_release};
 const tri_kernel_def cuda_kernel_rotary = {.op = &tri_op_rotary,
                                            .name = "rotary",
-                                           .supports = supports_rotary,
+                                           .supports = cuda_takes_real,
                                            .prepare = rotary_prepare,
                                            .run = rotary_run,
                                            .release = cuda_release};

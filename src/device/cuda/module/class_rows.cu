@@ -53,10 +53,6 @@ GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     return p.ignored;
 }
 
-GPU_DEVICE float seed_of(const cuda_class_rows &p) {
-    return p.seed_type == TRI_F64 ? (float)*(const double *)p.seed : *(const float *)p.seed;
-}
-
 // The first class that has the largest score.
 template <int n, typename T>
 GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
@@ -121,7 +117,10 @@ GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
     T *y = (T *)p.y + r * p.width;
     bool has_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD;
     int64_t label = has_labels ? label_of(p, r) : 0;
-    float seed = !has_labels ? 1 : label == p.ignored ? 0 : seed_of(p), norm = 0, sum = 0;
+    float seed = !has_labels          ? 1
+                 : label == p.ignored ? 0
+                                      : gpu_get_seed(p.seed, p.seed_type),
+          norm = 0, sum = 0;
     if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
         softmax s = softmax_of<n>(row, scratch);
         norm = s.largest + logf(s.sum);

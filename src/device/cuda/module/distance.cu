@@ -6,10 +6,6 @@ namespace {
 
 enum { MAX_WARPS = GPU_BLOCK / 32, SUM_THREADS = 1024, SUM_WARPS = SUM_THREADS / 32 };
 
-GPU_DEVICE float seed_of(const cuda_distance &p) {
-    return p.seed_type == TRI_F64 ? (float)*(const double *)p.seed : *(const float *)p.seed;
-}
-
 GPU_DEVICE float term_of(int function, float prediction, float target) {
     if (function == CUDA_SQUARED_ERROR) return (prediction - target) * (prediction - target);
     return (prediction > 0 ? prediction : 0) - prediction * target +
@@ -37,7 +33,7 @@ template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p)
 }
 
 template <int function, typename T, int n> GPU_KERNEL gradient(cuda_distance p) {
-    float seed = seed_of(p);
+    float seed = gpu_get_seed(p.seed, p.seed_type);
     for (int64_t i = gpu_thread() * n; i < p.samples * p.count; i += gpu_threads() * n) {
         float prediction[n], target[n];
         gpu_read((const T *)p.prediction + i, prediction);
@@ -69,7 +65,8 @@ template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
         size = sqrt(gpu_block_sum(size, scratch));
         if (p.terms && threadIdx.x == 0) p.terms[s] = far / size;
         if (p.terms) continue;
-        float factor = far == 0 ? 0 : (float)((double)seed_of(p) / (far * size));
+        float factor =
+            far == 0 ? 0 : (float)((double)gpu_get_seed(p.seed, p.seed_type) / (far * size));
         for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
             float prediction[n], target[n];
             gpu_read(predictions + i, prediction);

@@ -148,6 +148,11 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     to->bits = (uint16_t)(sign | half);
 }
 
+// The gradient of a loss, one number of F32 or F64.
+GPU_DEVICE float gpu_get_seed(const void *seed, tri_dtype type) {
+    return type == TRI_F64 ? (float)*(const double *)seed : *(const float *)seed;
+}
+
 // The type in which a kernel computes with elements of T.
 template <typename T> struct gpu_wide { typedef float type; };
 template <> struct gpu_wide<double> { typedef double type; };
