@@ -14,7 +14,15 @@
 #ifndef TRIREME_DEVICE_CUDA_MODULE_GPU_H
 #define TRIREME_DEVICE_CUDA_MODULE_GPU_H
 
-#if !defined(TRIREME_EMULATED_GPU)
+#if !defined(TRIREME_EMULATED_GPU) // else the compiler is told to include the emulation first
+#if defined(__HIP__)
+#if !defined(__HIP_PLATFORM_AMD__)
+#define __HIP_PLATFORM_AMD__ 1 // what HIP's headers ask for
+#endif
+#include <hip/hip_runtime.h>
+#else
+#include <cuda_runtime.h>
+#endif
 #define TRI_KERNEL_INLINE static __host__ __device__ __forceinline__ // see base/kernel_inline.h
 #define TRI_KERNEL_UNROLL_10 _Pragma("unroll")
 #endif
@@ -25,15 +33,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if !defined(TRIREME_EMULATED_GPU) // else the compiler is told to include the emulation first
-#if defined(__HIP__)
-#if !defined(__HIP_PLATFORM_AMD__)
-#define __HIP_PLATFORM_AMD__ 1 // what HIP's headers ask for
-#endif
-#include <hip/hip_runtime.h>
-#else
-#include <cuda_runtime.h>
-#endif
+#if !defined(TRIREME_EMULATED_GPU)
 #include "device/cuda/module/stream.h"
 
 #define GPU_KERNEL static __global__ void
