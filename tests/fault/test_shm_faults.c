@@ -89,7 +89,11 @@ static void test_all_killed(void **state) {
         while (!atomic_load(&all.table->notes[r])) ranks_sleep_ms(1);
     for (int r = 0; r < 3; r++) assert_true(is_held((ino_t)atomic_load(&all.table->notes[r])));
     for (int r = 0; r < 3; r++) kill(all.pids[r], SIGKILL);
-    for (int r = 0; r < 3; r++) assert_int_equal(ranks_join(&all, r, 5), 128 + SIGKILL);
+    for (int r = 0; r < 3; r++) {
+        int code = ranks_join(&all, r, 5);
+        // A rank may notice the death of another, and fail, before its own signal comes.
+        if (code != 1) assert_int_equal(code, 128 + SIGKILL);
+    }
     for (int r = 0; r < 3; r++) assert_false(is_held((ino_t)atomic_load(&all.table->notes[r])));
     munmap(all.table, sizeof *all.table);
 }
