@@ -2,6 +2,7 @@
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
+#include "comm/nccl/nccl.h"
 #include "comm/staged/staged.h"
 
 typedef struct data_request {
@@ -54,9 +55,40 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
     return tri_comm_staged_open(inner, q->device, out);
 }
 
+// One rank needs no library, and without it on any of them all take the way through the host.
+static bool may_use_nccl(const data_request *q) {
+    return tri_comm_nccl_takes(q->device) && q->control->size > 1;
+}
+
+static tri_status open_nccl(const data_request *q, tri_comm **out) {
+    tri_comm *compares, *messages;
+    int32_t all = tri_comm_nccl_is_there(q->device);
+    *out = NULL;
+    TRI_TRY(tri_comm_run(q->control, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                    .reduction = TRI_REDUCE_MIN,
+                                                    .dtype = TRI_I32,
+                                                    .count = 1,
+                                                    .send = &all,
+                                                    .recv = &all,
+                                                    .label = "which ranks have NCCL"}));
+    TRI_TRY(open_staged(q, &messages));
+    if (!all) {
+        *out = messages;
+        return TRI_OK;
+    }
+    tri_status status = copy_control(q, &compares);
+    if (status != TRI_OK) {
+        tri_comm_close(messages);
+        return status;
+    }
+    bool rank_order = q->wanted & TRI_COMM_RANK_ORDER;
+    return tri_comm_nccl_open(compares, messages, q->device, rank_order, out);
+}
+
 static const data_way ways[] = {
     {is_control, open_control},
     {is_host, open_host},
+    {may_use_nccl, open_nccl},
     {always, open_staged},
 };
 
@@ -72,7 +104,10 @@ tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wa
     return TRI_OK;
 }
 
-void tri_comm_data_stop(tri_comm *data) { tri_comm_staged_stop(data); }
+void tri_comm_data_stop(tri_comm *data) {
+    tri_comm_nccl_stop(data);
+    tri_comm_staged_stop(data);
+}
 
 void tri_comm_data_close(tri_comm *data, tri_comm *control) {
     if (data != control) tri_comm_close(data);

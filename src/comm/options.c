@@ -13,7 +13,7 @@ static const tri_option rows[] = {
     TRI_OPTION_CHOICE(
         tri_comm_options, backend, "auto", backends,
         "what connects the ranks: self for one rank, shm for the ranks of one host, ucx "
-        "or mpi for those of several hosts; nccl is not built yet"),
+        "or mpi for those of several hosts; between GPUs nccl carries data by itself"),
     TRI_OPTION_FLOAT(tri_comm_options, timeout_s, "300", 0.1, 1e6,
                      "seconds after which the run ends when a rank that others wait for does not "
                      "move"),
@@ -26,8 +26,8 @@ static tri_status check(const void *options, const tri_tree *map) {
     const tri_comm_options *o = options;
     if (o->backend != TRI_COMM_NCCL) return TRI_OK;
     return tri_tree_fail(map ? tri_tree_get(map, "backend") : NULL,
-                         "'comm.backend: %s' is not built into this program; it has auto, self, "
-                         "shm, mpi and ucx",
+                         "'comm.backend: %s' cannot be chosen: it carries data between GPUs by "
+                         "itself, where it is installed; choose auto, self, shm, mpi or ucx",
                          backends[o->backend]);
 }
 

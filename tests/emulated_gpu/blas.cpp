@@ -5,6 +5,7 @@
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
+#include "emulated_gpu/libraries.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -206,15 +207,8 @@ const struct {
 
 } // namespace
 
-void *vendor_open(const char *name) {
-    return strcmp(name, "cublasLt") == 0 ? (void *)functions : nullptr;
-}
-
-void *vendor_symbol(void *, const char *name) {
+void *emulated_blas(const char *name) {
     for (const auto &f : functions)
         if (strcmp(name + strlen("cublasLt"), f.name) == 0) return f.function;
     return nullptr;
 }
-
-void *vendor_stream(cuda_stream *stream) { return stream; }
-int vendor_device(const cuda_stream *) { return 0; }

@@ -327,6 +327,12 @@ extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
                                                     end_capture,
                                                     repeat,
                                                     close_graph,
+                                                    vendor_has_nccl,
+                                                    vendor_nccl_id,
+                                                    vendor_open_nccl,
+                                                    vendor_nccl_state,
+                                                    vendor_issue_nccl,
+                                                    vendor_close_nccl,
 #define X(name) cuda_launch_##name,
                                                     CUDA_KERNEL_LIST(X)
 #undef X

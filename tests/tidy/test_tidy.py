@@ -43,12 +43,14 @@ BACKENDS = {
     "device/null": set(),
     "device/cpu": {"device/far"},
     "device/far": set(),
-    "device/cuda": set(),
+    # Gives its queue calls of NCCL.
+    "device/cuda": {"comm/nccl"},
     "comm/self": set(),
     "comm/shm": set(),
     "comm/mpi": set(),
     "comm/ucx": set(),
-    "comm/nccl": set(),
+    # comm/data.c chooses it for a device.
+    "comm/nccl": {"comm"},
     "engine/sim": set(),
 }
 

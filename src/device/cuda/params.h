@@ -4,6 +4,7 @@
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
 #include "device/cuda/params_attention.h"
+#include "device/cuda/params_comm.h"
 #include "device/cuda/params_image.h"
 #include "device/cuda/params_loss.h"
 #include "device/cuda/params_move.h"
@@ -26,6 +27,7 @@
     CUDA_STEP_KERNEL_LIST(X)                                                                       \
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     CUDA_MOVE_KERNEL_LIST(X)                                                                       \
+    CUDA_COMM_KERNEL_LIST(X)                                                                       \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

@@ -18,8 +18,9 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 1, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 2, // raised by every change of this header or params.h
     CUDA_WHY_BYTES = 512,
+    CUDA_NCCL_ID_BYTES = 128,
 };
 #define CUDA_RUNTIME_INTERFACE "cuda-runtime"
 
@@ -27,6 +28,7 @@ typedef struct cuda_context cuda_context; // an open device
 typedef struct cuda_stream cuda_stream;
 typedef struct cuda_event cuda_event;
 typedef struct cuda_graph cuda_graph; // captured work
+typedef struct cuda_nccl cuda_nccl;   // one rank of a communicator of NCCL
 
 typedef struct cuda_properties {
     char name[128];
@@ -95,6 +97,19 @@ typedef struct cuda_runtime {
     tri_status (*end_capture)(cuda_stream *stream, cuda_graph **out, char *why);
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
     void (*close_graph)(cuda_graph *graph);
+
+    // NCCL, if it is installed. A communicator is opened, and a group of calls issued, behind the
+    // caller: until nccl_state is no more CUDA_EVENT_PENDING, nothing else may be asked of the
+    // communicator or issued to the stream. CUDA_EVENT_FAILED: it can only be closed.
+    bool (*has_nccl)(void);
+    tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why); // of a new communicator
+    tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
+                            int size, cuda_nccl **out, char *why);
+    cuda_event_state (*nccl_state)(cuda_nccl *nccl, char *why);
+    tri_status (*issue_nccl)(cuda_nccl *nccl, cuda_stream *stream, const cuda_transfer *calls,
+                             int count, char *why);
+    // `aborts`: what is under way ends at once, undone.
+    void (*close_nccl)(cuda_nccl *nccl, bool aborts);
 
 #define X(name) tri_status (*name)(cuda_stream * stream, const cuda_##name *params, char *why);
     CUDA_KERNEL_LIST(X)

@@ -8,7 +8,7 @@
 
 namespace {
 
-enum { NEWEST = 15, OLDEST = 9, PATH_BYTES = 4096 }; // major versions of cuBLAS and cuDNN
+enum { NEWEST = 15, OLDEST = 2, PATH_BYTES = 4096 }; // major versions of the libraries
 
 // `folder` ends with '/', or is empty: then the loader looks for the name.
 void *open_in(const char *folder, int folder_bytes, const char *name) {
@@ -45,3 +45,6 @@ void *vendor_open(const char *name) {
 void *vendor_symbol(void *library, const char *name) { return dlsym(library, name); }
 void *vendor_stream(cuda_stream *stream) { return stream->handle; }
 int vendor_device(const cuda_stream *stream) { return stream->context->index; }
+bool vendor_use(cuda_context *context) {
+    return GPU_API(SetDevice)(context->index) == GPU_API(Success);
+}

@@ -1,5 +1,6 @@
-// The vendor's libraries, which are opened at run time where they are installed: cuBLASLt. No
-// library is needed: each has a kernel of ours that does the same, more slowly.
+// The vendor's libraries, which are opened at run time where they are installed: cuBLASLt and NCCL.
+// No library is needed: without them our own kernel computes products, and data of several ranks
+// go through the memory of the host.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 #define TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 
@@ -13,10 +14,22 @@ void *vendor_symbol(void *library, const char *name);
 // The stream as the vendor's libraries take it, and the number of its device.
 void *vendor_stream(cuda_stream *stream);
 int vendor_device(const cuda_stream *stream);
+// Makes the context's device the one that libraries use in this thread. False: it failed.
+bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
 // Issues the product to the stream and sets *status. False: the library is not there or cannot
 // compute this one.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
+
+// The functions of cuda_runtime that need NCCL.
+bool vendor_has_nccl();
+tri_status vendor_nccl_id(char *id, char *why);
+tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int size,
+                            cuda_nccl **out, char *why);
+cuda_event_state vendor_nccl_state(cuda_nccl *nccl, char *why);
+tri_status vendor_issue_nccl(cuda_nccl *nccl, cuda_stream *stream, const cuda_transfer *calls,
+                             int count, char *why);
+void vendor_close_nccl(cuda_nccl *nccl, bool aborts);
 
 #endif

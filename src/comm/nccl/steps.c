@@ -1,0 +1,244 @@
+// The steps of each kind of operation: one call of NCCL, or an exchange of terms, a kernel that
+// adds them in rank order, and an exchange of the sums. An exchange goes through scratch memory of
+// fixed size, window by window.
+#include "comm/nccl/steps.h"
+
+#include "comm/op.h"
+
+#include <stdlib.h>
+
+static void *grown(void *array, int count, int *capacity, size_t width) {
+    if (count < *capacity) return array;
+    void *larger = realloc(array, width * (size_t)(*capacity ? 2 * *capacity : 16));
+    if (larger) *capacity = *capacity ? 2 * *capacity : 16;
+    return larger;
+}
+
+static tri_status add_step(nccl_steps *s, nccl_step step) {
+    void *larger = grown(s->steps, s->count, &s->capacity, sizeof *s->steps);
+    if (!larger) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an operation");
+    s->steps = larger;
+    s->steps[s->count++] = step;
+    return TRI_OK;
+}
+
+static tri_status begin_transfers(nccl_steps *s) {
+    return add_step(s, (nccl_step){.kind = NCCL_TRANSFERS, .first = s->transfer_count});
+}
+
+// To the group that begin_transfers has begun.
+static tri_status add_transfer(nccl_steps *s, cuda_transfer transfer) {
+    void *larger =
+        grown(s->transfers, s->transfer_count, &s->transfer_capacity, sizeof *s->transfers);
+    if (!larger) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an operation");
+    s->transfers = larger;
+    s->transfers[s->transfer_count++] = transfer;
+    s->steps[s->count - 1].count++;
+    return TRI_OK;
+}
+
+static tri_status add_message(nccl_steps *s, cuda_transfer_kind kind, int peer, const void *at,
+                              int64_t bytes) {
+    if (bytes == 0) return TRI_OK;
+    return add_transfer(s, (cuda_transfer){.kind = kind,
+                                           .dtype = TRI_U8,
+                                           .count = bytes,
+                                           .send = at,
+                                           .recv = (void *)(uintptr_t)at,
+                                           .peer = peer});
+}
+
+static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from, tri_dtype to_type,
+                           void *to, int64_t count) {
+    if (count == 0) return TRI_OK;
+    return add_step(s, (nccl_step){.kind = NCCL_CAST,
+                                   .cast = {.function = CUDA_CAST,
+                                            .a_type = from_type,
+                                            .b_type = from_type,
+                                            .out_type = to_type,
+                                            .a = from,
+                                            .out = to,
+                                            .count = count}});
+}
+
+// ---- sums of exchanged terms
+
+// One window of such a sum, on one rank.
+typedef struct exchange {
+    nccl_steps *steps;
+    const tri_comm *comm;
+    const tri_comm_op *op;
+    tri_dtype travels;    // the type of the terms
+    size_t width;         // of it, in bytes
+    int64_t begin, count; // the window, in elements of op->count
+    char *terms, *packed; // the halves of the scratch memory; packed: `send` as it travels
+} exchange;
+
+static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
+static bool narrows(const exchange *x) { return x->travels != x->op->dtype; }
+
+static int64_t share(const exchange *x) {
+    return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
+}
+
+// The elements of the window that rank r adds: *begin is their place in the window.
+static int64_t range(const exchange *x, int r, int64_t *begin) {
+    *begin = r * share(x);
+    if (scatters(x)) return x->count;
+    int64_t left = x->count - *begin;
+    return left < 0 ? 0 : left < share(x) ? left : share(x);
+}
+
+// Where the terms of rank r lie in `send`, in the type of the operation.
+static const char *source(const exchange *x, int r) {
+    int64_t begin;
+    (void)range(x, r, &begin);
+    int64_t at = scatters(x) ? r * x->op->count + x->begin : x->begin + begin;
+    return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
+}
+
+// The same as they travel.
+static const char *travelling(const exchange *x, int r) {
+    int64_t begin;
+    (void)range(x, r, &begin);
+    return narrows(x) ? x->packed + (size_t)begin * x->width : source(x, r);
+}
+
+static char *result(const exchange *x, int64_t begin) {
+    return (char *)x->op->recv + (size_t)(x->begin + begin) * tri_dtype_bytes(x->op->dtype);
+}
+
+static tri_status pack(exchange *x) {
+    for (int r = 0; narrows(x) && r < x->comm->size; r++) {
+        int64_t begin, count = range(x, r, &begin);
+        TRI_TRY(add_cast(x->steps, x->op->dtype, source(x, r), x->travels,
+                         x->packed + (size_t)begin * x->width, count));
+    }
+    return TRI_OK;
+}
+
+static tri_status exchange_terms(exchange *x) {
+    int own = x->comm->rank;
+    int64_t begin, mine = range(x, own, &begin);
+    TRI_TRY(begin_transfers(x->steps));
+    for (int r = 0; r < x->comm->size; r++) {
+        if (r == own) continue;
+        int64_t count = range(x, r, &begin);
+        TRI_TRY(add_message(x->steps, CUDA_SEND, r, travelling(x, r), count * (int64_t)x->width));
+        TRI_TRY(add_message(x->steps, CUDA_RECV, r, x->terms + (size_t)r * (size_t)mine * x->width,
+                            mine * (int64_t)x->width));
+    }
+    return TRI_OK;
+}
+
+static tri_status add_terms(exchange *x) {
+    int own = x->comm->rank;
+    int64_t begin, mine = range(x, own, &begin);
+    bool rounds = narrows(x) && !scatters(x); // the sum travels, too
+    cuda_ordered_sum sum = {.count = mine,
+                            .ranks = x->comm->size,
+                            .own = own,
+                            .accumulate = x->op->accumulate,
+                            .term_type = x->travels,
+                            .out_type = rounds ? x->travels : x->op->dtype,
+                            .terms = x->terms,
+                            .own_term = travelling(x, own)};
+    sum.out = rounds        ? x->packed + (size_t)begin * x->width
+              : scatters(x) ? result(x, 0)
+                            : result(x, begin);
+    return mine ? add_step(x->steps, (nccl_step){.kind = NCCL_SUM, .sum = sum}) : TRI_OK;
+}
+
+static tri_status exchange_sums(exchange *x) {
+    char *whole = narrows(x) ? x->packed : result(x, 0);
+    int own = x->comm->rank;
+    int64_t at, mine = range(x, own, &at);
+    TRI_TRY(begin_transfers(x->steps));
+    for (int r = 0; r < x->comm->size; r++) {
+        int64_t begin, count = range(x, r, &begin);
+        if (r == own) continue;
+        TRI_TRY(add_message(x->steps, CUDA_SEND, r, whole + (size_t)at * x->width,
+                            mine * (int64_t)x->width));
+        TRI_TRY(add_message(x->steps, CUDA_RECV, r, whole + (size_t)begin * x->width,
+                            count * (int64_t)x->width));
+    }
+    if (!narrows(x)) return TRI_OK;
+    return add_cast(x->steps, x->travels, whole, x->op->dtype, result(x, 0), x->count);
+}
+
+static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
+                           char *scratch) {
+    exchange x = {.steps = steps, .comm = comm, .op = op, .terms = scratch};
+    x.packed = scratch + NCCL_SCRATCH_BYTES / 2;
+    x.travels = op->wire != TRI_F32 ? op->wire : op->dtype;
+    x.width = tri_dtype_bytes(x.travels);
+    int64_t most = NCCL_SCRATCH_BYTES / 2 / (int64_t)x.width - comm->size;
+    if (scatters(&x)) most /= comm->size;
+    TRI_ASSERT(most > 0);
+    for (x.begin = 0; x.begin < op->count; x.begin += x.count) {
+        x.count = op->count - x.begin < most ? op->count - x.begin : most;
+        TRI_TRY(pack(&x));
+        TRI_TRY(exchange_terms(&x));
+        TRI_TRY(add_terms(&x));
+        if (!scatters(&x)) TRI_TRY(exchange_sums(&x));
+    }
+    return TRI_OK;
+}
+
+// ---- operations
+
+static tri_status add_all_to_all(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op) {
+    int64_t bytes = op->count * (int64_t)tri_dtype_bytes(op->dtype);
+    TRI_TRY(begin_transfers(steps));
+    for (int r = 0; r < comm->size; r++) {
+        TRI_TRY(add_message(steps, CUDA_SEND, r, (const char *)op->send + r * bytes, bytes));
+        TRI_TRY(add_message(steps, CUDA_RECV, r, (char *)op->recv + r * bytes, bytes));
+    }
+    return TRI_OK;
+}
+
+static tri_status add_call(nccl_steps *steps, const tri_comm_op *op) {
+    static const cuda_transfer_kind kinds[TRI_COMM_KIND_COUNT] = {
+        [TRI_COMM_ALL_REDUCE] = CUDA_ALL_REDUCE,
+        [TRI_COMM_REDUCE_SCATTER] = CUDA_REDUCE_SCATTER,
+        [TRI_COMM_ALL_GATHER] = CUDA_ALL_GATHER,
+        [TRI_COMM_BROADCAST] = CUDA_BROADCAST,
+    };
+    static const cuda_reduction reductions[] = {
+        [TRI_REDUCE_SUM] = CUDA_SUM, [TRI_REDUCE_MAX] = CUDA_MAX, [TRI_REDUCE_MIN] = CUDA_MIN};
+    cuda_transfer transfer = {.kind = kinds[op->kind],
+                              .reduction = reductions[op->reduction],
+                              .dtype = op->dtype,
+                              .count = op->count,
+                              .send = op->send,
+                              .recv = op->recv,
+                              .peer = op->root};
+    if (!tri_comm_kind_reduces(op->kind)) {
+        transfer.reduction = CUDA_SUM;
+        transfer.dtype = TRI_U8;
+        transfer.count *= (int64_t)tri_dtype_bytes(op->dtype);
+    }
+    TRI_TRY(begin_transfers(steps));
+    return add_transfer(steps, transfer);
+}
+
+static bool adds_terms(const tri_comm_op *op, bool rank_order) {
+    if (!tri_comm_kind_reduces(op->kind) || op->reduction != TRI_REDUCE_SUM) return false;
+    bool half = op->dtype == TRI_F16 || op->dtype == TRI_BF16;
+    bool real = half || op->dtype == TRI_F32 || op->dtype == TRI_F64;
+    return half || op->accumulate || op->wire != TRI_F32 || (rank_order && real);
+}
+
+tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
+                          bool rank_order, void *scratch) {
+    if (op->kind == TRI_COMM_BARRIER || op->count == 0) return TRI_OK;
+    if (adds_terms(op, rank_order)) return add_sums(steps, comm, op, scratch);
+    if (op->kind == TRI_COMM_ALL_TO_ALL) return add_all_to_all(steps, comm, op);
+    return add_call(steps, op);
+}
+
+void nccl_steps_free(nccl_steps *steps) {
+    free(steps->steps);
+    free(steps->transfers);
+    *steps = (nccl_steps){0};
+}

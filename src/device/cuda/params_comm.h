@@ -1,0 +1,45 @@
+// Parameters of the kernel of communicators, and of what NCCL is asked for.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_COMM_H
+#define TRIREME_DEVICE_CUDA_PARAMS_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+#define CUDA_COMM_KERNEL_LIST(X) X(ordered_sum)
+
+// out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, in F32 (in F64 of F64);
+// `accumulate`: out[i] comes first. Term r lies at terms + r * count, but that of rank `own` at
+// own_term. Types: F32, F64, F16 or BF16; out_type is term_type or F32.
+typedef struct cuda_ordered_sum {
+    int64_t count;
+    int ranks, own;
+    bool accumulate;
+    tri_dtype term_type, out_type;
+    const void *terms, *own_term;
+    void *out; // may be own_term
+} cuda_ordered_sum;
+
+typedef enum cuda_transfer_kind {
+    CUDA_ALL_REDUCE,
+    CUDA_REDUCE_SCATTER,
+    CUDA_ALL_GATHER,
+    CUDA_BROADCAST,
+    CUDA_SEND,
+    CUDA_RECV
+} cuda_transfer_kind;
+
+typedef enum cuda_reduction { CUDA_SUM, CUDA_MAX, CUDA_MIN } cuda_reduction;
+
+// One call of NCCL. Reductions take F32, F64, I64, I32, F16 and BF16, the other kinds also U8.
+typedef struct cuda_transfer {
+    cuda_transfer_kind kind;
+    cuda_reduction reduction;
+    tri_dtype dtype;
+    int64_t count; // as NCCL counts: of `send`, but of `recv` for CUDA_REDUCE_SCATTER and CUDA_RECV
+    const void *send;
+    void *recv;
+    int peer; // of CUDA_SEND and CUDA_RECV; the root of CUDA_BROADCAST
+} cuda_transfer;
+
+#endif

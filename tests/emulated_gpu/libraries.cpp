@@ -1,0 +1,35 @@
+// Finds the doubles of the vendor's libraries, as module/vendor.cu finds the libraries.
+#include "emulated_gpu/libraries.h"
+
+#include "device/cuda/module/vendor.h"
+
+#include <cstring>
+
+namespace {
+
+typedef void *find_function(const char *name);
+
+const struct {
+    const char *name;
+    find_function *find;
+} libraries[] = {
+#if defined(EMULATED_BLAS)
+    {"cublasLt", emulated_blas},
+#endif
+#if defined(EMULATED_NCCL)
+    {"nccl", emulated_nccl},
+#endif
+    {"", nullptr}};
+
+} // namespace
+
+void *vendor_open(const char *name) {
+    for (const auto &library : libraries)
+        if (strcmp(library.name, name) == 0) return (void *)library.find;
+    return nullptr;
+}
+
+void *vendor_symbol(void *library, const char *name) { return ((find_function *)library)(name); }
+void *vendor_stream(cuda_stream *stream) { return stream; }
+int vendor_device(const cuda_stream *) { return 0; }
+bool vendor_use(cuda_context *) { return true; }
