@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "comm/nccl/group.h"
 #include "comm/op.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/staged/staged.h"
 #include "device/cuda/internal.h"
@@ -109,12 +110,11 @@ static tri_status compare(const nccl_comm *c, const nccl_group *g, int op) {
     const tri_comm_call *mine = nccl_group_calls(&c->head, g, op), *all = mine + 1;
     for (int r = 0; r < c->head.size; r++) {
         if (tri_comm_calls_agree(mine, &all[r])) continue;
-        char ours[192], theirs[192];
-        tri_comm_call_text(mine, ours, sizeof ours);
-        tri_comm_call_text(&all[r], theirs, sizeof theirs);
-        return TRI_FAIL(TRI_MISMATCH, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                        tri_comm_job_rank(&c->head, c->head.rank), ours,
-                        tri_comm_job_rank(&c->head, r), theirs);
+        char text[TRI_MESSAGE_MAX_BYTES];
+        progress_disagreement(progress_of(c->compares), 0,
+                              (progress_caller){.rank = c->head.rank, .call = mine},
+                              (progress_caller){.rank = r, .call = &all[r]}, text, sizeof text);
+        return TRI_FAIL(TRI_MISMATCH, "%s", text);
     }
     return TRI_OK;
 }
