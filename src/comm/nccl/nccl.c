@@ -451,7 +451,8 @@ static const tri_comm_backend nccl_backend = {
 bool tri_comm_nccl_takes(const tri_device *device) { return device->backend == &tri_device_cuda; }
 
 bool tri_comm_nccl_is_there(const tri_device *device) {
-    return cuda_of(device)->runtime->has_nccl();
+    const char *wanted = getenv("TRIREME_NCCL");
+    return !(wanted && strcmp(wanted, "0") == 0) && cuda_of(device)->runtime->has_nccl();
 }
 
 // Rank 0 makes the id. Every rank learns whether that went well.

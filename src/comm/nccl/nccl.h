@@ -14,7 +14,8 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-// Whether NCCL takes memory of devices of this kind, and whether this rank has the library.
+// Whether NCCL takes memory of devices of this kind, and whether this rank has the library and may
+// use it: TRIREME_NCCL=0 forbids that.
 bool tri_comm_nccl_takes(const tri_device *device);
 bool tri_comm_nccl_is_there(const tri_device *device);
 // Collective. Takes over `compares`, a communicator of the same ranks in the host's memory, and
