@@ -197,7 +197,7 @@ static void wrong_interfaces_are_refused(void **state) {
 // ---- cables that are cut
 
 typedef struct board {
-    _Atomic int arrived, may_ask, may_end;
+    _Atomic int arrived, may_ask, asked, may_end;
     _Atomic int losses[2];
     char text[2][512];
 } board;
@@ -233,6 +233,7 @@ static void lives_on_host(tri_identity me, bool is_lost) {
     wait_for(&shared->may_ask, 1);
     REQUIRE(tri_health_admit(health) == (is_lost ? TRI_PEER_LOST : TRI_OK));
     REQUIRE(!is_lost || strstr(tri_error_message(), "rank 1 was lost"));
+    atomic_fetch_add(&shared->asked, 1);
     wait_for(&shared->may_end, 1);
     tri_health_stop(health);
     tri_ledger_close(ledger);
@@ -278,6 +279,7 @@ static void cut_cable_is_noticed(void **state) {
     assert_non_null(strstr(shared->text[1], "rank 0: rank 0 (host 10.73.0.1) has been silent"));
     set_cable("up");
     atomic_store(&shared->may_ask, 1);
+    wait_for(&shared->asked, 2); // rank 0, which serves, does not end before rank 1 has asked
     atomic_store(&shared->may_end, 1);
     end_ranks(0, 1, pids);
 }
