@@ -54,7 +54,7 @@ static void fuzz_values(const char *text) {
     launch_rank_set ranks;
     sigset_t signals;
     int low, high;
-    launch_conf conf = {1, 1, 1, 1, 1};
+    launch_conf conf = {.silence_s = 1, .interval_s = 1, .attempts = 1};
     launch_stream_map_parse("--tee", text, &map);
     launch_rank_set_parse("--local-ranks-filter", text, &ranks);
     launch_signals_parse("--signals-to-handle", text, &signals);
