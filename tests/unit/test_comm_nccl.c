@@ -127,14 +127,21 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
-// Collectives of which one is no collective are told apart by the limit on time alone.
+// A message against a collective is not found: messages go another way, so that neither rank learns
+// of the other's call. How such a run ends is not tested.
 static void test_mismatches(void **state) {
+    int left_out = 0;
     for (int i = 0; i < MISMATCHES; i++) {
         mismatch row = mismatches[i];
         if (tri_comm_kind_is_message(row.ops[0].kind) != tri_comm_kind_is_message(row.ops[1].kind))
-            continue;
-        assert_int_equal(ranks_run(2, NULL, body_mismatch, &row), 0);
+            left_out++;
+        else
+            assert_int_equal(ranks_run(2, NULL, body_mismatch, &row), 0);
     }
+    print_message("left out: %d of %d mismatches, a message against a collective, which nccl does "
+                  "not find\n",
+                  left_out, MISMATCHES);
+    assert_true(left_out < MISMATCHES);
 }
 
 typedef struct fault {
