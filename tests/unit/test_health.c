@@ -12,7 +12,7 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 
 // What the processes of a test show each other.
 typedef struct board {
-    _Atomic int arrived, known, left, may_go;
+    _Atomic int arrived, known, asked, left, may_go;
     _Atomic int losses[RANKS]; // how many each has been told of
     int lost[RANKS][RANKS];
     char text[RANKS][TEXT_BYTES]; // of the first
@@ -224,7 +224,10 @@ static void asks_others(tri_identity me) {
     while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < 10) usleep(50000);
     REQUIRE(tri_health_awaited(health, 2) == 1);
     REQUIRE(tri_health_awaited(health, 1) == TRI_HEALTH_NOBODY);
-    // A newer action is seen a little later.
+    // A newer action is seen a little later. No rank begins one while another still reads the
+    // first.
+    atomic_fetch_add(&shared->asked, 1);
+    wait_for_count(&shared->asked, me.size);
     tri_ledger_enter(ledger, "evaluation", NULL);
     int other = (me.rank + 1) % me.size;
     begun = tri_os_seconds();
