@@ -50,10 +50,14 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
-    // Until the server has a beat of every rank: of the next one, each makes sure.
-    int next = (me->rank + 1) % me->size;
-    for (int i = 0; i < 1000 && !tri_health_ring(health, next); i++) usleep(10000);
-    REQUIRE(tri_health_ring(health, next));
+    // Until the server has a beat of every rank, because it answers "nothing yet" before: each rank
+    // asks for the next one's.
+    const tri_ledger_ring *next = tri_health_ring(health, (me->rank + 1) % me->size);
+    for (int i = 0; i < 1000 && atomic_load(&next->step) != 7; i++) {
+        usleep(10000);
+        tri_health_ask(health, (me->rank + 1) % me->size);
+    }
+    REQUIRE(atomic_load(&next->step) == 7);
     atomic_fetch_add(&shared->known, 1);
     wait_for_count(&shared->known, me->size);
     return health;
