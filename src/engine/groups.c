@@ -1,10 +1,12 @@
 // Opens the communicators of the plan's groups: control communicators as splits of the world, and
-// over them data communicators, which take the device's memory.
+// over them data communicators, which take the device's memory. The engine needs both, because
+// decisions of the host and checkpoints travel in the host's memory, and parameters and gradients
+// in the device's.
 #include "comm/data.h"
 #include "engine/engine_internal.h"
 
 // Opens the group of the ranks that differ from this one along the given axes only. A group of one
-// needs no network.
+// needs no network: the communicator `self` does its operations.
 static tri_status open_group(tri_engine *e, tri_comm *world, unsigned axes, tri_comm **out) {
     const tri_mesh *mesh = &e->plan->mesh;
     int rank = e->plan->rank;
@@ -64,7 +66,8 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     return open_data_groups(e);
 }
 
-// Calls `visit` for each data communicator and the control communicator of its group.
+// Calls `visit` for each data communicator and the control communicator of its group, so that
+// stopping and closing use one list.
 static void visit_groups(const tri_engine *e, void (*visit)(tri_comm *data, tri_comm *control)) {
     const engine_groups *d = &e->data, *c = &e->groups;
     visit(d->world, c->world);

@@ -1,4 +1,5 @@
-// The engine's memory: allocates what the plan has sized, and says where a bucket is in it.
+// The engine's memory: allocates everything that the plan has sized, once, so that steps allocate
+// nothing; and tells where in it a bucket lies.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
 }
 
 // Allocates memory that communicators touch. If the host can touch the device's memory, a
-// communicator allocates it, because its operations are fastest there; else the device does.
+// communicator allocates it, because its operations are fastest in memory that it shares with other
+// ranks; else the device does.
 static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) {
     void **slot = out;
     if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
@@ -29,8 +31,9 @@ static void release_shared(tri_engine *e, void *memory) {
         e->groups.memory->backend->free(e->groups.memory, memory);
 }
 
-// Parameters that GATHER sends lie in memory that communicators touch. All others lie in memory of
-// this process alone, which kernels read faster: systems seldom have large pages for shared memory.
+// Tells in which memory parameters lie. Those that GATHER sends lie in memory that communicators
+// share. All others lie in memory of this process alone, which kernels read faster: systems seldom
+// have large pages for shared memory.
 static bool sends_parameters(const tri_engine *e) {
     return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
@@ -54,12 +57,15 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
     return &e->plan->flat.units[unit].buckets[bucket];
 }
 
-// The element of a bucket at which this rank's range begins.
+// The element of a bucket at which this rank's range begins: all ranges are equal, in the order of
+// the shards.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->sharing.shard;
 }
 
-// The element of the buffer of parameters at which this rank's range of a bucket begins.
+// The element of the buffer of parameters at which this rank's range of a bucket begins. Where
+// whole parameters are released after use, the buffer has only ranges of this rank, one behind the
+// other.
 static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
     return e->plan->sharing.releases ? p->own_offset : p->offset + own_start(e, p);
 }
@@ -85,7 +91,8 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Sets, once, the slots of what stays where it is during steps.
+// Sets, once, the slots of what stays where it is during steps. All other slots change with the
+// actions.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -115,8 +122,8 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Makes the size the largest of all ranks. A communicator allocates the same on all of them, but a
-// rank with fewer micro-batches may need less.
+// Makes the size the largest of all ranks. A communicator's memory has the same size on all of
+// them, but a rank with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,
@@ -190,7 +197,7 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    // Between steps nothing else is in the heap.
+    // Between steps nothing else is in the heap, so the staging memory can lie there for free.
     bool fits = elements * (int64_t)sizeof(float) <= e->plan->sizes.heap_bytes[TRI_HEAP_STATE];
     e->staging.memory = (float *)e->memory.heaps[TRI_HEAP_STATE];
     if (fits && e->device->backend->host_memory) return TRI_OK;

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How many chunks the trained buckets of all units have, also of units on other ranks.
+// How many chunks the trained buckets of all units have. Units on other ranks are counted too,
+// because the sums of squares of all chunks travel to all ranks.
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
@@ -28,8 +29,8 @@ static int64_t count_chunks(const tri_engine *e) {
     return elements / TRI_FLAT_CHUNK;
 }
 
-// Whether this rank counts a unit in the norm: of the stages that hold the unit, only the first one
-// does.
+// Whether this rank counts a unit in the norm. Several stages may hold a tied parameter; only the
+// first of them counts it, so that it is not counted twice.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&
@@ -37,16 +38,16 @@ static bool counts_unit(const tri_engine *e, int unit) {
                tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
 }
 
-// Whether this rank counts a bucket in the norm: if all tensor-parallel ranks have the bucket, only
-// the first of them does.
+// Whether this rank counts a bucket in the norm. If all tensor-parallel ranks have the same bucket,
+// only the first of them does, so that it is not counted several times.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
     return e->groups.tensor_parallel->rank == 0 ||
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
-// Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones, which the
-// ranks that hold copies divide among them. `chunk` is the number of the range's first chunk among
-// those of all ranks.
+// Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones. Ranks that
+// hold copies of them divide them among themselves, so that each square is computed once. `chunk`
+// is the number of the range's first chunk among those of all ranks.
 static tri_status visit_ranges(tri_engine *e,
                                tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
                                                    int64_t first, int64_t count, int64_t chunk)) {
@@ -80,7 +81,8 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
         count);
 }
 
-// Makes a kernel of this file: adds a node of `op` to the graph, with F64 inputs of these shapes.
+// Makes a kernel of this file. A device makes kernels only for nodes of a graph, so this adds a
+// node of `op` to a small graph of its own, with F64 inputs of these shapes.
 static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
                               const tri_shape *shapes, int count, tri_kernel *out) {
     tri_graph *g = e->numbers.graph;
@@ -175,7 +177,8 @@ tri_status engine_make_numbers(tri_engine *e) {
                             &n->sum_squares));
         TRI_TRY(make_step_kernels(e));
     }
-    // One more row, which is not summed: tensor-parallel ranks after the first write there.
+    // One more row, which is not summed. Tensor-parallel ranks after the first write there, because
+    // they have the same results as the first, which count once.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
     return allocate_all(e);
 }
@@ -196,7 +199,7 @@ char *engine_results(const tri_engine *e, int round) {
     int64_t row = round;
     if (e->plan->deterministic)
         row = row * e->plan->replicas + tri_mesh_replica(&e->plan->mesh, e->plan->rank);
-    // All tensor-parallel ranks have the same results: those of the first count.
+    // All tensor-parallel ranks have the same results, so only those of the first rank are summed.
     if (e->groups.tensor_parallel->rank > 0) return (char *)(n->rows + n->capacity - n->width);
     return (char *)(n->rows + row * n->width);
 }
@@ -265,7 +268,8 @@ tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     return reduce(e, n->sums, n->width + TRI_MAX_SHARED + squared);
 }
 
-// Sums the gradients of which each tensor-parallel rank has one term.
+// Sums the gradients of which each tensor-parallel rank has only one term, because each computed
+// with its slice of the layer: those of parameters that all of them hold.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->groups.tensor_parallel->size > 1;

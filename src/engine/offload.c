@@ -1,6 +1,6 @@
 // FETCH, LOAD and EVICT: moves offloaded state between memory and storage. The file holds the
-// optimizer states of all units, then the masters of half buckets, then those of the others.
-// Next: results.c.
+// optimizer states of all units, then the masters of half buckets, then those of the others: each
+// of these may be offloaded without the ones after it. Next: results.c.
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {

@@ -24,7 +24,7 @@ int tri_engine_steps_ahead(const tri_engine *e) {
 }
 
 // Finds this rank's elements of a parameter's gradient, counted from the beginning of this rank's
-// range of the bucket.
+// range of the bucket: the range may begin or end inside the parameter.
 static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int64_t *end) {
     const tri_flat_parameter *p = &e->plan->flat.parameters[parameter];
     int64_t own = e->plan->flat.units[p->unit].buckets[p->bucket].own;
@@ -35,7 +35,8 @@ static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int
     return *end > *first;
 }
 
-// Adds a finder for a bucket, with one range for each of its parameters, in the graph's order.
+// Adds a finder for a bucket, with one range for each of its parameters, in the graph's order, so
+// that what it finds can be reported by the parameter's name.
 static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t *ranges,
                              int64_t *count) {
     const tri_graph *g = e->plan->graph;
@@ -108,7 +109,7 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
 }
 
 // The first parameter, in the graph's order, of which a finder found a gradient that is not finite;
-// -1: none of this rank's.
+// -1: none of this rank's. The order makes the message the same in every run.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {
@@ -139,8 +140,9 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
                     is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
 }
 
-// Called after a step that halts. Ends what was issued behind it, which changed nothing, and lets
-// later steps run. Whether there are any, the caller decides.
+// Called after a step that halts. Forgets the steps that were issued behind it, which changed
+// nothing, and clears the halt on the device, so that the caller may go on (with a smaller loss
+// scale) or end.
 static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     size_t bytes = (size_t)e->finders.count * sizeof(double);

@@ -1,5 +1,7 @@
-// The training state by name: what checkpoints read and write, and initial weights. Next:
-// checkpoint/manifest.c when saving; data/sampler.c when resuming.
+// The training state by name: what checkpoints read and write, and initial weights. A checkpoint
+// has whole tensors in plain layout; here they are split into ranges of buckets, and may be
+// blocked, sliced or offloaded. Next: checkpoint/manifest.c when saving; data/sampler.c when
+// resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 
@@ -43,7 +45,8 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
     return engine->tensors.optimizer_count;
 }
 
-// What is fetched at once: the bucket that a tensor is in, or one of the bucket's states.
+// What is fetched at once: the bucket that a tensor is in, or one of the bucket's states. A bucket
+// takes one all-gather, and the next tensors of a checkpoint mostly lie in the same one.
 typedef struct whole {
     int unit, bucket, state;
     int64_t elements;
@@ -65,8 +68,8 @@ static bool is_staged(const tri_engine *e, const whole *w) {
            e->staging.state == w->state;
 }
 
-// Whether the host can read and write the elements where they lie: this rank holds all of them, in
-// memory that the host can touch.
+// Whether the host can read and write the elements where they lie, without staging memory: this
+// rank holds all of them, in memory that the host can touch.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
@@ -103,7 +106,7 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
                 plan->mesh.size[TRI_AXIS_PIPELINE];
     else
         first = plan->units[plan->flat.parameters[tensor->parameter].unit].first_holder;
-    // The ranks of a stage are consecutive.
+    // The ranks of a stage are consecutive, because the pipeline is the mesh's outermost axis.
     *index = pipeline_rank == first ? plan->rank - pipeline_rank * stage_ranks : -1;
     return stage_ranks;
 }
@@ -112,8 +115,8 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
-// Makes the staging memory hold this rank's range, at the offset that GATHER would give it. First
-// moves what was written of another bucket to its place.
+// Makes the staging memory hold this rank's range, at the offset where an all-gather puts it. What
+// was written there of another bucket is first moved to where it belongs.
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));
@@ -129,8 +132,8 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     whole w = whole_of(e, tensor);
     if (is_direct(e, &w)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
-    // After a write the staging memory has only this rank's range, not gathered: move it to its
-    // place, then gather.
+    // After a write the staging memory has only this rank's range, and the other ranks' ranges in
+    // it are old. So the range is moved to where it belongs, and then gathered.
     TRI_TRY(engine_flush_staging(e));
     if (is_staged(e, &w)) return TRI_OK;
     TRI_TRY(stage(e, &w));
@@ -149,7 +152,7 @@ static const tri_parameter_info *parameter_of(const tri_engine *e,
     return &e->plan->graph->parameters[tensor->parameter];
 }
 
-// Copies elements of this rank's slice of the tensor.
+// Copies elements of this rank's slice of the tensor, in row-major order.
 static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
                        int64_t count, void *to) {
     const tri_parameter_info *p = parameter_of(e, tensor);
@@ -160,7 +163,8 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
 
-// Gathers the slices of all tensor-parallel ranks, one after the other.
+// Gathers the slices of all tensor-parallel ranks. They lie one after the other, as the all-gather
+// writes them; tri_engine_read finds each element in them.
 static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_parameter_info *p = parameter_of(e, tensor);
     int64_t slice_elements = tri_shape_count(&p->shape);
@@ -218,7 +222,8 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     }
 }
 
-// Sets elements of this rank's slice of the tensor.
+// Sets elements of this rank's slice of the tensor, where they lie if possible, else in the staging
+// memory.
 static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                               int64_t count, const float *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);

@@ -1,4 +1,4 @@
-// The file of offloaded state, and the thread that reads and writes it.
+// The file of offloaded state, and the thread that reads and writes it beside the compute lane.
 #include "engine/storage.h"
 
 #include "base/log.h"
@@ -31,7 +31,8 @@ struct tri_storage {
     tri_ledger *ledger;
     pthread_t thread;
     bool has_thread;
-    // The thread's, for copies to and from memory of the device that the host cannot touch.
+    // The thread has a queue of its own for copies to and from memory of the device that the host
+    // cannot touch, so that they do not wait for the kernels of the compute lane.
     tri_queue *copies;
     char *buffer;
 
@@ -59,8 +60,8 @@ static tri_status open_file(tri_storage *s, const char *folder) {
     return TRI_OK;
 }
 
-// Takes the space in advance, so that it cannot run out later. Where the file system cannot do
-// that, the file is sparse.
+// Takes the space on the disk in advance, so that it cannot run out in the middle of a run. Where
+// the file system cannot do that, the file is sparse.
 static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
     int result;
     do result = tri_os.fallocate(s->fd, 0, 0, size_bytes);
@@ -207,7 +208,8 @@ void tri_storage_close(tri_storage *s) {
     free(s);
 }
 
-// Returns the first failure, or TRI_OK. Called under the lock.
+// Returns the first failure, or TRI_OK, for every call after it: what the file holds is then
+// unknown. Called under the lock.
 static tri_status outcome(const tri_storage *s) {
     return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }

@@ -1,6 +1,6 @@
 // TAKE: copies a micro-batch from the loader's memory to the device's. On a device that runs ahead
-// it has a queue of its own, and the loader gets its memory back once the copy is done. Next:
-// compute.c.
+// this has a queue of its own, so that the next micro-batch is copied while the device computes,
+// and the loader gets its memory back once the copy is done. Next: compute.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -32,7 +32,8 @@ tri_status engine_may_take(tri_engine *e, const tri_action *a) {
     return e->device->backend->wait(e->takes.queue, ticket);
 }
 
-// Waits for the oldest copy, and gives the loader its memory back.
+// Waits for the oldest copy, and gives the loader its memory back. Copies end in the order in which
+// they were started.
 static tri_status release_oldest(tri_engine *e) {
     engine_copy copy = e->takes.copies[0];
     e->takes.copy_count--;

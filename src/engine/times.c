@@ -1,13 +1,15 @@
 // When the device carried out the compute actions of a step. A device that runs ahead of the host
-// does so after they were issued; their times come back behind the step, and the ledger takes them
-// in a lane of their own. The host's own lane shows when they were issued.
+// carries them out after they were issued. So kernels of the device write the times into memory,
+// from which they come back behind the step, and the ledger takes them in a lane of their own. The
+// host's own lane shows when actions were issued.
 #include "engine/engine_internal.h"
 
 typedef struct engine_span {
     int64_t begin_ns, end_ns;
 } engine_span;
 
-// A kernel of the device writes the times, so their memory is that for copies where there is such.
+// Makes memory for times. A kernel of the device writes them and the host reads them, so the memory
+// is of the kind that both can touch, where the device has such memory.
 static tri_status make_spans(tri_engine *e, int count, engine_span **out) {
     const tri_device_backend *device = e->device->backend;
     void *memory;
@@ -40,7 +42,7 @@ bool engine_is_timed(const tri_engine *e, const tri_action *action) {
     return e->device->backend->time && tri_action_lane(action->kind) == TRI_LANE_COMPUTE;
 }
 
-// The action's entry of the step that is being issued.
+// The action's entry among the times of the step that is being issued.
 static engine_span *span_of(const tri_engine *e, const tri_action *action) {
     return &e->times.spans[engine_next_flight(e)][action - e->run.step->schedule.actions];
 }

@@ -1,5 +1,6 @@
 // STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of a unit's buckets.
-// Next: offload.c.
+// Also makes the kernels for sums of squares and finders, which run over the same ranges. Next:
+// offload.c.
 #include "engine/engine_internal.h"
 
 static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {
@@ -21,8 +22,8 @@ static engine_args squares_args(const tri_engine *e, const engine_range_kernel *
                          .out = {e->numbers.squares + r->at}};
 }
 
-// A finder reads this rank's gradients of a bucket, the ranges in which it looks, and the step
-// scalars.
+// A finder reads this rank's gradients of a bucket, the ranges in which it looks (one for each
+// parameter), and the step scalars, which tell it whether this step halts: else it does nothing.
 static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
     int64_t index = r - e->finders.items;
@@ -31,7 +32,7 @@ static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r
                          .out = {n->sums + n->found_at + index}};
 }
 
-// Adds a kernel that computes the graph's last node.
+// Adds a kernel that computes the graph's last node, which the caller has just added.
 static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_kernel range) {
     tri_graph *g = list->graph;
     engine_range_kernel *r = &list->items[list->count++];
@@ -64,7 +65,7 @@ static tri_status add_step_kernel(tri_engine *e, const tri_op *op, const void *a
         (engine_range_kernel){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
-// Each statistic has its own momentum, so each has a kernel of its own.
+// Each statistic has its own momentum, an attribute of the op, so each has a kernel of its own.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
@@ -124,7 +125,8 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Ends the unit's part of the list. Kernels are added unit by unit, in order.
+// Ends the unit's entries in the list. Kernels are added unit by unit, in order, so that `first`
+// can say where each unit's kernels begin.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }
