@@ -1,6 +1,7 @@
 // trainer.detect_anomaly: looks at every value that a compute action makes, and names the first one
-// that is not finite with the op that made it. Ranks exchange what they found after the step, so
-// that all of them stop with the same message.
+// that is not finite with the op that made it. Without this a user sees only that the loss is not
+// finite, and not where it began. Ranks exchange what they found after the step, so that all of
+// them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 
@@ -15,7 +16,8 @@ static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-// The first element, in row-major order, that is not finite; -1: all are. Padding is not looked at.
+// Finds the first element, in row-major order, that is not finite; -1: all are. Padding of the
+// layout is not looked at, because no result depends on it.
 static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value value,
                           const void *memory, int64_t *at, double *found) {
     const tri_value_info *info = tri_value_get(g, value);
@@ -71,7 +73,7 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
 
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
-    // Infinite gradients of a scaled loss are handled by the loss scale.
+    // A loss scale is meant to overflow at times: it skips that step and shrinks.
     bool is_scaled = e->carried.scale.scale > 0 && node->phase != TRI_PHASE_FORWARD;
     if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {
@@ -84,7 +86,8 @@ tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_
     return TRI_OK;
 }
 
-// All ranks get the message of the lowest rank that found something.
+// Gives all ranks the message of the lowest rank that found something, so that all report the same
+// cause.
 tri_status engine_agree_on_anomaly(tri_engine *e) {
     if (!e->detects_anomaly) return TRI_OK;
     int ranks = e->groups.world->size, first = 0;

@@ -22,7 +22,8 @@ typedef struct engine_part {
     tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD]; // by flight; NULL: not yet
 } engine_part;
 
-// Whether the unit's optimizer or casts run on the host.
+// Whether the unit's optimizer or casts run on the host. A captured part cannot contain them: it
+// repeats only what the device does.
 static bool uses_host(const engine_range_kernels *list, int unit) {
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
         if (list->items[i].kernel.def->uses_host) return true;
@@ -67,7 +68,8 @@ static void find_in(tri_engine *e, int shape) {
 }
 
 void engine_find_parts(tri_engine *e) {
-    // The search for anomalies reads every value on the host.
+    // The search for anomalies reads every value on the host, between kernels, so no part may run
+    // as one.
     if (!e->device->backend->captures || e->device->without_captures || e->detects_anomaly) return;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         if (e->plan->steps[shape].samples > 0) find_in(e, shape);
@@ -88,8 +90,9 @@ engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
     return part < 0 ? NULL : &e->captures.parts[shape][part];
 }
 
-// Issues the actions of the part without those of other lanes between them, on which they do not
-// depend.
+// Issues the actions of the compute lane in the part. Actions of other lanes may stand between them
+// in the schedule; they are left out, because nothing in the part depends on them, and the caller
+// starts them.
 static tri_status issue(tri_engine *e, const engine_part *part) {
     for (int i = part->first; i <= part->last; i++) {
         const tri_action *a = &e->run.step->schedule.actions[i];

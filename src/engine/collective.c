@@ -1,4 +1,5 @@
-// Collective ops inside a block, run on the communicator of their group.
+// Runs collective ops, which stand inside a block (tensor parallelism, synchronised batch norm), on
+// the communicator of their group. Collectives between blocks are actions: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
@@ -49,7 +50,8 @@ tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
     TRI_ASSERT(groups[attr->group]);
     if (engine->device->backend->host_memory)
         return engine_collective(groups[attr->group], program->graph, node, in, out);
-    // The label has to outlive this call.
+    // The label has to outlive this call, because the communicator keeps the pointer; an op's name
+    // is constant.
     tri_comm_op op = op_of(program->graph, node, in, out, node->op->name);
     return engine_run_between(engine, groups[attr->group], &op);
 }

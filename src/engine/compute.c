@@ -59,8 +59,8 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
     return TRI_OK;
 }
 
-// Sets the padding between the parameters of a bucket to zero, because it is summed over ranks too
-// and must not count in the norm.
+// Sets the padding between the parameters of a bucket to zero, because a reduction and the norm
+// cover the whole bucket, and kernels write only the parameters.
 static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
     const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
@@ -71,8 +71,10 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
     return TRI_OK;
 }
 
-// A bucket's gradients while the compute action runs. They are written where they belong, or to
-// `round_gradients` first and then added to the sum.
+// Where a bucket's gradients go while a compute action runs. Kernels overwrite their outputs, so
+// where a sum is there already (of earlier rounds, or of another block) they write to
+// `round_gradients`, which is added to the sum afterwards. RECOMPUTE makes the statistics of
+// FORWARD again; these are dropped.
 typedef struct gradient_buffer {
     int slot;
     int64_t elements;
@@ -88,9 +90,10 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// A block always makes gradients of its own unit. It may make none of a unit that it shares with
-// other blocks, and programs may differ in this. A unit's bit is set if the block makes gradients
-// of it in all programs; else the unit's buffer is set to zero before the action runs.
+// Finds for which units a block always makes gradients. A block always makes those of its own unit.
+// It may make none of a unit that it shares with other blocks, and programs may differ in this. A
+// unit's bit is set if the block makes its gradients in all programs; else the unit's buffer is set
+// to zero before the action runs, because nothing might write it.
 void engine_find_gradient_units(tri_engine *e) {
     const tri_plan *plan = e->plan;
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
@@ -109,15 +112,16 @@ void engine_find_gradient_units(tri_engine *e) {
     }
 }
 
-// Lets the slots of gradients point to where the action writes them. FORWARD makes statistics,
-// BACKWARD all other gradients.
+// Lets the slots of gradients, through which kernels find their outputs, point to where this action
+// has to write. FORWARD makes statistics, BACKWARD all other gradients.
 static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers,
                                  int *count) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     int64_t used = 0;
     *count = 0;
-    // After tri_pass_split_backward, only BACKWARD_WEIGHT makes gradients.
+    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters; only
+    // BACKWARD_WEIGHT does.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT) return TRI_OK;
     for (int k = 0; k < block->unit_count && e->run.step->request.training; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
@@ -138,7 +142,7 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_bu
                 used += elements;
             }
             // Gradients that have memory of their own for the whole run have zeros in their gaps
-            // from the start.
+            // from the start; memory that other buffers use too has whatever they left.
             if (adds || e->plan->sharing.scatters_rounds)
                 TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))

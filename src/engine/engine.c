@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Labels of actions, for communicators and the ledger.
+// Makes the labels of actions once, because communicators and the ledger keep pointers to them.
 static void make_labels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
@@ -72,8 +72,9 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
     return TRI_OK;
 }
 
-// Waits until the queues have ended. If a rank was lost, this fails too; then the thread keeps the
-// message of the first failure.
+// Waits until the queues have ended, so that nothing reads memory that the caller frees next. If a
+// rank was lost, this fails too; then the message of the first failure is kept, because it names
+// the cause.
 static void finish_queues(tri_engine *e) {
     tri_queue *const queues[] = {e->queue, e->takes.queue};
     char why[TRI_MESSAGE_MAX_BYTES];
@@ -136,7 +137,7 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
-// Runs an action of the compute lane.
+// What runs an action of the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     [TRI_ACTION_RELEASE] = do_nothing, // the plan reuses its memory from here on
     [TRI_ACTION_FORWARD] = engine_run_compute,
@@ -150,7 +151,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
-// Starts an action of another lane.
+// What starts an action of another lane, which then goes on beside the host.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
@@ -162,6 +163,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
 };
 
 // Lets an action start only after the work of `other`, the ticket of an action that it depends on.
+// The lane's own queue, or its communicator, waits, so that the host can go on issuing wherever
+// possible.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     tri_lane lane = tri_action_lane(a->kind);
@@ -221,13 +224,14 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
     }
 }
 
-// Actions of the compute lane run here, one after the other. Actions of other lanes are started
-// here, make progress by themselves, and are waited for by the first action that depends on them.
-// The compute lane waits for all of them at the end, so that whatever is issued behind the step
-// starts after it.
+// Issues the schedule of a step. Actions of the compute lane are issued one after the other.
+// Actions of other lanes are started here, make progress by themselves, and are waited for by the
+// first action that depends on them. The compute lane waits for all of them at the end, so that
+// whatever is issued behind the step starts after it.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
-    // Other lanes read what was written before the step: parameters that were cast, for example.
+    // No dependency names what happened before the step, but other lanes read what was written
+    // then: parameters that were cast, for example. So they wait for this ticket.
     TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
     engine_begin_takes(e);
     for (int i = 0; i < s->count; i++) {

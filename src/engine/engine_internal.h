@@ -7,14 +7,15 @@
 #include "engine/engine.h"
 #include "engine/storage.h"
 
-// The pointers of one node's inputs and outputs.
+// The pointers of one node's inputs and outputs, gathered for one call of its kernel.
 typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
 // A range kernel: it runs over this rank's range of a bucket, or over elements of that range from
 // `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which looks
-// for what is not finite.
+// for what is not finite. Parameters of a bucket lie side by side, so that one kernel handles all
+// of them.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
@@ -29,19 +30,22 @@ typedef struct engine_range_kernels {
     int count;
     int *first;       // by unit: its first item; one entry more than there are units
     tri_graph *graph; // of the nodes that they compute
-    // Makes the pointers of a kernel, whose operands may lie somewhere else in every step.
+    // Collects the pointers of a kernel before each call, because its operands may lie somewhere
+    // else in every step.
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
 } engine_range_kernels;
 
-// Padding: elements of a bucket between two parameters, which no kernel writes.
+// Padding: elements of a bucket between two parameters. No kernel writes them, so the engine sets
+// them to zero: a reduction and the norm cover the whole bucket.
 typedef struct engine_gap {
     int unit;
     tri_bucket_kind bucket;
     int64_t first, count;
 } engine_gap;
 
-// Communicators of this rank's groups. There are two sets: those that take the host's memory, and
-// those that take the device's. They are the same where the host can touch the device's memory.
+// Communicators of this rank's groups. There are two sets: control communicators take the host's
+// memory, data communicators the device's. They are the same where the host can touch the device's
+// memory.
 typedef struct engine_groups {
     tri_comm *world;           // all ranks
     tri_comm *shards;          // the ranks that share one copy of the training state
@@ -53,8 +57,9 @@ typedef struct engine_groups {
     tri_comm *memory;          // allocates what communicators touch; one of those above
 } engine_groups;
 
-// Memory of the device, allocated once. Where ranks shard parameters (fsdp), `stored` and
-// `half_parameters` have only this rank's ranges, and GATHER puts whole ones on a heap.
+// Memory of the device, allocated once, so that no step allocates. Where ranks shard parameters
+// (fsdp), `stored` and `half_parameters` have only this rank's ranges, and GATHER puts whole ones
+// on a heap.
 typedef struct engine_memory {
     float *stored;          // parameters that kernels read as they are stored
     float *masters;         // this rank's ranges of those that kernels read in a half type, in F32
@@ -69,12 +74,14 @@ typedef struct engine_memory {
     char **slots; // by slot: where its buffer lies now; the table itself is on the host
 } engine_memory;
 
-// The numbers of a step, F64 in the device's memory: see numbers.c.
+// The numbers of a step that all ranks need (loss, metrics, squares of gradients), F64 in the
+// device's memory: see numbers.c.
 typedef struct engine_numbers {
     double *rows;             // of results, one behind the other; what travels with them
     double *shared, *squares; // where they are in this step: behind the rows, or among the sums
-    // The results of a step: one row of sums over the step; then shared; then the sum of squares,
-    // the step scalars, the carried numbers, and what the finders found.
+    // The results of a step lie one behind the other, so that one copy brings them to the host: one
+    // row of sums over the step; then shared; then the sum of squares, the step scalars, the
+    // carried numbers, and what the finders found.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried; // among the results
@@ -96,23 +103,25 @@ typedef struct engine_gaps {
     int *first; // by unit × TRI_BUCKET_COUNT + bucket: its first item; one entry more at the end
 } engine_gaps;
 
-// Names of actions, for communicators and the ledger: made once, since they outlive the call.
+// Names of actions, for communicators and the ledger: made once, because both keep the pointer
+// after the call in which they got it.
 typedef struct engine_labels {
     const char **units[TRI_ACTION_KIND_COUNT]; // by unit or block, of actions on those
     const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
-// The state by name, for checkpoints.
+// The state by name, as checkpoints name it.
 typedef struct engine_tensors {
     tri_engine_tensor *model, *optimizer;
     int model_count, optimizer_count;
     int64_t *counters; // by parameter: the values of counters
 } engine_tensors;
 
-// Memory of the host through which checkpoints and initial weights pass, outside of steps.
+// Memory of the host through which checkpoints and initial weights pass, outside of steps: a rank
+// may hold only a range of a bucket, or hold it where the host cannot touch it.
 typedef struct engine_staging {
-    // A whole bucket, or one of its states: in the heap of the steps if the host can touch that,
-    // and it is large enough; else `own`.
+    // A whole bucket, or one of its states. It lies in the heap of the steps, which is free between
+    // steps, if the host can touch that and it is large enough; else in `own`.
     float *memory, *own;
     int64_t own_elements;
     int unit, bucket, state; // what is in `memory`; unit -1: nothing
@@ -123,7 +132,8 @@ typedef struct engine_staging {
     int64_t masters_elements;
 } engine_staging;
 
-// A step in flight: its results, on their way to the host's memory.
+// A step in flight: its results, on their way to the host's memory. Each has room of its own, so
+// that the next step does not overwrite results before the host reads them.
 typedef struct engine_flight {
     double *results; // as in the device's memory
     double shared[TRI_MAX_SHARED];
@@ -132,27 +142,31 @@ typedef struct engine_flight {
     tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 
-// Steps that were issued and not collected, in a ring.
+// Steps that were issued and not collected, in a ring: the oldest is `first`.
 typedef struct engine_flights {
     engine_flight items[1 + TRI_MAX_STEPS_AHEAD];
     int first, count;
 } engine_flights;
 
-// When the device carried out the actions of the steps in flight, if it tells; see times.c.
+// When the device carried out the actions of the steps in flight, if the device measures it: the
+// host's own clock shows only when it issued them. See times.c.
 typedef struct engine_times {
     int lane;
-    // By flight and action, in memory of the host that the device can write; NULL: no times.
+    // By flight and action, in memory of the host that the device can write, because a kernel of
+    // the device writes the times; NULL: no times.
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
 
-// The parts of steps that are captured and repeated, by step shape; see capture.c.
+// The parts of steps that are captured and repeated, by step shape, because each shape has a
+// schedule of its own; see capture.c.
 typedef struct engine_captures {
     struct engine_part *parts[TRI_STEP_SHAPE_COUNT];
     int count[TRI_STEP_SHAPE_COUNT];
     int *of_action[TRI_STEP_SHAPE_COUNT]; // its part; -1: it is issued by itself
 } engine_captures;
 
-// A micro-batch on its way to the device, and how the loader gets its memory back.
+// A micro-batch that is being copied to the device, with the call that gives its memory back to the
+// loader.
 typedef struct engine_copy {
     tri_ticket ticket;
     void (*release)(void *context);
@@ -167,7 +181,7 @@ typedef struct engine_takes {
     tri_ticket read[2]; // the last step that read each of memory.inputs
 } engine_takes;
 
-// The step that is being issued.
+// The step that is being issued. Everything that an action needs to know of it is here.
 typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;

@@ -1,5 +1,5 @@
 // Decides who computes what: stages, groups of ranks, the pipeline's order, recomputation, offload.
-// Next: program.c.
+// Programs come later, because they depend on these decisions. Next: program.c.
 #include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"
@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-// Finds what each block costs: the flops of its FORWARD for one sample. No device is needed for
-// that.
+// Finds what each block costs, so that stages can be cut: the flops of its FORWARD for one sample,
+// from a graph that no pass has changed. No device is needed for that.
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
     const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
@@ -115,7 +115,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
 }
 
 // Decides what is offloaded. Masters stay in memory if kernels read them as they are stored and no
-// rank gathers them.
+// rank gathers them: then every compute action needs them.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
@@ -129,7 +129,8 @@ static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
-    // Without a pipeline, rounds go forward and backward in turns, as 1f1b does with one stage.
+    // Without a pipeline, each round goes forward and then backward, as 1f1b does with one stage:
+    // so the activations of only one round are held.
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -1,4 +1,5 @@
-// Finds the parts of a schedule that a device may record once and repeat in every step.
+// Finds the parts of a schedule that a device may record once and repeat in every step. See
+// capture.h.
 #include "plan/capture.h"
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
@@ -35,7 +36,8 @@ static bool allows_segment(const tri_program *p, int block, tri_phase phase) {
     return true;
 }
 
-// Whether the action reads inputs that lie somewhere else in every other step.
+// Whether the action reads inputs that lie somewhere else in every other step: a captured part
+// always reads the same addresses.
 static bool reads_alternating(const tri_step_plan *step, const tri_action *action) {
     const tri_step_memory *memory = &step->memory;
     int at = (int)(action - step->schedule.actions);

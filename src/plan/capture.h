@@ -1,26 +1,28 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
-// captures a graph. A part is a run of actions of the compute lane without a wait between them, in
-// either direction, for an action of another lane. What the actions issue is the same in every
-// step, because addresses are planned.
+// captures a graph. A part is a run of actions of the compute lane. A captured graph is one piece
+// of work, so nothing can wait in its middle: no action inside a part waits for another lane, and
+// no other lane waits for one inside. What the actions issue is the same in every step, because
+// addresses are planned.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 
 #include "plan/plan.h"
 
-// The actions of the compute lane from `first` to `last`. Only the first of them waits for other
-// lanes, and other lanes wait only for the last.
+// The actions of the compute lane from `first` to `last`; actions of other lanes may stand between
+// them. Only the first of them waits for other lanes, and other lanes wait only for the last.
 typedef struct tri_capture {
     int first, last; // into the schedule's actions
     int actions;     // of the compute lane
 } tri_capture;
 
-// Lists the longest runs, in the order of the schedule. `may[i]` says whether action i may be part
-// of one. Returns how many there are; *out lives in `arena`. The schedule has its dependencies.
+// Lists the longest runs, in the order of the schedule: the longer they are, the fewer calls the
+// host makes. `may[i]` says whether action i may be part of one. Returns how many there are; *out
+// lives in `arena`. The schedule's dependencies have to be there.
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out);
-// Whether every step issues the same work for this action. False for an action whose kernels may
-// not be captured, that reads inputs that lie somewhere else in every other step, or that ranks
-// carry out together.
+// Whether every step issues the same work for this action, so that it can be repeated. False for an
+// action whose kernels may not be captured, that reads inputs that lie somewhere else in every
+// other step, or that ranks carry out together.
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action);
 
 #endif

@@ -2,17 +2,20 @@
 // all other actions. What is added has an insertion point: the index of the compute action that it
 // precedes. The index depends on the order and on the number of rounds, never on their sizes, so
 // that all ranks of a group have the same collectives. Compute actions of rounds without samples
-// are left out at the very end. Next: edge_actions.c (where SEND and RECV stand), step_memory.c.
+// are left out at the very end, because other actions stand relative to them. Next: edge_actions.c
+// (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD is this many units ahead of its use, and GATHER at least as many. But without a pipeline,
-// fsdp gathers strategy.prefetch units ahead, even if these are fewer.
+// LOAD is this many units ahead of its use, and GATHER at least as many, so that one is under way
+// while the next waits. But without a pipeline, fsdp gathers strategy.prefetch units ahead, even if
+// these are fewer, because each unit gathered ahead takes memory.
 enum { AHEAD = 2 };
 
-// The order of actions that are added before the same compute action.
+// In which order actions stand that are added before the same compute action: for example RELEASE
+// before GATHER, so that GATHER may use the released memory.
 typedef enum point {
     AT_TAKE_AHEAD,
     AT_EDGE,
@@ -56,7 +59,7 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// After these actions a block has added all it adds to gradients in a round.
+// Whether a block has, after this action, added all that it adds to gradients in a round.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
@@ -98,8 +101,9 @@ static tri_status put_edge_actions(work *w) {
     return TRI_OK;
 }
 
-// On a device that runs ahead, TAKE follows the first compute action of the round before, so that
-// the copy runs while that round computes. Elsewhere it comes when the micro-batch is needed.
+// Inserts TAKE. On a device that runs ahead it follows the first compute action of the round
+// before, so that the copy runs while that round computes. Elsewhere it comes when the micro-batch
+// is needed, because an earlier copy would gain nothing and take memory for longer.
 static void put_takes(work *w) {
     const tri_schedule_request *r = w->request;
     int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
@@ -112,7 +116,8 @@ static void put_takes(work *w) {
     }
 }
 
-// The compute actions, from first to last, during which a unit is gathered.
+// The compute actions, from first to last, during which a unit is gathered: GATHER stands before
+// them, RELEASE after them.
 typedef struct gathered_range {
     int unit, first, last;
 } gathered_range;
@@ -123,7 +128,8 @@ static int compare_ranges(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit into gathered ranges. Between two of them the unit is released.
+// Divides the uses of a unit into gathered ranges. Between two of them the unit is released, so
+// that its memory is free for others.
 static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
@@ -151,10 +157,11 @@ static int start_before(const int *starts, int count, int ahead) {
     return count > ahead ? starts[count - 1 - ahead] : 0;
 }
 
-// GATHER stands `ahead` units before the unit that it gathers, in the order in which units are
-// used, and FETCH one unit before GATHER. Ranges of one unit with no other unit's between them
-// count once. If the unit's earlier range has not ended where GATHER would stand, the two ranges
-// become one: to release the unit and gather it again at once would only cost time.
+// Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
+// in the order in which units are used, so that it runs while others compute; FETCH stands one unit
+// before GATHER. Successive ranges of the same unit count as one. If the unit's earlier range has
+// not ended where GATHER would stand, the two ranges become one: to release the unit and gather it
+// again at once would only cost time.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -193,10 +200,11 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Marks which actions overwrite and which ones add in one sum of a unit's gradients. A sum goes
-// from one SCATTER to the next, or over the whole step. Of each gradient source, the first action
-// overwrites and later ones add. If no action writes the gradients of a source, or if both halves
-// of BACKWARD write the same ones, CLEAR comes first and all actions add.
+// Marks which actions overwrite and which ones add in one sum of a unit's gradients, so that
+// gradients need not be set to zero. A sum goes from one SCATTER to the next, or over the whole
+// step. Of each gradient source, the first action overwrites and later ones add. If no action
+// writes the gradients of a source, or if both halves of BACKWARD write the same ones, CLEAR comes
+// first and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
@@ -223,9 +231,10 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// SCATTER follows the last contribution of a round. If several stages of this rank read the unit,
-// contributions of two rounds alternate; then SCATTER follows each contribution whose successor is
-// of another round.
+// Inserts the SCATTERs of a unit. SCATTER follows the last contribution of a round. If several
+// stages of this rank read the unit, contributions of two rounds may alternate; then SCATTER
+// follows each contribution whose successor is of another round, so that no sum mixes two rounds,
+// which a deterministic run must not do.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -246,8 +255,9 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// Adds what has to be done with gradients: their sums, REDUCE and TIE. REDUCE waits for SCATTER. So
-// it stands one compute action later, because right behind SCATTER it would hold up the list.
+// Adds what has to be done with gradients: their sums, REDUCE and TIE. REDUCE has to wait for
+// SCATTER. Right behind SCATTER it would hold up the actions that follow in the list, so it stands
+// one compute action later.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

@@ -7,7 +7,7 @@
 
 // Writes the compute actions in the pipeline's order, in evaluation FORWARD only, and RECOMPUTE
 // before BACKWARD where a block asks for it. The list does not depend on the sizes of rounds, so
-// every rank of a group has the same.
+// that every rank of a group has the same, also one that has no samples in a round.
 void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule *out);
 
 typedef struct tri_edge_action {
@@ -17,7 +17,8 @@ typedef struct tri_edge_action {
 } tri_edge_action;
 
 // Finds the edge actions of this rank: those of the lane ALONG, then those of BACK, each lane in
-// its order. TRI_INTERNAL: in these orders the ranks would wait for each other for ever.
+// its order. TRI_INTERNAL: in the orders of these ranks each would wait for another for ever, so
+// there is no such schedule.
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
                                  const tri_schedule *compute, tri_edge_action **out, int *count);
 

@@ -1,5 +1,5 @@
-// Derives dependencies: one table says what each action reads and writes. Next: verify.c, which
-// checks the result.
+// Derives dependencies: one table says what each action reads and writes, and conflicts follow from
+// it. Next: verify.c, which checks the result.
 #include "plan/dependencies.h"
 
 #include <string.h>
@@ -83,8 +83,9 @@ static const struct {
     {TRI_ACTION_EVICT, STATES, true}, // their memory is free afterwards
 };
 
-// How resources are numbered: first the step scalars, then five of each unit, then the activations
-// of each block by round, the values of each edge by round, and the inputs of each round.
+// How resources are numbered, so that an array can hold what was done to each: first the step
+// scalars, then five of each unit, then the activations of each block by round, the values of each
+// edge by round, and the inputs of each round.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
@@ -218,7 +219,7 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
 }
 
 // What was done to a resource so far: the last action that wrote it and, by lane, the last action
-// that has read it since.
+// that has read it since. Earlier ones need no dependency, because these come after them.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;
@@ -231,7 +232,8 @@ typedef struct walk {
 
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     tri_lane lane = tri_action_lane(a->kind);
-    // In the lanes of messages, a RECV may overtake the SEND before it, and the other way round.
+    // In the lanes of messages, a RECV may overtake the SEND before it, and the other way round, so
+    // there the order of the list is no order.
     bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
     if (other < 0 || (tri_action_lane(s->actions[other].kind) == lane && in_order)) return;
     for (int i = 0; i < a->dependency_count; i++)

@@ -1,5 +1,6 @@
 // What actions read and write, as numbered resources. Two actions conflict if both touch a resource
-// and one of them writes it; the later one then waits for the earlier one.
+// and one of them writes it; the later one then has to wait for the earlier one. So no dependency
+// is written by hand: a new action needs only a row that says what it touches.
 #ifndef TRIREME_PLAN_DEPENDENCIES_H
 #define TRIREME_PLAN_DEPENDENCIES_H
 
@@ -8,12 +9,13 @@
 typedef struct tri_resources tri_resources;
 
 tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *request);
-// Calls `call` for each resource that the action reads or writes.
+// Calls `call` for each resource that the action reads or writes, so that those who derive
+// dependencies and those who check them use one table.
 void tri_resources_visit(const tri_resources *resources, const tri_action *action,
                          void (*call)(void *context, int resource, bool writes), void *context);
 
 // Checks that the schedule's dependencies order every conflicting pair. TRI_INTERNAL names the
-// action.
+// action that does not wait.
 tri_status tri_dependencies_verify(const tri_schedule *schedule,
                                    const tri_schedule_request *request);
 

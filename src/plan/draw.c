@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Classes of actions that are drawn alike. X(class, text, SVG colour, ANSI background)
+// Kinds of actions that are drawn alike, so that a picture has few colours. X(class, text, SVG
+// colour, ANSI background)
 #define CLASS_LIST(X)                                                                              \
     X(FORWARD, "forward", "#4c8fd6", 44)                                                           \
     X(BACKWARD, "backward", "#5fb35f", 42)                                                         \
@@ -62,7 +63,7 @@ static bool is_drawn(const tri_drawing *d, int pipeline_rank, int action, tri_la
            m->end_s > m->start_s;
 }
 
-// The number that an action's letter stands for.
+// The number that an action's letter stands for: with a pipeline its micro-batch, else its block.
 static int number_of(const tri_drawing *d, const tri_action *a) {
     return d->pipeline->count > 1 && a->round >= 0 ? a->round : a->subject;
 }
@@ -148,7 +149,7 @@ enum {
     SVG_RIGHT = 20
 };
 
-// The text in a bar: the micro-batch where there is a pipeline, else the block.
+// The text in a bar: the micro-batch where there is a pipeline, else the block or unit.
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
     const tri_plan *plan = d->pipeline->plans[pipeline_rank];

@@ -14,12 +14,14 @@ typedef struct tri_drawing {
     bool colour;       // ANSI colours in the terminal
 } tri_drawing;
 
-// One row for each lane of each pipeline rank. A letter is a micro-batch if there is a pipeline,
-// else a block: small letters are forward, capital ones backward.
+// Draws one row for each lane of each pipeline rank. A letter is a micro-batch if there is a
+// pipeline, because there the interest is where each micro-batch is; else it is a block. Small
+// letters are forward, capital ones backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Like tri_draw_gantt, as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
-// Draws how many bytes are in use on the heaps of a step, over its actions, for one plan.
+// Draws how many bytes are in use on the heaps of a step, over its actions, for one plan: it shows
+// which action makes the peak.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);
 
 #endif

@@ -18,13 +18,15 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
-// The compute actions of a whole stage in one round, as one.
+// The compute actions of a whole stage in one round, as one: messages go between stages, so their
+// blocks need no times of their own.
 typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;
 } stage_action;
 
-// The state of an ideal machine, on which forward takes one unit of time and backward two.
+// The state of an ideal machine, on which forward takes one unit of time and backward two. Real
+// times would differ between ranks; all ranks have to compute the same ones.
 typedef struct clock_work {
     const tri_schedule_request *request;
     stage_action **actions; // by pipeline rank
@@ -95,7 +97,7 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     }
 }
 
-// When the action can begin; -1: something that it reads is not made yet.
+// When the action can begin; -1: something that it reads has not been made yet.
 static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;
@@ -124,7 +126,7 @@ static void wake_readers(clock_work *c, direction way, int stage) {
     }
 }
 
-// Does as many actions of a rank as can begin.
+// Does as many actions of a rank as can begin now, in the rank's order.
 static void advance(clock_work *c, int rank) {
     for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
         const stage_action *a = &c->actions[rank][c->next[rank]];
@@ -158,7 +160,8 @@ static tri_status run_clock(clock_work *c) {
     return TRI_OK;
 }
 
-// An edge action with the numbers by which it is sorted: both ranks compute the same.
+// An edge action with the numbers by which it is sorted. Both ranks of a message compute the same
+// numbers, and so the same order.
 typedef struct timed {
     tri_edge_action action;
     int64_t ready;
@@ -207,8 +210,10 @@ static int first_from(const index_of_actions *p, int64_t time) {
     return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
-// A SEND stands right behind the action that makes the value. A RECV stands before the first
-// compute action that begins when the value is ready, or before the one that needs it.
+// Gives the messages of an edge their insertion points. A SEND stands right behind the action that
+// makes the value. A RECV stands before the first compute action that begins when the value is
+// ready, so that it is under way early and occupies no memory before; at the latest before the
+// action that needs the value.
 static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;
@@ -232,9 +237,9 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
     }
 }
 
-// Moves receives up, so that a lane's actions stand in its order: a receive stands no later than
-// the next action of the lane. Then each receive moves up by one more compute action, but never
-// past the lane's action before it, so that it has begun when its value is ready.
+// Moves receives up. A lane starts its actions in the order of the list, so a receive stands no
+// later than the next action of the lane. Then each receive moves up by one more compute action,
+// but never past the lane's action before it, so that it has begun when its value is ready.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;

@@ -1,4 +1,5 @@
-// Estimates what each action costs from rates or measured kernels, and simulates the step.
+// Estimates what each action costs from rates or measured kernels, and simulates the step. `trireme
+// plan` shows the result, and the search for settings that fit sorts by it.
 #include "plan/estimate.h"
 
 #include "ops/ops.h"
@@ -8,9 +9,9 @@
 
 const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9};
 
-// From the makers' data sheets: dense products on the tensor or matrix cores in half types, plain
-// F32, memory, and what one GPU sends to those of its node (NVLink, Infinity Fabric). An MI250X is
-// two devices.
+// Rates from the makers' data sheets: dense products on the tensor or matrix cores in half types,
+// plain F32, memory, and what one GPU sends to those of its node (NVLink, Infinity Fabric). An
+// MI250X is two devices.
 static const struct {
     const char *model;
     tri_rates peak;
@@ -41,7 +42,8 @@ typedef struct compute_costs {
     double *recompute; // by block
 } compute_costs;
 
-// Seconds of a collective op. It passes its elements around a ring, as GATHER and REDUCE do.
+// Seconds of a collective op, whose elements pass around a ring, as in GATHER and REDUCE: twice for
+// a sum that all ranks get.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);
@@ -69,7 +71,7 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
 
 // Uses measured seconds instead of the rates. They were measured with whole layers, so ranks that
 // share layers need only their fraction. If the backward pass was measured as one, it is divided
-// between BACKWARD and WEIGHT as the rates say.
+// between BACKWARD and WEIGHT in the ratio that the rates give.
 static void take_measured(const compute_costs *costs, int block, const tri_measured *measured) {
     double *s = costs->seconds[block], *sent = costs->sent[block];
     double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;
@@ -122,7 +124,7 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
 }
 
 // Elements of a unit's buckets. `own`: only of this rank's shards. `trained_only`: only of buckets
-// with gradients.
+// with gradients, because only those are reduced.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -133,7 +135,7 @@ static double unit_elements(const tri_plan *plan, int unit, bool own, bool train
     return sum;
 }
 
-// Bytes of a unit's parameters as kernels read them.
+// Bytes of a unit's parameters as kernels read them, which is what GATHER sends.
 static double computed_bytes(const tri_plan *plan, int unit) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -192,7 +194,8 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
-        // A device that does not run ahead copies before it computes, which estimates leave out.
+        // A device that does not run ahead copies before it computes. Estimates leave that out,
+        // because it is little beside the computing.
         if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
             return (double)p->input_bytes / rates->memory_bytes_per_s;
         break;
@@ -227,7 +230,8 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
             seconds[i] = action_seconds(plan, step, &s->actions[i], costs, rates);
         ranks[pipeline_rank] = (tri_simulated_rank){s, seconds, out->moments[pipeline_rank]};
     }
-    // Replicas do the same at the same time: collectives among them take time, but no one waits.
+    // Replicas do the same at the same time: collectives among them take time, but no replica waits
+    // for another. So one replica is simulated for all.
     tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,

@@ -15,13 +15,13 @@ typedef struct tri_rates {
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
-// The rates of the device's model, which are what its maker promises at most, or else the assumed
-// ones. *from: "assumed", "the maker's peak"; may be NULL.
+// The rates of the device's model, which are what its maker promises at most; for a device of no
+// known model, assumed ones. *from: "assumed", "the maker's peak"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
-// Measured seconds of a program's segments, for `batch` samples: [block][phase]; measured on one
-// rank that has all slices of each layer. Where the order does not split the backward pass,
-// BACKWARD holds both halves.
+// Measured seconds of a program's segments, for `batch` samples: [block][phase]. They are measured
+// on one rank that has all slices of each layer, so that one measurement serves meshes of all
+// sizes. Where the order does not split the backward pass, BACKWARD holds both halves.
 typedef struct tri_measured {
     int64_t batch;
     double (*seconds)[TRI_PHASE_COUNT];
@@ -34,9 +34,10 @@ typedef struct tri_estimate {
     tri_moment **moments; // by pipeline rank, and action of its TRI_STEP_FULL
 } tri_estimate;
 
-// A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
-// longer; with `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a
-// buffer for a gather or a scatter among n ranks, and twice that for a reduction.
+// Estimates each action and simulates the step. A segment takes as long as its arithmetic or its
+// memory traffic, node by node, whichever is longer, because a device does both at once; with
+// `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a buffer for a
+// gather or a scatter among n ranks, and twice that for a reduction.
 void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

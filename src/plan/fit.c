@@ -1,4 +1,5 @@
-// Searches settings with which a run fits into the memory that its ranks have.
+// Searches settings with which a run fits into the memory that its ranks have. It makes whole
+// plans, because only a plan knows its peak. fit.h says what is tried.
 #include "plan/fit.h"
 
 #include "data/sampler.h"
@@ -33,7 +34,7 @@ static bool has_batch_norm(const tri_plan *plan) {
     return false;
 }
 
-// Finds the peak and the time of one set of settings; false: no plan has them.
+// Finds the peak and the time of one set of settings; false: the settings do not go together.
 static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
                          tri_candidate *out) {
     tri_arena *arena = tri_arena_create(NULL, "candidate");
@@ -67,8 +68,8 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// The overrides that set a micro-batch. If the recipe says how many rounds a step has, all three
-// numbers are set, because they have to agree. NULL: the global batch is no whole number of rounds.
+// The overrides that set a micro-batch. If the recipe gives the number of rounds, all three numbers
+// are set, because they have to agree. NULL: the global batch is no whole number of rounds.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);
@@ -81,8 +82,8 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
                             global, global / round_samples, (long long)micro);
 }
 
-// Finds the largest micro-batch that fits, for one way of sharing and recomputing: the replica's
-// samples are halved until they fit or one is left.
+// Finds the largest micro-batch that fits, for one way of sharing and recomputing, because larger
+// ones run faster: the replica's samples are halved until they fit or one is left.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
     const int64_t *samples =
@@ -117,7 +118,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-// Recomputes as few blocks as make the run fit.
+// Recomputes as few blocks as make the run fit, because each recomputed block takes time.
 static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
     static const int every[] = {0, 4, 2, 1}; // one of so many blocks is recomputed
     tri_strategy_options options = *request.options;

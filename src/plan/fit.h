@@ -1,4 +1,5 @@
-// Searches settings with which a run fits into the memory of its ranks.
+// Searches settings with which a run fits into the memory of its ranks, so that a user whose run
+// does not fit is told what to change.
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H
 
@@ -17,15 +18,17 @@ enum { TRI_MAX_CANDIDATES = 64 };
 // micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
 // parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
 // batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the
-// setting that needs the least memory of all that were tried, whether it fits or not; overrides
-// NULL: none was possible. Returns how many fit.
+// setting that needs the least memory of all that were tried, whether it fits or not, so that the
+// caller can say how far the model is from fitting; overrides NULL: none was possible. Returns how
+// many fit.
 int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_plan_request *request, const tri_rates *rates,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
 // The memory that a rank of the request may use: what strategy.memory says, or else `there`. If
-// `there` is the device's own memory, strategy.memory can lower it, but not raise it.
+// `there` is the device's own memory, strategy.memory can lower it, but not raise it, because a
+// device has no more than it has.
 tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there);
 // Checks that the rank that needs the most memory needs at most `memory`, where that is known. Else
 // TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.

@@ -19,7 +19,7 @@ bool tri_bucket_has_gradients(tri_bucket_kind bucket) {
 
 static int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
-// Appends `count` elements to a buffer and returns their offset.
+// Appends `count` elements to a buffer whose end is *end, and returns their offset.
 static int64_t take(int64_t *end, int64_t count) {
     *end += count;
     return *end - count;
@@ -40,7 +40,8 @@ static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p
 }
 
 // A block that reads a parameter: an entry of the parameter's list, which has the blocks in the
-// order in which they first read it.
+// order in which they first read it. Parameters with one reader go into that block's unit, others
+// get units of their own.
 typedef struct reader {
     int block, next; // next: the parameter's next reader, index + 1; 0: none
 } reader;

@@ -20,7 +20,10 @@ enum {
     TRI_FLAT_CHUNK = 4096
 };
 
-// X(bucket, is trained, kernels read it in a half type, placement)
+// The buckets of a unit. A parameter's bucket follows from its role, from the type in which kernels
+// read it, and from how it lies on the tensor-parallel ranks, because each of these decides which
+// collectives and kernels handle it. X(bucket, is trained, kernels read it in a half type,
+// placement)
 #define TRI_BUCKET_LIST(X)                                                                         \
     X(TRAINED_HALF, true, true, TRI_PLACEMENT_REPLICATED)                                          \
     X(TRAINED, true, false, TRI_PLACEMENT_REPLICATED)                                              \
@@ -40,16 +43,19 @@ typedef enum tri_bucket_kind {
 } tri_bucket_kind;
 
 bool tri_bucket_is_trained(tri_bucket_kind bucket);
-// True if kernels read the bucket's parameters in a half type; the optimizer keeps F32 masters.
+// True if kernels read the bucket's parameters in a half type; the optimizer then keeps F32
+// masters, because small updates would be lost in a half type.
 bool tri_bucket_is_half(tri_bucket_kind bucket);
 tri_placement tri_bucket_placement(tri_bucket_kind bucket);
-// True for the buckets of trained parameters and of statistics.
+// True for the buckets of trained parameters and of statistics, whose new values travel with the
+// gradients.
 bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 
 typedef struct tri_flat_bucket {
     int64_t elements; // of all shards, padding included
     int64_t own;      // of one shard
-    // Element offsets into this rank's buffers: of the whole bucket, and of this rank's shard.
+    // Element offsets into this rank's buffers, which hold all units one after the other: of the
+    // whole bucket, and of this rank's shard.
     int64_t offset, own_offset;                   // parameters of the same type as these
     int64_t gradient_offset, gradient_own_offset; // gradients
     int64_t state_offset;                         // optimizer states, only this rank's shard
@@ -68,7 +74,7 @@ typedef struct tri_flat_parameter {
     int64_t elements; // in its home layout, padding included
 } tri_flat_parameter;
 
-// Parameters in the type they are stored in, and in a half type for kernels: a buffer each.
+// Parameters have two buffers: one in the type they are stored in, one in a half type for kernels.
 enum { TRI_FLAT_STORED, TRI_FLAT_HALF, TRI_FLAT_WIDTHS };
 
 typedef struct tri_flat {
@@ -76,11 +82,12 @@ typedef struct tri_flat {
     tri_flat_unit *units;           // one for each block, in their order; then shared parameters
     int parameter_count, unit_count, block_count;
     // The units that block b reads, its own first: from block_units[first_unit[b]] to before
-    // block_units[first_unit[b + 1]].
+    // block_units[first_unit[b + 1]]. A block that shares no parameter reads only its own.
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
-    // How many elements this rank's buffers have: for whole buckets, and for its shards.
+    // How many elements this rank's buffers have: for whole buckets, and for its shards alone.
+    // Which of the two is allocated depends on what the strategy shards.
     int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;
@@ -95,7 +102,7 @@ typedef struct tri_flat_request {
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
 // Writes the units that the block reads, its own first, into units[0 … most - 1]. Returns how many
-// there are, which may be more than `most`.
+// there are, which may be more than `most`: then the caller refuses the model.
 int tri_flat_block_units(const tri_flat *flat, int block, int *units, int most);
 
 #endif

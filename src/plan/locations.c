@@ -1,6 +1,7 @@
 // Assigns a location to every value of a program. Values that share memory (a view and its base, an
 // output written over its input) form a class. A class that only one segment touches lies in the
-// scratch; the others lie in bundles. Next: flat.c, for parameters.
+// scratch, which all segments use in turn; the others have to outlive their segment, so they lie in
+// bundles. Next: flat.c, for parameters.
 #include "plan/memory.h"
 #include "plan/program.h"
 
@@ -31,8 +32,8 @@ static void find_segments(tri_program *p) {
     }
 }
 
-// Assigns the locations of inputs, scalars, parameters, gradients and results, which are all values
-// but activations.
+// Assigns the locations of inputs, scalars, parameters, gradients and results. Only activations are
+// left, whose memory depends on who reads them.
 static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
@@ -59,7 +60,7 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
-// Whether RECOMPUTE may run the node a second time.
+// Whether RECOMPUTE may run the node a second time, which limits whose memory it may use.
 static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
@@ -76,7 +77,8 @@ static bool may_reach_back(const locating *c, const tri_node *node, const tri_no
     return !is_recomputed(c, node) && !made_again;
 }
 
-// Whether the memory of `value` is an activation's, and nothing in it is read after node `at`.
+// Whether the memory of `value` is an activation's, and nothing in it is read after node `at`: then
+// the node may write over it.
 static bool may_overwrite(const locating *c, const tri_node *node, tri_value value, int at) {
     const tri_graph *g = c->p->graph;
     uint32_t root = c->home[value.id];
@@ -111,8 +113,8 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
     return k;
 }
 
-// The node at which node i reads the value for the last time. RECOMPUTE reads what other segments
-// made once more, just before the block's backward pass.
+// The node at which node i reads the value for the last time. RECOMPUTE runs node i again just
+// before the block's backward pass, and then reads once more what other segments made.
 static int last_read(const locating *c, int i, tri_value value) {
     const tri_graph *g = c->p->graph;
     const tri_node *node = &g->nodes[i];
@@ -136,7 +138,8 @@ static void find_homes(locating *c) {
             if (*last < use) *last = use;
         }
     }
-    // A node that reads a view reads the memory of the view's input.
+    // A node that reads a view reads the memory of the view's input, so that memory is in use as
+    // long as the view.
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         if (!(node->op->flags & TRI_OP_VIEW)) continue;
@@ -159,7 +162,8 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-// Notes that the node's segment touches the value; while `touches` is NULL, only counts it.
+// Notes that the node's segment touches the value; while `touches` is NULL, only counts it, so that
+// the lists can be allocated.
 static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     uint32_t home = c->home[value.id];
@@ -182,7 +186,8 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Sorts the touches, and leaves one of each segment: the one that writes, if any does.
+// Sorts the touches, and leaves one of each segment: the one that writes, if any does. Then two
+// values that the same segments touch have equal lists, and share a bundle.
 static int sort_touches(int *touches, int count) {
     int kept = 0;
     qsort(touches, (size_t)count, sizeof *touches, ascending);
@@ -214,7 +219,7 @@ static const int *touches_of(const locating *c, uint32_t id) {
 }
 
 // The bundles so far: by_touches finds the bundle of the values that the same segments touch, and
-// first_of[b] is one value of bundle b.
+// first_of[b] is one value of bundle b, whose touches stand for all.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;
@@ -242,7 +247,7 @@ static void locate_in_bundle(locating *c, uint32_t id, bundles *known) {
 }
 
 // Packs the classes that this segment alone touches into the scratch, by their lifetimes. Segments
-// of blocks on other ranks need none.
+// of blocks on other ranks never run here, so they need no memory.
 static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
     if (count == 0) return;
     int block = segment / TRI_PHASE_COUNT;
@@ -265,7 +270,7 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
     tri_arena_destroy(arena);
 }
 
-// Lists for each segment the bundles that it touches.
+// Lists for each segment the bundles that it touches: during its actions they need memory.
 static void list_bundles(locating *c, const uint32_t *first_of) {
     tri_program *p = c->p;
     int *counts = TRI_NEW_ARRAY(p->arena, int, c->segment_count);
@@ -320,8 +325,8 @@ static void find_input_readers(tri_program *p) {
     }
 }
 
-// RECOMPUTE runs a node of FORWARD if a backward segment of its block reads its outputs, directly
-// or through other nodes.
+// Finds which nodes RECOMPUTE runs: a node of FORWARD if a backward segment of its block reads its
+// outputs, directly or through other nodes. The others would be computed for nobody.
 static void find_recomputed(tri_program *p) {
     const tri_graph *g = p->graph;
     p->recomputed = TRI_NEW_ARRAY(p->arena, bool, g->node_count);

@@ -1,11 +1,11 @@
-// Packs buffers by size and lifetime into one range of memory.
+// Packs buffers by size and lifetime into one range of memory. memory.h has a picture.
 #include "plan/memory.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-// Up to so many intervals are packed one by one, which needs the least memory. More share tracks,
-// so that packing takes less time.
+// Up to so many intervals are packed one by one, which needs the least memory but takes time that
+// grows with the square of their number. More intervals share tracks.
 enum { MOST_APART = 4096 };
 
 // Intervals that get the same offset: one alone or, beyond MOST_APART, several of one size, each of
@@ -56,7 +56,8 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
     return sorted;
 }
 
-// Assigns intervals to as few tracks as possible. A track is free when its last interval has ended.
+// Assigns intervals to as few tracks as possible, so that the search has few items. A track is free
+// when its last interval has ended.
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {

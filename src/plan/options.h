@@ -6,7 +6,8 @@
 
 #include <trireme/tensor.h>
 
-// Flags of a strategy.
+// Flags of a strategy: what it needs, and what of the training state it shards. All code that
+// depends on a strategy asks for a flag, never for a name, so that a new strategy is one row.
 enum {
     TRI_NEEDS_ONE_RANK = 1,
     TRI_SHARDS_OPTIMIZER = 2,
@@ -14,8 +15,8 @@ enum {
     TRI_SHARDS_PARAMETERS = 8
 };
 
-// The strategies there are. X(constant, name in recipes, help, the axis of the mesh that takes the
-// ranks which the recipe leaves open, flags)
+// The strategies there are. X(constant, name in recipes, help, axis, flags). The axis takes the
+// ranks that the recipe leaves open, so that `strategy.name` alone is enough in most recipes.
 #define TRI_STRATEGY_LIST(X)                                                                       \
     X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
     X(DDP, ddp,                                                                                    \
@@ -76,8 +77,8 @@ typedef enum tri_offload {
     TRI_OFFLOAD_PARAMETERS,
 } tri_offload;
 
-// Ranks along each axis. TRI_AUTO: the strategy's own axis takes the ranks that the others leave;
-// any other axis is 1.
+// How many ranks there are along each axis. TRI_AUTO: the strategy's own axis takes the ranks that
+// the others leave; any other axis is 1.
 typedef struct tri_mesh_options {
     int64_t replicate, shard, tensor, pipeline;
 } tri_mesh_options;
@@ -105,14 +106,14 @@ typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a micro-batch; 0: one micro-batch per replica
     int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen
-    // Set once the numbers are settled: the recipe also says how many rounds a step has, so that
-    // `global` and `micro` cannot change without it.
+    // Set once the numbers are settled: the recipe also gives the number of rounds. Then whatever
+    // changes `global` or `micro` has to change it too, because the three have to agree.
     bool gives_rounds;
 } tri_batch_options;
 
 // strategy.memory in bytes; 0: auto.
 int64_t tri_strategy_memory(const tri_strategy_options *options);
-// TRI_F32, TRI_BF16 or TRI_F16.
+// The type in which gradients travel: TRI_F32, TRI_BF16 or TRI_F16.
 tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *options);
 
 extern const tri_option_table tri_strategy_table, tri_batch_table;

@@ -1,4 +1,5 @@
-// The plans of all ranks of a run, one for each pipeline rank.
+// Makes the plans of all ranks of a run, one for each pipeline rank, to estimate, draw or check a
+// run before it starts.
 #include "plan/pipeline_plans.h"
 
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,

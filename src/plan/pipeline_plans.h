@@ -12,11 +12,12 @@ typedef struct tri_pipeline_plans {
     int ranks_each; // plan i stands for so many ranks: i * ranks_each and those that follow
 } tri_pipeline_plans;
 
-// Ignores `request->rank`: the plans are those of the ranks with the most samples.
+// Makes the plans. Ignores `request->rank`: the plans are those of the ranks with the most samples,
+// because these need the most memory and time.
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
                                      const tri_plan_request *request, tri_pipeline_plans *out);
 void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline);
-// The plan with the largest peak of memory.
+// The plan with the largest peak of memory: if it fits, all fit.
 const tri_plan *tri_pipeline_plans_fullest(const tri_pipeline_plans *pipeline);
 
 #endif

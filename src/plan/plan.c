@@ -16,7 +16,8 @@ static tri_program *known_program(const tri_plan *plan, int64_t batch, bool trai
     return NULL;
 }
 
-// Finds the program for a size of micro-batch and a mode; makes it at its first use.
+// Finds the program for a size of micro-batch and a mode; makes it at its first use. Most
+// micro-batches have the same size, so there are few programs.
 static tri_status find_program(tri_plan *plan, const tri_device_description *device,
                                const tri_plan_request *request, int64_t batch, bool training,
                                tri_program **out) {
@@ -98,7 +99,8 @@ static tri_status plan_rounds(tri_plan *plan, const tri_device_description *devi
         TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
     }
     if (plan->program_count > 0) return TRI_OK;
-    // A rank without a micro-batch needs a program too: its parameters are those of the program.
+    // A rank without a micro-batch needs a program too, because the plan takes the list of
+    // parameters from it.
     int64_t most = tri_micro_batch_largest(samples, micro, replicas);
     return find_program(plan, device, request, most, training, &program);
 }
@@ -108,7 +110,7 @@ static void raise_to(int64_t *most, int64_t value) {
 }
 
 // Elements of the gradients that one action makes in memory of their own, from which they are then
-// added to earlier ones.
+// added to earlier ones. Kernels overwrite their outputs, so they cannot add by themselves.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -163,7 +165,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
 
 // Bytes that the communicators of the engine's groups need for themselves. Operations of all ranks
 // and of the shards also use memory that the communicator did not allocate. Other ranks cannot
-// reach it, so it passes through staging memory, for which these communicators need more.
+// reach that memory, so the values pass through staging memory, for which these communicators need
+// more.
 static int64_t communicator_bytes(const tri_plan *plan, tri_comm_choice comm) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,

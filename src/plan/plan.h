@@ -21,7 +21,7 @@ typedef enum tri_step_shape {
 
 static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_STEP_TAIL; }
 
-// One micro-batch of this rank's replica.
+// One micro-batch of this rank's replica: its samples, its program, and what it sends along edges.
 typedef struct tri_round {
     int64_t first, size;  // position in the step and samples; size 0: none in this round
     tri_program *program; // NULL when there are no samples
@@ -94,7 +94,8 @@ typedef struct tri_plan_offload {
     const char *path; // of the recipe
 } tri_plan_offload;
 
-// Memory that all steps share: as much as the step that needs most.
+// Memory that all steps share. Only one step runs at a time on the compute lane, so it is as much
+// as the step that needs most.
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
@@ -132,13 +133,13 @@ struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
-// How many micro-batches the loader of the training data lets the engine hold at once: one; on a
-// device that runs ahead, as many as are being copied; all of a step, if labels are counted before
-// the step.
+// How many micro-batches the loader of the training data lets the engine hold at once, because the
+// engine may still read them while the loader fills others: one; on a device that runs ahead, as
+// many as are being copied; all of a step, if labels are counted before the step.
 enum { TRI_TAKEN_BATCHES = 2 }; // that are being copied at once
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
-// The rest is shared by the files of the plan.
+// The functions below are shared by the files of the plan; other rooms do not call them.
 
 // Decides stages, order, groups and what this rank computes, before any program is compiled.
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);

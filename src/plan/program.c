@@ -32,7 +32,7 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     return TRI_OK;
 }
 
-// Whether the node is a view that lies in its input's memory, so that nothing has to run.
+// Whether the node is a view that lies in its input's memory, so that no kernel has to run.
 static bool is_free_view(const tri_program *p, const tri_node *node) {
     if (!(node->op->flags & TRI_OP_VIEW)) return false;
     tri_location in = p->locations[node->inputs[0].id], out = p->locations[node->outputs[0].id];
@@ -124,7 +124,8 @@ int tri_program_edge_values(tri_arena *arena, const tri_program *program, const 
                 tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
-            // Not in a bundle: a view of an input, and every rank reads the inputs itself.
+            // A value that lies in no bundle is a view of an input, and every rank reads the inputs
+            // itself: nothing is sent.
             if (program->locations[reader->inputs[k].id].kind != TRI_LOCATION_BUNDLE) continue;
             tri_edge_value *known = NULL;
             for (int c = 0; c < count && !known; c++)

@@ -14,11 +14,13 @@ typedef struct tri_model_request {
     const tri_field *fields; // of a sample
     int field_count;
     tri_graph_options options; // `training` and `seed` included
-    // Not NULL: the field `images` arrives as U8, and the device applies this scale.
+    // Not NULL: the field `images` arrives as U8, and the device applies this scale, so that only a
+    // quarter of the bytes are copied.
     const tri_pixel_scale *image_scale;
 } tri_model_request;
 
-// Where a value lies while the program runs.
+// Where a value lies while the program runs. The kind decides how its address is found: some
+// addresses are the same in every step, others change with the round.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,      // never in memory of its own
     TRI_LOCATION_SCRATCH,   // offset into the scratch, which all segments use in turn
@@ -30,8 +32,8 @@ typedef enum tri_location_kind {
     TRI_LOCATION_SCALAR,    // tri_scalar_kind
 } tri_location_kind;
 
-// A metric's (sum, count) among the results takes a line of cache, so that kernels may write them
-// side by side.
+// A metric's (sum, count) among the results takes a line of cache, because kernels that write
+// neighbouring metrics at the same time would slow each other in one line.
 enum { TRI_RESULT_BYTES = 64 };
 
 typedef struct tri_location {
@@ -41,13 +43,14 @@ typedef struct tri_location {
 } tri_location;
 
 // Values that live from one segment to another and are all made and read by the same segments: they
-// share one buffer, which exists once for each round in flight.
+// share one buffer, which exists once for each round in flight. One buffer instead of many keeps
+// the planning of memory small.
 typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose segments touch it; -1: several do
 } tri_bundle;
 
-// Nodes first … end - 1 of the graph: a block in one phase.
+// Nodes first … end - 1 of the graph: a block in one phase, which is what one action runs.
 typedef struct tri_segment {
     int first, end;
     int *bundles; // that it reads or writes
@@ -56,7 +59,7 @@ typedef struct tri_segment {
     bool reads_inputs;
 } tri_segment;
 
-// A value that one stage makes and another reads.
+// A value that one stage makes and another reads, so that it has to be sent.
 typedef struct tri_edge_value {
     tri_value value;
     int from_block, to_block; // the block that makes it, and the first of that stage that reads it
@@ -72,7 +75,7 @@ typedef struct tri_program_request {
     bool splits_backward;      // into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
-    // The mesh whose ranks share layers; NULL: no ranks share any.
+    // The mesh whose ranks share layers (tensor parallelism); NULL: no ranks share any.
     const tri_mesh *mesh;
     int rank;
     tri_tensor_parallel_options tensor_parallel;
@@ -94,20 +97,21 @@ typedef struct tri_program {
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 
-// Builds the graph of `batch` samples: inputs, the task's model, verified. *out lives in `arena`.
-// TRI_BAD_INPUT: an error of the model. No device is needed.
+// Builds the graph of `batch` samples: inputs, the task's model, verified; no pass has run. *out
+// lives in `arena`. TRI_BAD_INPUT: an error of the model. No device is needed.
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out);
-// Builds the graph, rewrites it by the passes, and compiles it. Prepares no kernel: the engine
-// does.
+// Builds the graph, rewrites it by the passes, and compiles it. Prepares no kernel, because that
+// needs an open device: the engine does.
 tri_status tri_program_create(tri_arena *parent, const tri_device_description *device,
                               const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed
 
-// Flops of one run of a block's segment.
+// Flops of one run of a block's segment, by which stages are cut and estimates made.
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
-// Lists the values that one stage makes and another reads, once for each stage that reads it;
-// `stages` is by block. Returns how many there are; *out lives in `arena`.
+// Lists the values that one stage makes and another reads, once for each stage that reads it,
+// because each is a message of its own; `stages` is by block. Returns how many there are; *out
+// lives in `arena`.
 int tri_program_edge_values(tri_arena *arena, const tri_program *program, const int *stages,
                             tri_edge_value **out);
 

@@ -1,4 +1,4 @@
-// Actions and schedules: names, lanes, text.
+// Actions and schedules: their names, lanes and text, from the table TRI_ACTION_LIST.
 #include "plan/schedule.h"
 
 #include "base/search.h"
@@ -43,7 +43,8 @@ static bool is_stage_below(const void *context, int block, int64_t stage) {
     return request->blocks[block].stage < stage;
 }
 
-// The first block of the stage or of a later one: stages are runs of blocks, in order.
+// The first block of the stage, found by bisection: stages are runs of blocks, in order. For a
+// stage without blocks, the first block of a later one.
 static int find_stage(const tri_schedule_request *request, int stage) {
     return tri_lower_bound(request->block_count, is_stage_below, request, stage);
 }

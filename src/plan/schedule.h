@@ -1,5 +1,5 @@
 // A schedule: what one rank does in one step, as a list of actions. It is data and a pure function
-// of (blocks, mesh, strategy, step, rank), so it can be printed, drawn, verified and simulated
+// of (blocks, mesh, strategy, step, rank), so that it can be printed, drawn, verified and simulated
 // without running it.
 //
 // An action has a subject: a block, a unit or an edge. A *block* is computed. A *unit* is state
@@ -29,7 +29,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// Lanes run side by side; within a lane, actions run in the order of the list.
+// Lanes run side by side, so that communication and storage overlap with computing; within a lane,
+// actions run in the order of the list.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that share one state
@@ -41,7 +42,7 @@ typedef enum tri_lane {
     TRI_LANE_COUNT
 } tri_lane;
 
-// What an action works on.
+// What an action works on; it says into which list the action's number is an index.
 typedef enum tri_subject {
     TRI_SUBJECT_NONE,
     TRI_SUBJECT_BLOCK,
@@ -90,13 +91,16 @@ typedef struct tri_action {
     // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
     // SCATTER: adds to what earlier rounds left in this rank's own gradients.
     bool accumulate;
-    // FORWARD: the first compute action of this rank in the round, which waits for TAKE.
+    // FORWARD: the first compute action of this rank in the round. It waits for TAKE, and all later
+    // ones of the round come after it.
     bool begins_round;
-    // FORWARD: RECOMPUTE follows, so only what other blocks read is kept.
+    // FORWARD: RECOMPUTE makes the block's activations again, so only what other blocks read is
+    // kept.
     bool forgets;
-    // Bit k: adds to the gradients of the block's k-th unit; else it overwrites them. FORWARD makes
-    // those of statistics, BACKWARD those of trained parameters, each half of BACKWARD some of
-    // them. (Where both halves make gradients of one unit, CLEAR stands before the first of them.)
+    // Bit k: adds to the gradients of the block's k-th unit; else it overwrites them, so that
+    // nobody has to set them to zero. FORWARD makes those of statistics, BACKWARD those of trained
+    // parameters, each half of BACKWARD some of them. (Where both halves make gradients of one
+    // unit, CLEAR stands before the first of them.)
     uint64_t adds;
     int first_dependency, dependency_count; // into the schedule's dependencies
 } tri_action;
@@ -109,7 +113,7 @@ typedef struct tri_schedule {
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// What one stage makes and another reads, for each micro-batch.
+// What one stage makes and another reads, for each micro-batch: a message of a pipeline.
 typedef struct tri_edge {
     int from_stage, to_stage;
     int from_block, to_block; // the block that makes the last of it, and the first that reads it
@@ -148,18 +152,20 @@ typedef struct tri_strategy {
 
 typedef struct tri_schedule_request tri_schedule_request;
 
-// In which order a pipeline rank runs its compute actions. With one stage in all, orders differ
-// only in how many rounds they keep in flight.
+// In which order a pipeline rank runs its compute actions. The order decides how long ranks wait
+// for each other and how many activations they hold. With one stage in all, orders differ only in
+// how many rounds they keep in flight.
 typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // ranks have several stages (strategy.stages_per_rank)
     bool splits_backward;   // BACKWARD_INPUT and BACKWARD_WEIGHT
     // Adds FORWARD and BACKWARD… of this rank's stages for every round, also for rounds without
-    // samples, and nothing else. The rounds of a block come in order. tri_schedule_add_stage helps.
+    // samples, because ranks that have samples in them need the same list; and nothing else. The
+    // rounds of a block come in ascending order. tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
-// What a schedule is written from.
+// All that a schedule depends on.
 struct tri_schedule_request {
     const tri_strategy *strategy;
     const tri_order *order;
@@ -182,7 +188,7 @@ struct tri_schedule_request {
     bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };
 
-// The orders of TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
+// The functions of the orders in TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
 #define X(identifier, ...)                                                                         \
     void tri_order_write_##identifier(const tri_schedule_request *request, tri_schedule *out);
 TRI_ORDER_LIST(X)
@@ -197,8 +203,9 @@ const tri_strategy *tri_strategy_find(const char *name); // NULL: none
 const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic);
 const tri_order *tri_order_find(const char *name); // NULL: none
 
-// Which compute action a gradient comes from. For each source of a unit, the first action in a sum
-// overwrites the gradients and later ones add to them.
+// Which kind of compute action makes a gradient. For each source of a unit, the first action in a
+// sum overwrites the gradients and later ones add to them, because sources write gradients of
+// different parameters. (Where they may write the same, CLEAR comes first and all add.)
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // FORWARD
     TRI_GRADIENT_INPUT,       // BACKWARD_INPUT
@@ -210,13 +217,14 @@ tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
 // order splits the backward pass.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
-// Whether both halves of BACKWARD may write one parameter's gradient: several blocks of this rank
-// read the unit, and the order splits the backward pass.
+// Whether both halves of BACKWARD may write one parameter's gradient, so that neither may overwrite
+// it: several blocks of this rank read the unit, and the order splits the backward pass.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
-// What the strategy demands of a schedule, given the sizes of the groups. SCATTER leaves a unit's
-// sum in this rank's *own gradients*, its range of them; without SCATTER, all gradients are its
-// own. REDUCE, TIE, NORM and STEP work on own gradients.
+// What the strategy demands of a schedule, given the sizes of the groups (a group of one rank
+// neither gathers nor scatters). SCATTER leaves a unit's sum in this rank's *own gradients*, its
+// range of them; without SCATTER, all gradients are its own. REDUCE, TIE, NORM and STEP work on own
+// gradients, so that they are the same for all strategies.
 bool tri_schedule_gathers(const tri_schedule_request *request);  // parameters, in each step
 bool tri_schedule_releases(const tri_schedule_request *request); // ... and releases them after use
 bool tri_schedule_scatters(const tri_schedule_request *request); // gradients, once at least
@@ -228,25 +236,27 @@ tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *reque
                              tri_schedule *out);
 
 // The most rounds whose activations a stage holds at one time: forward is done, backward (with
-// BACKWARD_WEIGHT) is not.
+// BACKWARD_WEIGHT) is not. So many copies of its activations need memory.
 int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
                            int stage);
 
-// Whether GATHER of the unit sends what FETCH brings.
+// Whether GATHER of the unit sends what FETCH brings: the unit's parameters are offloaded, and
+// kernels read them as they are stored.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// For orders: adds the stage's blocks, forward or backward, for one round.
+// Helps to write orders: adds the stage's blocks, forward or backward, for one round.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// `action` has to start after `other` is done, because it uses memory that `other` used.
+// `action` has to start after `other` is done, because it uses memory that `other` used; what the
+// two compute need not be related.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
 
 // Finds for each action the actions of other lanes for which it has to wait: from what actions read
-// and write, and from `waits`.
+// and write, and from `waits`. Within a lane the order of the list is enough.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step: each block goes forward before backward in each round

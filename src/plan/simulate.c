@@ -1,4 +1,5 @@
-// Simulates the schedules of all ranks together, by the engine's rules.
+// Simulates the schedules of all ranks together, by the engine's rules: what simulate.h says. It
+// shows how long a step takes, and whether ranks would wait for each other for ever.
 #include "plan/simulate.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ typedef struct rank_state {
     bool queued;
 } rank_state;
 
-// The ranks of a group that wait for its next collective; one is under way at a time.
+// The ranks of a group that wait for the group's next collective. A communicator does one
+// collective at a time, so one entry for each group is enough.
 typedef struct meeting {
     int arrived;
     double start_s;
@@ -62,7 +64,7 @@ static void enqueue(execution *x, int rank) {
     x->queue[x->queued++] = rank;
 }
 
-// Runs the lane's head, its first action that is not done, from `start_s` on.
+// Runs the lane's first action that is not done (its head), from `start_s` on.
 static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
     rank_state *r = &x->ranks[rank];
     const tri_simulated_rank *given = &x->given[rank];
@@ -86,8 +88,8 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// The rank joins a meeting of `wanted` ranks; the last one to join starts the collective for all.
-// Its members are among the `count` ranks lowest, lowest + stride, …
+// Lets the rank join a meeting of `wanted` ranks; the last one to join starts the collective for
+// all. The members are among the `count` ranks lowest, lowest + stride, …
 static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
                  int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];
@@ -129,7 +131,8 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
     finish_head(x, rank, lane, start_s);
 }
 
-// Starts the lane's head, or lets it wait for other ranks; `now_s`: when this rank is ready.
+// Starts the lane's head, or lets it wait for the other ranks that take part; `now_s`: when this
+// rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
     const tri_action *a = &r->schedule->actions[r->head[lane]];
@@ -177,7 +180,8 @@ static bool start_lanes(execution *x, int rank) {
     return any;
 }
 
-// Issues the next action if all that it depends on is done; false: it has to wait.
+// Issues the next action of the list if all that it depends on is done; false: it has to wait. An
+// action of the compute lane runs at once, others become their lane's.
 static bool issue_next(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     const tri_schedule *s = r->schedule;

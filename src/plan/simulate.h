@@ -18,8 +18,8 @@ typedef struct tri_simulated_rank {
     tri_moment *moments;   // by action: filled in
 } tri_simulated_rank;
 
-// Follows the schedules of all ranks together. Actions of ranks without costs_s take no time;
-// without `moments` none are written.
+// The outcome of following the schedules of all ranks together. Actions of ranks without costs_s
+// take no time; without `moments` none are written.
 typedef struct tri_execution {
     double end_s;       // of the last action of all ranks
     double computing_s; // of the compute lanes, all ranks together

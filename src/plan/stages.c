@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Whether so many stages suffice if none may cost more than `limit`. A block goes to the earliest
-// stage with room, but one block is left for each later stage.
+// stage with room, but one block is left for each later stage, because no stage may be empty.
 static bool fits(const double *costs, int blocks, int stages, double limit, int *stage_of) {
     int stage = 0;
     double sum = 0;
@@ -34,7 +34,8 @@ static tri_status check_count(int blocks, int stages) {
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
     TRI_TRY(check_count(blocks, stages));
-    // Bisects for the least limit that suffices, to the last bit.
+    // Bisects for the least limit that suffices, to the last bit: until no number lies between too
+    // low and high enough.
     double low = -1, high = 0;
     for (int b = 0; b < blocks; b++) high += costs[b];
     for (;;) {

@@ -4,11 +4,11 @@
 
 #include "graph/graph.h"
 
-// Cuts by cost: the most expensive stage costs as little as possible. TRI_BAD_INPUT if there are
-// more stages than blocks.
+// Cuts by cost: the most expensive stage costs as little as possible, because all others wait for
+// it. TRI_BAD_INPUT if there are more stages than blocks.
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of);
-// Cuts at the blocks with these names, which begin the second and later stages. TRI_BAD_INPUT names
-// what is no block or out of order, or says how many names are needed.
+// Cuts where the user says: the blocks with these names begin the second and later stages.
+// TRI_BAD_INPUT names what is no block or out of order, or says how many names are needed.
 tri_status tri_stages_named(const tri_graph *graph, const char *const *names, int count, int stages,
                             int *stage_of);
 

@@ -10,7 +10,8 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
     return NULL;
 }
 
-// The edges between stages, from one program; programs of other sizes have the same.
+// Finds the edges between stages from one program; programs of other sizes have the same, because
+// batch size does not change what blocks read.
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
     tri_edge_value *edge_values;
     int capacity = 0,
@@ -35,7 +36,8 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
     return edges;
 }
 
-// Lists what edges carry in a round; rounds with the same program share the list.
+// Lists what edges carry in a round. Rounds with the same program share the list, which keeps plans
+// of many rounds small.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
     tri_round *round = &step->items[index];

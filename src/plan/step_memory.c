@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The slots of a bucket.
+// The slots of a bucket, in their order: what may lie somewhere else from action to action.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
@@ -66,7 +66,7 @@ int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *fl
     return sum;
 }
 
-// Memory that is in use from a first to a last action.
+// Memory that is in use from a first to a last action of the schedule.
 typedef struct buffer {
     int slot;
     tri_heap heap;
@@ -88,11 +88,13 @@ typedef struct step {
     async_touch *asyncs;
     int async_count, async_capacity;
     // The buffer that is in a slot now, or -1: open_buckets has the slots of buckets, and
-    // open_rounds[round], allocated when the round first needs it, those of inputs and bundles.
+    // open_rounds[round], allocated when the round first needs it, those of inputs and bundles,
+    // because each round in flight has its own.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
-    // Buffers that SCATTER sends, until the next compute action has ended.
+    // Buffers that SCATTER sends. They stay in use until the next compute action has ended: see
+    // close_scattered.
     int *scattered;
     int scattered_count, scattered_capacity;
     int *touched; // buffers, action by action
@@ -117,7 +119,8 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
-// The inputs that a step takes first have memory of their own: see TRI_HEAP_INPUTS.
+// The heap of a slot's buffer. The inputs that a step takes first have a heap of their own: see
+// TRI_HEAP_INPUTS.
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
@@ -149,7 +152,7 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
     TRI_PUSH(s->scratch, s->touched, s->touched_count, s->touched_capacity) = *open;
 }
 
-// Which buffers of a unit's buckets an action touches.
+// Bits that tell which buffers of a unit's buckets an action touches.
 enum { UNIT_PARAMETERS = 1, UNIT_TRAINED_GRADIENTS = 2, UNIT_STATISTICS = 4 };
 enum { UNIT_GRADIENTS = UNIT_TRAINED_GRADIENTS | UNIT_STATISTICS };
 
@@ -180,8 +183,9 @@ static void close_parameters(step *s, int unit) {
         *open_of(s, tri_slot_parameters(unit, (tri_bucket_kind)k), -1) = -1;
 }
 
-// After SCATTER nothing needs the gradients. But their memory stays in use until the end of the
-// next compute action, whose own gradients could lie there: then it would have to wait for SCATTER.
+// Ends the use of gradients that SCATTER has sent. Nothing needs them any more. But their memory
+// stays in use until the end of the next compute action: if that action's own gradients lay there,
+// it would have to wait for SCATTER instead of running beside it.
 static void close_scattered(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int *open = open_of(s, tri_slot_gradients(unit, (tri_bucket_kind)k), -1);
@@ -195,7 +199,8 @@ static void keep_scattered(step *s) {
     s->scattered_count = 0;
 }
 
-// FETCH and LOAD begin a new buffer; all other actions find one in the slot.
+// Notes that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer; all other
+// actions find one there.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -240,7 +245,8 @@ static void close_sent(step *s, int unit) {
     }
 }
 
-// Releases what FORWARD left for its own block's backward pass alone: RECOMPUTE makes it again.
+// Releases what FORWARD left for its own block's backward pass alone, because RECOMPUTE makes it
+// again: this is what recomputation saves.
 static void forget(step *s, const tri_action *a) {
     const tri_program *p = s->r->programs[a->round];
     const tri_segment *segment = &p->segments[a->subject][TRI_PHASE_FORWARD];
@@ -253,7 +259,8 @@ static void touch_compute(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
-    // After tri_pass_split_backward, only BACKWARD_WEIGHT makes gradients.
+    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters;
+    // BACKWARD_WEIGHT does.
     bool has_gradients = !recompute && a->kind != TRI_ACTION_BACKWARD_INPUT;
     if (forward || recompute)
         touch_segment(s, a, TRI_PHASE_FORWARD);
@@ -334,13 +341,14 @@ static bool begins_by(const void *context, int index, int64_t action) {
     return s->buffers[index].first <= action;
 }
 
-// The first buffer that begins after the action; buffers are in the order of their first action.
+// The first buffer that begins after the action, found by bisection: buffers are in the order of
+// their first action.
 static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// The action waits for all actions that used the earlier buffer. The compute lane runs in order: of
-// its actions the last one is enough, and none if this action is of the compute lane too.
+// Makes the action wait for all actions that used the earlier buffer. The compute lane runs in
+// order: of its actions the last one is enough, and none if this action is of the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))
@@ -358,7 +366,7 @@ static bool receives(const step *s, int action) {
 
 // Adds waits, so that an action that uses a buffer comes after all actions that used its memory
 // before. It is enough if the buffer's first action waits, because the others come after it. Only
-// messages arrive in any order, so each RECV waits itself.
+// messages arrive in any order, so each RECV has to wait itself.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {

@@ -1,4 +1,5 @@
-// The strategies and orders there are, and what a strategy's flags mean for schedules.
+// The strategies and orders there are, and what a strategy's flags mean for schedules. Everywhere
+// else code asks these functions, so that no other file has to know a strategy.
 #include "plan/schedule.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-// Verifies one rank's schedule: follows it action by action and checks that each may stand there.
-// Beside it: verify_memory.c. Next: engine/engine.c, which runs it.
+// Verifies one rank's schedule: follows it action by action and checks that each may stand there. A
+// wrong schedule would train to wrong numbers or hang; this finds it before anything runs. Beside
+// it: verify_memory.c. Next: engine/engine.c, which runs it.
 #include "plan/dependencies.h"
 
 #include <string.h>
@@ -55,7 +56,8 @@ static uint8_t *edge_at(const check *c, int edge, int round) {
     return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
 }
 
-// Whether all edges that the block reads have arrived, or are made by this rank.
+// Whether all edges that the block reads have arrived, or are made by this rank: else the block may
+// not run.
 static bool has_edges(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     int block = c->action->subject, round = c->action->round;
@@ -70,7 +72,8 @@ static bool has_edges(const check *c, bool back) {
     return true;
 }
 
-// Whether no edge that the block makes has been sent yet.
+// Whether no edge that the block makes has been sent: an edge may not be sent before its values are
+// made.
 static bool is_unsent(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e])
@@ -78,7 +81,8 @@ static bool is_unsent(const check *c, bool back) {
     return true;
 }
 
-// Whether every edge that the block makes along the pipeline for another rank has been sent.
+// Whether every edge that the block makes along the pipeline for another rank has been sent: else
+// another rank waits for ever.
 static bool is_sent(const check *c) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e]) {
@@ -93,7 +97,8 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` says which of the units' gradients hold something; afterwards all of them do.
+// Checks that `adds` tells for each of the block's units whether its gradients hold something,
+// since a wrong bit would lose or double gradients; afterwards all of them do.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
@@ -217,7 +222,8 @@ static void hold(check *c, int unit, bool all) {
         c->units[unit].holds[source] = all;
 }
 
-// Whether everything that this rank's blocks add to the gradients is in them, or was scattered.
+// Whether everything that this rank's blocks add to the gradients is in them, or was scattered, so
+// that they may be reduced.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];

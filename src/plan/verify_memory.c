@@ -9,13 +9,14 @@
 
 #include <string.h>
 
-// A range of a heap, and the buffer that was the last to begin there.
+// A range of a heap, and the buffer that was the last to begin there: the next buffer's actions
+// have to come after that one's.
 typedef struct occupant {
     int64_t offset, end;
     int buffer;
 } occupant;
 
-// An action or a buffer in a linked list.
+// An action or a buffer in a linked list, by index.
 typedef struct link {
     int index, next;
 } link;
@@ -52,7 +53,7 @@ static void push(check *c, int index, int *list) {
     *list = c->link_count - 1;
 }
 
-// Notes that `other` is done before `action`.
+// Notes that `other`, and all that is done before it, is done before `action`.
 static void add_done(check *c, int action, int other) {
     int *mine = &c->done[action * TRI_LANE_COUNT], *its = &c->done[other * TRI_LANE_COUNT];
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
@@ -121,7 +122,8 @@ static void insert_occupant(check *c, tri_heap heap, int at, occupant added) {
     list[at] = added;
 }
 
-// Gives the buffer its range, and notes which buffers were there before.
+// Gives the buffer its range, and notes which buffers were there before: its actions have to come
+// after theirs.
 static void begin_buffer(check *c, int index) {
     const tri_step_buffer *b = &c->memory->buffers[index];
     int64_t offset = b->offset, end = b->offset + b->size_bytes;

@@ -1,5 +1,5 @@
-// Verifies the schedules of all ranks together. A rank plans only its own, so that only tests call
-// it.
+// Verifies the schedules of all ranks together: tests find mistakes here that no rank could find
+// alone. In a run each rank plans only its own schedule, so only tests call this.
 #include "plan/simulate.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ static int next_of_lane(const tri_schedule *s, tri_lane lane, int from) {
     return from;
 }
 
-// Compares a lane with that of the group's first rank.
+// Compares the collectives of a lane with those of the group's first rank: different ones would
+// hang, or mix up values.
 static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axis axis) {
     int lowest = lowest_along(all->mesh, rank, axis);
     const tri_schedule *a = &all->schedules[lowest], *b = &all->schedules[rank];
@@ -51,8 +52,8 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// Checks that a pipeline's ranks have the same rounds, and that each tied unit is held by
-// `holder_count` of them.
+// Checks that a pipeline's ranks have the same rounds, and that each tied unit is held by as many
+// of them as `holder_count` says.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];
@@ -75,7 +76,8 @@ static tri_status verify_pipeline(const ranks *all, int rank) {
     return TRI_OK;
 }
 
-// Runs the simulation; a schedule without dependencies gets them, in a copy.
+// Runs the simulation, which finds whether ranks would wait for each other for ever. A schedule
+// without dependencies gets them, in a copy.
 static tri_status execute(tri_arena *arena, const ranks *all) {
     int count = all->mesh->ranks;
     tri_simulated_rank *given = TRI_NEW_ARRAY(arena, tri_simulated_rank, count);
