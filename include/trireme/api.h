@@ -1,5 +1,5 @@
-// What the other public headers begin and end with: their functions have C names in C++ too, and
-// are the only ones that the library and the program export.
+// What the other public headers begin and end with, so that their functions have C names in C++
+// too, and are the only ones that the library and the program export.
 #ifndef TRIREME_API_H
 #define TRIREME_API_H
 

@@ -13,14 +13,15 @@ TRI_API_BEGIN
 
 typedef struct tri_graph tri_graph;
 
-// One tensor of the graph: made once, read any number of times. id 0: none. The id of another graph
-// is an error where this graph has no such value.
+// One tensor of the graph: made once, read any number of times. id 0: none. If a value of another
+// graph is used by mistake, this is reported where this graph has no value of that id.
 typedef struct tri_value {
     uint32_t id;
 } tri_value;
 
 // What the loader supplies for one micro-batch of `size` samples. A value is none where the data
-// set has no such field. The members are the usual fields; tri_batch_field finds all of them.
+// set has no such field. The members are the fields that most models use; tri_batch_field finds all
+// of them.
 typedef struct tri_batch {
     int64_t size;
     tri_value images;       // F32 [size, C, H, W]
@@ -31,15 +32,17 @@ typedef struct tri_batch {
     const tri_graph *graph; // that has the fields
 } tri_batch;
 
-// The field `name` of the data: F32 or I64 [size, …]; none where they have no such field. Fields
-// other than the usual ones are attention_mask, soft_labels, and what data.extra_fields declares.
+// The field `name` of the data: F32 or I64 [size, …]; none where the data has no such field. Fields
+// that are no members of tri_batch are attention_mask, soft_labels, and what the recipe's
+// data.extra_fields declares.
 tri_value tri_batch_field(const tri_batch *batch, const char *name);
 
 // Begins the block `name`: the layers that follow belong to it. A block is what is sharded,
 // reduced, recomputed and put on a pipeline stage as one; a model has at least one.
 void tri_block(tri_graph *graph, const char *name);
 
-// How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`.
+// How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`. A pair of
+// linear layers is sliced COLUMN and then ROW, as in Megatron-LM.
 typedef enum tri_split {
     TRI_SPLIT_NONE,   // every rank has the whole layer
     TRI_SPLIT_COLUMN, // each rank makes a slice of the output features: axis 0 of the weight, and
@@ -47,30 +50,35 @@ typedef enum tri_split {
     TRI_SPLIT_ROW,    // each rank reads a slice of the input features: axis 1 of the weight
 } tri_split;
 
-// Says how the existing linear layer or embedding `layer` is sliced. A column layer followed by a
-// row layer needs only one exchange between the ranks, behind the second. The recipe's
-// strategy.tensor overrides this; on a mesh without the axis it has no effect.
+// Sets how the existing linear layer or embedding `layer` is sliced. A column layer followed by a
+// row layer needs only one exchange between the ranks, behind the second, because what lies between
+// works on each slice alone. The recipe's strategy.tensor overrides this; on a mesh without the
+// axis it has no effect.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
 // From here on, layers of this name, of one kind and one size, share their parameters; the gradient
-// is the sum over all of them. Without it, using a layer's name twice is an error.
+// is the sum over all of them. Without this call, using a layer's name twice is an error, because
+// it is mostly a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
 // Declares the value to minimise, once: a loss of nn.h, or a sum of losses, `tri_add(g, a,
-// tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements, labels) of a step,
-// whatever the ranks and micro-batches; a sum of losses is the sum of these means, as in PyTorch.
-// Evaluation also reports each term of a sum as a metric, by the name of its op.
+// tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements, labels) of a step, so
+// that it does not depend on the number of ranks or micro-batches; a sum of losses is the sum of
+// these means, as in PyTorch. Evaluation also reports each term of a sum as a metric, by the name
+// of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count, which evaluation reports as sum /
-// count under `name`. While the graph is built for training, `metric` may be none: it is then
-// computed in evaluation only.
+// count under `name`. Sums and counts of several ranks can be added, means cannot. While the graph
+// is built for training, `metric` may be none: the metric is then computed in evaluation only.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
-// The shape of a value; rank 0 after an error, and of a value that the graph does not have.
+// The shape of a value, for sizes that depend on the data. It has rank 0 after an error, and for a
+// value that the graph does not have.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
-// True while the graph is built for training, false for evaluation.
+// True while the graph is built for training, false for evaluation, for models that differ in the
+// two.
 bool tri_training(const tri_graph *graph);
-// The graph's first error and its message; TRI_OK when there was none.
+// The graph's first error and its message; TRI_OK if there was none.
 tri_status tri_graph_status(const tri_graph *graph, const char **message);
 // Formats a text that lives as long as the graph, for the names of layers made in a loop.
 const char *tri_name(tri_graph *graph, const char *format, ...)
@@ -79,8 +87,9 @@ const char *tri_name(tri_graph *graph, const char *format, ...)
 void tri_graph_fail(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Options of the recipe's `model:` section. A key of that section that the model does not ask for
-// is an error that names the nearest known key.
+// The next functions read options of the recipe's `model:` section. A key of that section that the
+// model does not ask for is an error that names the nearest known key, so that no misspelt key is
+// ignored.
 
 // The whole number of `key`; `otherwise` where the recipe does not have it.
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise);

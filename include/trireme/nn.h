@@ -20,8 +20,8 @@ tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t fe
 typedef struct tri_linear_options {
     int64_t features; // of the output
     bool no_bias;
-    // The weight's name; NULL: the layer's. With the name of a parameter that exists, [features,
-    // in], the layer shares it: tied weights.
+    // The weight's name; NULL: the layer's. If a parameter of this name and of shape [features, in]
+    // exists, the layer shares it: tied weights.
     const char *weight;
     double std; // not 0: the weight starts normal(0, std) and the bias 0
 } tri_linear_options;
@@ -65,8 +65,8 @@ typedef struct tri_batch_norm_options {
 } tri_batch_norm_options;
 
 // Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step
-// with trainer.sync_batchnorm); evaluation uses the running statistics. weight, bias, running_mean
-// and running_var [C], num_batches_tracked.
+// with trainer.sync_batchnorm); evaluation uses the running statistics. Parameters: weight, bias,
+// running_mean and running_var [C], num_batches_tracked.
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options options);
 
@@ -75,8 +75,8 @@ typedef struct tri_embedding_options {
     double std; // the weight starts normal(0, std); 0: 1
 } tri_embedding_options;
 
-// Looks up rows of a table. ids I64 [..], each 0 to tokens − 1 → [.., features]; weight [tokens,
-// features].
+// An embedding: looks up rows of a table. ids I64 [..], each 0 to tokens − 1 → [.., features];
+// weight [tokens, features].
 tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
                         tri_embedding_options options);
 
@@ -110,10 +110,10 @@ tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_val
 tri_value tri_gelu(tri_graph *graph, tri_value x);
 // GELU with Φ approximated by tanh, as in GPT-2.
 tri_value tri_gelu_tanh(tri_graph *graph, tri_value x);
-// gate·σ(gate)·up, the activation of SwiGLU. Both inputs have one shape.
+// The activation of SwiGLU, gate·σ(gate)·up, as one op. Both inputs have one shape.
 tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up);
-// The labels of a decoder. ids I64 [N, T] → for each position the id that follows it. The last
-// position gets −100, which losses leave out.
+// The labels of a decoder, which predicts the next token. ids I64 [N, T] → for each position the id
+// that follows it. The last position has no successor and gets −100, which losses leave out.
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
 // ReLU: max(x, 0).
@@ -124,8 +124,9 @@ tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
 tri_value tri_sigmoid(tri_graph *graph, tri_value x);
 // The hyperbolic tangent.
 tri_value tri_tanh(tri_graph *graph, tri_value x);
-// Dropout: sets an element to zero with probability p and divides the others by 1 − p; evaluation
-// returns x. The name keys the random numbers. The recipe's model.dropout replaces p.
+// Dropout: sets an element to zero with probability p and divides the others by 1 − p, so that the
+// mean stays; evaluation returns x. The random numbers depend on the name, so that two layers have
+// different masks. The recipe's model.dropout replaces p.
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 // Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);
@@ -139,9 +140,9 @@ tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
 // The logarithm of softmax over the last axis.
 tri_value tri_log_softmax(tri_graph *graph, tri_value x);
 
-// A loss is F64 [2]: its sum over the samples (or elements) and their count. The classification
-// losses take labels I64 [..], leave out labels of −100, and report the metric "accuracy" in
-// evaluation.
+// A loss is F64 [2]: its sum over the samples (or elements) and their count, so that the sums of
+// several ranks and micro-batches can be added before the division. The classification losses take
+// labels I64 [..], leave out labels of −100, and report the metric "accuracy" in evaluation.
 
 // The mean negative log-likelihood of the labels. log_probabilities [.., K].
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels);
@@ -154,9 +155,10 @@ tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target)
 tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value targets);
 // The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
-// weight · loss, for tri_add and tri_loss; also of a sum of losses. Where losses with different
-// counts are added, their labels must be the batch's own or made by tri_next_token, because they
-// are counted before the step. A term whose labels are all left out adds nothing.
+// weight · loss, for tri_add and tri_loss; `loss` may be a sum of losses. Where losses with
+// different counts are added, each has to be divided by its own count before the gradients are
+// added. So their labels are counted before the step, and have to be the batch's own or made by
+// tri_next_token. A term whose labels are all left out adds nothing.
 tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END

@@ -8,7 +8,7 @@
 
 TRI_API_BEGIN
 
-// One tensor of a sample: "images", "labels", …, or a field of the task's own.
+// One tensor of a sample: "images", "labels", …, or a field that the task itself declares.
 typedef struct tri_field {
     const char *name;
     tri_dtype dtype;
@@ -19,12 +19,13 @@ enum { TRI_TASK_MAX_FIELDS = 4 };
 
 typedef struct tri_task {
     const char *name;
-    // Builds the model: once for each size of micro-batch, for training and for evaluation. Must be
-    // a pure function of its arguments. Ends with tri_loss.
+    // Builds the model: called once for each size of micro-batch, for training and for evaluation.
+    // All these graphs and those of all ranks have to agree, so it must be a pure function of its
+    // arguments. Ends with tri_loss.
     void (*build)(tri_graph *graph, const tri_batch *batch);
     // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init`,
-    // which never open the data, use it where the recipe does not tell (data.shapes, or a kind of
-    // data whose settings say it).
+    // which never open the data, use it where the recipe does not tell the shapes (data.shapes, or
+    // a kind of data whose settings give them).
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 
@@ -32,8 +33,8 @@ typedef struct tri_task {
 int tri_main(int argc, char **argv, const tri_task *task);
 
 // Exports the task of a shared object, which a recipe names as `model.name`:
-// TRI_EXPORT_TASK(my_task), once. The version is part of the symbol's name: an object built for
-// another one is refused.
+// TRI_EXPORT_TASK(my_task), once. The version of the headers is part of the symbol's name, so that
+// an object built for another version is refused instead of crashing.
 #ifdef __cplusplus
 #define TRI_TASK_LINKAGE extern "C"
 #else

@@ -11,10 +11,10 @@ TRI_API_BEGIN
 
 enum { TRI_MAX_RANK = 6 };
 
-// Label of a sample (or token) that loss and metrics leave out.
+// The label of a sample (or token) that loss and metrics leave out: PyTorch's default ignore_index.
 enum { TRI_IGNORED_LABEL = -100 };
 
-// type, safetensors name, bytes per element
+// X(type, safetensors name, bytes per element)
 #define TRI_DTYPE_LIST(X)                                                                          \
     X(TRI_F32, "F32", 4)                                                                           \
     X(TRI_F64, "F64", 8)                                                                           \
@@ -52,7 +52,8 @@ size_t tri_dtype_bytes(tri_dtype dtype);
 // The dtype of a safetensors name; false when there is none.
 bool tri_dtype_from_name(const char *name, tri_dtype *out);
 
-// The number of elements; -1 when it does not fit into an int64_t or a size is negative.
+// The number of elements; -1 if it does not fit into an int64_t or a size is negative, so that
+// callers can refuse shapes that a file gives.
 int64_t tri_shape_count(const tri_shape *shape);
 // Whether rank and all sizes are the same.
 bool tri_shape_equal(const tri_shape *a, const tri_shape *b);

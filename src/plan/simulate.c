@@ -180,8 +180,8 @@ static bool start_lanes(execution *x, int rank) {
     return any;
 }
 
-// Issues the next action of the list if all that it depends on is done; false: it has to wait. An
-// action of the compute lane runs at once, others become their lane's.
+// Issues the next action of the list if all that it depends on is done, as the engine does; false:
+// it has to wait.
 static bool issue_next(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     const tri_schedule *s = r->schedule;

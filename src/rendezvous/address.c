@@ -13,7 +13,8 @@
 
 enum {
     MASTER_PORT = 29500, // torchrun's
-    // Below the ports that Linux gives to outgoing connections.
+    // Below the ports that Linux gives to outgoing connections, so that none of those is in the
+    // way.
     FIRST_PORT = 20000,
     LAST_PORT = 31999,
 };
@@ -60,7 +61,7 @@ bool rendezvous_split_address(const char *text, int default_port, char host[TRI_
     size_t length = (size_t)(end - begin);
     if (!length || length >= TRI_HOST_NAME_MAX) return false;
     *port = default_port;
-    // A second colon, of an IPv6 address without brackets, is no part of a port.
+    // If there are two colons, the text is an IPv6 address without brackets, whose end is no port.
     if (*colon ? *colon != ':' || !read_port(colon + 1, 1, port) : !default_port) return false;
     memcpy(host, begin, length);
     host[length] = 0;
@@ -110,7 +111,8 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
         address->port_source = "MASTER_PORT";
         return TRI_OK;
     }
-    // mpirun starts its daemons as a step, which lacks the host on which it runs itself.
+    // mpirun starts its daemons as a step of Slurm. That step's list lacks the host on which mpirun
+    // itself runs, and rank 0 may be there; so the list of the job is read.
     bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
     const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;

@@ -1,14 +1,15 @@
-// Where the ranks of several hosts look for rank 0.
+// Finds the address at which the ranks of several hosts look for rank 0.
 #ifndef TRIREME_RENDEZVOUS_ADDRESS_H
 #define TRIREME_RENDEZVOUS_ADDRESS_H
 
 #include "rendezvous/rendezvous.h"
 
-// Fills in address, interface, master_host and master_port of an identity whose job is named.
+// Fills in address, interface, master_host and master_port of an identity whose `job` is set
+// already, because a port may follow from the job's name.
 tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_identity *out);
 
-// Splits "HOST:PORT" or "[ADDRESS]:PORT". Without a port it has the default one; 0: it needs one.
-// False: the text is neither.
+// Splits "HOST:PORT" or "[ADDRESS]:PORT". Without a port, *port is `default_port`; if that is 0, a
+// port has to be there. False: the text has neither form.
 bool rendezvous_split_address(const char *text, int default_port, char host[TRI_HOST_NAME_MAX],
                               int *port);
 

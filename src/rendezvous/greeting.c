@@ -1,4 +1,5 @@
-// Makes and checks the messages of a greeting. It allocates nothing and knows no sockets.
+// Makes and checks the messages of a greeting. It allocates nothing and knows no sockets, because
+// it handles bytes of unknown senders.
 #include "rendezvous/greeting.h"
 
 #include "base/os.h"
@@ -11,7 +12,8 @@
 #include <sys/random.h>
 
 static const char magic[8] = "trireme1";
-// Each kind of message has a text of its own in its MAC, which is so never valid for another kind.
+// Each kind of message has a text of its own in its MAC, so that none can be sent back as another
+// kind.
 static const char of_proof[16] = "rank's proof", of_verdict[16] = "store's verdict";
 
 _Static_assert(sizeof(store_challenge) == 40 && sizeof(store_proof) == 96 &&

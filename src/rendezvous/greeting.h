@@ -45,7 +45,7 @@ typedef struct store_verdict {
     unsigned char mac[STORE_MAC_BYTES];
 } store_verdict;
 
-// What a server admits.
+// What a server admits: who has the token, and belongs to this generation of this run.
 typedef struct store_gate {
     store_token token;
     uint64_t run;
@@ -54,13 +54,14 @@ typedef struct store_gate {
 
 uint64_t store_run_hash(const tri_identity *identity);
 
-// The server's side. False: whatever sent the proof does not have the token, and gets no answer.
+// The server's side. False: whatever sent the proof does not have the token, and gets no answer,
+// from which it could learn something.
 tri_status store_challenge_make(store_challenge *out);
 bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
                        const store_proof *proof, store_verdict *out);
 
-// The rank's side. TRI_NOT_FOUND: a challenge of something else than a store; a verdict of one that
-// does not have the token.
+// The rank's side. TRI_NOT_FOUND: a challenge of something else than a store, or a verdict of a
+// store that does not have the token; then the rank looks on.
 tri_status store_proof_make(const store_token *token, const tri_identity *identity,
                             const store_challenge *challenge, store_proof *out);
 tri_status store_verdict_check(const store_token *token, const store_challenge *challenge,

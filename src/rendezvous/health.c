@@ -1,5 +1,6 @@
-// A rank's side of health: a thread with a connection of its own to the store's server, on which it
-// also asks what another rank does, when somebody wants to know.
+// A rank's side of health: a thread with a connection of its own to the store's server, because a
+// request on the rank's first connection may block for long. Over the same connection it asks what
+// another rank does, when somebody wants to know.
 #include "rendezvous/health.h"
 
 #include "base/log.h"
@@ -45,15 +46,13 @@ struct tri_health {
     } in;
 };
 
-// ---- what other ranks do
-
 static tri_ledger_ring *ring_of(remote *r) {
     if (!r->ring) r->ring = calloc(1, sizeof *r->ring);
     TRI_ASSERT(r->ring);
     return r->ring;
 }
 
-// Takes over what a rank said. Called under the lock.
+// Takes over what a rank told in its beat. Called under the lock.
 static void take_beat(tri_health *h, int rank, int awaited, const void *data, size_t size) {
     remote *r = &h->ranks[rank];
     r->known_ns = tri_os.monotonic_ns();
@@ -67,8 +66,8 @@ static void wake_thread(tri_health *h) {
     }
 }
 
-// Has the thread ask what a rank said last, unless that is known from the last second. Called under
-// the lock.
+// Has the thread ask what a rank told last, unless that is known from the last second: no newer
+// beat exists then. Called under the lock.
 static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t now_ns = tri_os.monotonic_ns();
@@ -78,7 +77,8 @@ static void want(tri_health *h, int rank) {
     wake_thread(h);
 }
 
-// Waits for the answer, but not where the server answers nothing now. Called under the lock.
+// Waits for the answer to such a question, but not longer if the server does not answer now: then
+// it is lost itself. Called under the lock.
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -126,8 +126,6 @@ const char *tri_health_loss(const tri_health *health, int rank) {
     return health->ranks[rank].loss.what;
 }
 
-// ---- losses
-
 static void describe(const remote *r, int rank, char *out, size_t size) {
     char action[224];
     if (r->ring && r->ring->host[0])
@@ -158,8 +156,8 @@ static void end(tri_health *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// The process that serves the store does not answer any more. It is rank 0's, unless a launcher's
-// agent serves.
+// Called when the process that serves the store does not answer any more. It is rank 0's, unless a
+// launcher's agent serves.
 static void lose_server(tri_health *h, const char *what) {
     const tri_identity *me = &h->store->identity;
     char text[LOSS_TEXT_BYTES];
@@ -177,8 +175,6 @@ static void lose_server(tri_health *h, const char *what) {
     if (h->config.on_loss) h->config.on_loss(h->config.context, TRI_HEALTH_NOBODY, text);
 }
 
-// ---- the thread
-
 static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
@@ -187,7 +183,8 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }
 
-// False: the server sends something else than it may.
+// Handles a message. False: the server sends something else than it may, so it is no server of
+// ours.
 static bool handle(tri_health *h, const store_head *head, const char *value) {
     bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
     atomic_store(&h->heard_ns, tri_os.monotonic_ns());
@@ -214,7 +211,8 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
     }
 }
 
-// False: the connection has ended, or the server sends something else than it may.
+// Reads what has arrived. False: the connection has ended, or the server sends something else than
+// it may.
 static bool receive(tri_health *h) {
     ssize_t got =
         tri_os.recv(h->fd, h->in.data + h->in.size, sizeof h->in.data - h->in.size, MSG_DONTWAIT);
@@ -235,7 +233,8 @@ static bool receive(tri_health *h) {
     return true;
 }
 
-// Sends a message, if there is room for its beginning; the rest of it has to follow.
+// Sends a message, if the socket has room for its beginning. Then the rest has to follow, because
+// half a message would make all later ones unreadable.
 static bool send_whole(tri_health *h, const void *message, size_t size) {
     ssize_t sent = tri_os.send(h->fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
@@ -250,7 +249,8 @@ static bool send_whole(tri_health *h, const void *message, size_t size) {
     return true;
 }
 
-// One sign of life; if there is no room for it now, the next one will do.
+// Sends one sign of life. If the socket has no room now, the beat is left out: the next one says
+// more.
 static bool send_beat(tri_health *h) {
     char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
     pthread_mutex_lock(&h->lock);
@@ -263,7 +263,7 @@ static bool send_beat(tri_health *h) {
     return send_whole(h, message, size + sizeof head);
 }
 
-// Asks the server what the ranks said that somebody wants to know of.
+// Asks the server what those ranks told last of which somebody wants to know.
 static bool send_questions(tri_health *h) {
     bool is_sent = true;
     pthread_mutex_lock(&h->lock);
@@ -277,7 +277,8 @@ static bool send_questions(tri_health *h) {
     return is_sent;
 }
 
-// Whether the server was silent for too long, in time in which this thread looked.
+// Whether the server was silent for too long. Time in which this thread did not run (the process
+// was suspended, or had no core) does not count.
 static bool is_silent(tri_health *h, int64_t now_ns) {
     int64_t gap_ns = now_ns - h->looked_ns;
     h->looked_ns = now_ns;
@@ -321,8 +322,6 @@ static void *watch(void *context) {
     }
     return NULL;
 }
-
-// ---- starting and stopping
 
 static tri_status greet(tri_health *h) {
     const tri_identity *me = &h->store->identity;
@@ -400,8 +399,6 @@ void tri_health_stop(tri_health *health) {
     destroy(health);
     tri_store_close(store);
 }
-
-// ---- permission to commit
 
 tri_status tri_health_admit(tri_health *health) {
     return health ? tri_store_admit(health->store) : TRI_OK;

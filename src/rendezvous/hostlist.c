@@ -12,7 +12,7 @@
 
 enum { GROUPS = 4, DIGITS = 9 };
 
-// One range of a group: "7", or "001-016".
+// One range of numbers: "7", or "001-016".
 typedef struct range {
     int first, last, width; // of the first number, leading zeros included
 } range;
@@ -36,7 +36,7 @@ static bool read_number(const char **at, int *out, int *width) {
     return *width > 0;
 }
 
-// Moves *at to the "," or "]" that ends the range. False: that is no range.
+// Reads a range, and moves *at to the "," or "]" behind it. False: that is no range.
 static bool read_range(const char **at, range *out) {
     int width;
     if (!read_number(at, &out->first, &out->width)) return false;
@@ -48,8 +48,9 @@ static bool read_range(const char **at, range *out) {
     return (**at == ',' || **at == ']') && out->last >= out->first;
 }
 
-// Counts the numbers of a group, or finds number `index` and writes it. `at`: behind the "[", then
-// behind the "]". False: that is no group, or too long.
+// Counts the numbers of a group, or finds number `index` and writes it, so that a long list need
+// not be expanded. *at is first behind the "[", then behind the "]". False: that is no group, or
+// too long.
 static bool read_group(const char **at, int index, int *count, char *out, size_t size) {
     int64_t total = 0;
     for (;;) {
@@ -71,7 +72,7 @@ static tri_status bad_list(const char *list) {
                     list, TRI_MAX_RANKS);
 }
 
-// Reads the item at *at and moves *at behind it and its comma. False: that is no item.
+// Reads the item at *at and moves *at behind the item and its comma. False: that is no item.
 static bool read_item(const char **at, item *out) {
     *out = (item){.text = *at, .hosts = 1};
     while (**at && **at != ',') {

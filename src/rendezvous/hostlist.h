@@ -1,5 +1,5 @@
-// Slurm's lists of hosts, "nid[001-003,007],login1": the hosts are nid001, nid002, nid003, nid007
-// and login1, in this order.
+// Reads Slurm's lists of hosts, from which ranks learn where rank 0 is. "nid[001-003,007],login1":
+// the hosts are nid001, nid002, nid003, nid007 and login1, in this order.
 #ifndef TRIREME_RENDEZVOUS_HOSTLIST_H
 #define TRIREME_RENDEZVOUS_HOSTLIST_H
 
@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-// How many hosts the list names. TRI_BAD_INPUT: it is no such list, or names more than
+// How many hosts the list names. TRI_BAD_INPUT: the text is no such list, or names more than
 // TRI_MAX_RANKS.
 tri_status tri_hostlist_count(const char *list, int *out);
 // The name of host `index`, from 0. TRI_NOT_FOUND: the list names fewer. TRI_BAD_INPUT: as above,

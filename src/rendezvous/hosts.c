@@ -1,6 +1,7 @@
-// Which ranks share a host: found by what every rank tells about its own host, once all are
-// connected. The result replaces what was guessed from the launcher's variables. Where these give
-// local ranks or counts that differ, the run is refused.
+// Finds which ranks share a host, from what every rank tells about its own host, once all are
+// connected. The result replaces what was guessed from the launcher's variables, because a wrong
+// local rank would take another rank's GPU. Where the launcher gives local ranks or counts that
+// differ, the run is refused.
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A host is known by its name and by the boot it runs since: clones of a machine may have one name.
+// Reads the id of this host's boot. A name is not enough to know a host, because clones of a
+// machine may have one name.
 static void read_boot(char *out, size_t size) {
     char *text;
     size_t length;

@@ -34,8 +34,8 @@ typedef struct launcher {
         *job[JOB_VARIABLES]; // together the same on all ranks of a run, and different in other runs
 } launcher;
 
-// Sources: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI rows as seen on
-// Slurm 22.05 with Open MPI 4.1.
+// Where the rows come from: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI
+// rows as seen on Slurm 22.05 with Open MPI 4.1.
 static const launcher launchers[] = {
     {.name = "torchrun",
      .rank = "RANK",
@@ -97,7 +97,7 @@ static const launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-// What the variables of one row say; UNKNOWN: not set.
+// What the variables of one row say, or of all rows together; UNKNOWN: not set.
 typedef struct claim {
     const launcher *from;
     const char *size_name;
@@ -125,8 +125,8 @@ static tri_status read_number(get_variable get, const char *name, int low, int h
     return TRI_OK;
 }
 
-// Reads "2(x3),1", the tasks of a step's nodes in order; UNKNOWN: it has another form or too few
-// nodes.
+// Reads Slurm's list of the numbers of tasks on a step's nodes, "2(x3),1": 2 on each of three
+// nodes, 1 on the fourth. UNKNOWN: the text has another form or too few nodes.
 static int tasks_of_node(const char *text, int node) {
     while (text && *text && node >= 0) {
         char *end;
@@ -159,8 +159,8 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
 }
 
 // True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
-// too, but it is one process: only srun gives a step's number. Steps of other origin have names, or
-// numbers from 0xfffffff0 on.
+// too, but it is one process, so it must not wait for others: only srun gives a step's number.
+// Steps of other origin have names, or numbers from 0xfffffff0 on.
 static bool in_slurm_step(get_variable get) {
     const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
     if (!step) step = value_of(get, "SLURM_STEPID");
@@ -226,8 +226,8 @@ static tri_status merge(claim *all, const claim *more) {
     return TRI_OK;
 }
 
-// The launcher whose variables alone count; NULL: all. Workers of torchrun have its run id, and are
-// its ranks even where srun or mpirun started torchrun's agents.
+// The launcher whose variables alone count; NULL: those of all count. Workers of torchrun have its
+// run id, and are its ranks even where srun or mpirun started torchrun's agents.
 static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;
@@ -290,8 +290,8 @@ static long parent_of(long pid) {
     return parent;
 }
 
-// The nearest ancestor without the rank variable: the launcher's process on this host, also if
-// shells lie between.
+// Finds the launcher's process on this host, which tells two runs apart: the nearest ancestor
+// without the rank variable. Shells may lie between.
 static long launcher_process(const char *rank_name) {
     long pid = getppid();
     for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_name); depth++)
@@ -299,7 +299,7 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-// How often the run was started before: the first of these that is set.
+// Reads how often the run was started before, from the first of these variables that is set.
 static tri_status read_generation(get_variable get, tri_identity *out) {
     static const char *const names[] = {"TRIREME_GENERATION", "TORCHELASTIC_RESTART_COUNT",
                                         "SLURM_RESTART_COUNT"};
@@ -310,8 +310,9 @@ static tri_status read_generation(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Names the run by the variables of its launchers; where these set none that could, by the address
-// that the user gave it, or on one host by the launcher's process.
+// Names the run, so that ranks of two runs on one host never meet: by the variables of its
+// launchers; where these set none that could, by the address that the user gave it, or on one host
+// by the launcher's process.
 static uint64_t hash_run(get_variable get, const claim *all) {
     uint64_t hash = 0xcbf29ce484222325ull;
     char own[64] = "";
@@ -341,7 +342,8 @@ static uint64_t hash_run(get_variable get, const claim *all) {
 static void name_job(get_variable get, const claim *all, tri_identity *out) {
     uint64_t hash = hash_run(get, all);
     snprintf(out->run, sizeof out->run, "u%ld-%016llx", (long)getuid(), (unsigned long long)hash);
-    // Random, from `trireme run`: other users cannot find the socket of its ranks.
+    // `trireme run` sets a random number, so that other users cannot find out the name of its
+    // ranks' socket.
     hash = hash_text(hash, value_of(get, "TRIREME_NONCE"));
     snprintf(out->job, sizeof out->job, "%s-u%ld-n%d-g%lld-%016llx", out->launcher, (long)getuid(),
              out->size, (long long)out->generation, (unsigned long long)hash);
@@ -367,8 +369,8 @@ static tri_status read_alone(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Whether torchrun's --virtual-local-rank was given: every rank has local rank 0, and sees no
-// device but its own.
+// Whether torchrun's --virtual-local-rank was given: then every rank has local rank 0 and sees no
+// device but its own, so the number says nothing about the host.
 static bool sees_own_device_only(get_variable get, const claim *all) {
     const char *visible = value_of(get, "CUDA_VISIBLE_DEVICES");
     return all->local_rank == 0 && visible && !strchr(visible, ',');

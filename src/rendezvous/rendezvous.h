@@ -16,7 +16,8 @@ enum {
     TRI_STORE_VALUE_MAX_BYTES = 1 << 20
 };
 
-// Where ranks of other hosts look for rank 0, or for the launcher's agent that serves in its stead.
+// Where ranks of other hosts look for the server of the store: rank 0, or the launcher's agent that
+// serves in its stead.
 typedef struct tri_store_address {
     char host[TRI_HOST_NAME_MAX]; // "": nothing is known
     int port, ports;              // the server listens at the first free one of so many
@@ -27,15 +28,16 @@ typedef struct tri_store_address {
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
     int rank, size;
-    // On this host. Until tri_identity_settle, what the launcher says or a guess; local_size 0:
-    // nothing is known.
+    // Local rank and size: those on this host. Until tri_identity_settle, what the launcher says or
+    // a guess; local_size 0: nothing is known.
     int local_rank, local_size;
     struct {
         bool local_rank, local_size; // the launcher says so
     } stated;
     char host[TRI_HOST_NAME_MAX];
     char job[128]; // the same on all ranks of a job and of no other on this host
-    // The same in all generations of a run, which are its starts: restarts, requeues.
+    // The run's name: the same in all generations of a run, which are its starts (restarts,
+    // requeues), so that a rank of an earlier one can be told that it has been replaced.
     char run[64];
     int64_t generation;
     char master_host[TRI_HOST_NAME_MAX]; // "": the launcher gave none
@@ -49,7 +51,7 @@ typedef struct tri_identity {
 // for two launchers that disagree; the message names both.
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out);
 
-// What a rank tells all others about its host.
+// What a rank tells all others about its host, from which all find which ranks share one.
 typedef struct tri_host_claim {
     char host[TRI_HOST_NAME_MAX];
     char boot[64];              // of its system; "": unknown
@@ -57,41 +59,44 @@ typedef struct tri_host_claim {
 } tri_host_claim;
 void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out);
 bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b);
-// Sets the identity's local rank and size to the true ones, from the claims of all ranks. Local
-// ranks count in the order of ranks, unless the launcher has numbered all ranks of the host.
-// TRI_BAD_INPUT on every rank, with the same message, where a launcher's numbers are wrong.
+// Sets the identity's local rank and size to the true ones, from the claims of all ranks: launchers
+// often do not give them, or guess. Local ranks count in the order of ranks, unless the launcher
+// has numbered all ranks of the host. TRI_BAD_INPUT on every rank, with the same message, where a
+// launcher's numbers are wrong.
 tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity);
 
 typedef struct tri_store tri_store;
 
 // Connects the ranks of the job: rank 0 serves, all ranks connect to it. On one host this is an
 // abstract unix socket, which ends with the process and admits only the same user. Unless all ranks
-// are known to be on one host, rank 0 also listens at its address over TCP, and admits only who has
-// the user's token (token.h). Returns when all ranks have arrived. TRI_TIMEOUT, TRI_PEER_LOST,
-// TRI_MISMATCH (two jobs of one name, a generation that has ended), TRI_BAD_INPUT.
+// are known to be on one host, rank 0 also listens at its address over TCP, where it admits only
+// ranks that have the user's token (token.h). Returns when all ranks have arrived. TRI_TIMEOUT,
+// TRI_PEER_LOST, TRI_MISMATCH (two jobs of one name, a generation that has ended), TRI_BAD_INPUT.
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
 // On how many hosts the ranks are, and the number of a rank's host: hosts are numbered in the order
 // of their lowest ranks.
 int tri_store_host_count(const tri_store *store);
 int tri_store_host_of(const tri_store *store, int rank);
-// A value of up to TRI_STORE_VALUE_MAX_BYTES; it replaces the key's earlier value.
+// Sets a value of up to TRI_STORE_VALUE_MAX_BYTES; it replaces the key's earlier value.
 tri_status tri_store_set(tri_store *store, const char *key, const void *value, size_t size);
 // Waits until the key is set. *size is the value's size; larger than `capacity` is TRI_INTERNAL.
 tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void *value,
                          size_t capacity, size_t *size);
-// Whether this run may commit a checkpoint. TRI_PEER_LOST: a rank was lost, or the store's server;
-// TRI_MISMATCH: a newer generation of the run has taken this one's place.
+// Whether this run may commit a checkpoint; see tri_health_admit. TRI_PEER_LOST: a rank was lost,
+// or the store's server; TRI_MISMATCH: a newer generation of the run has taken this one's place.
 tri_status tri_store_admit(tri_store *store);
 // Tells all ranks that this one cannot go on, for the reason of tri_error_message: every wait for a
-// key ends with `status` and that message, which names the rank. Returns `status` with its message;
-// or those of another rank that failed before, where `status` may be a consequence: TRI_NETWORK,
-// TRI_TIMEOUT, TRI_PEER_LOST.
+// key ends with `status` and that message, which names the rank. So all report the cause instead of
+// a timeout. Returns `status` with its message; but if another rank failed before and `status` may
+// only be a consequence (TRI_NETWORK, TRI_TIMEOUT, TRI_PEER_LOST), returns that rank's.
 tri_status tri_store_fail(tri_store *store, tri_status status);
-// Collective: TRI_OK once every rank has called it. Ends at once on all ranks if one of them calls
-// tri_store_fail instead. `what` is the same on all ranks, and new.
+// Collective: TRI_OK once every rank has called it, so that all know that none has failed. Ends at
+// once on all ranks if one of them calls tri_store_fail instead. `what` is the same on all ranks,
+// and not used before.
 tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
-// Adds to a decimal counter, which begins at 0, and returns its new value in *out.
+// Adds to a decimal counter, which begins at 0, and returns its new value in *out: each rank that
+// adds gets another number.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 
 #endif

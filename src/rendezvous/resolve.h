@@ -24,7 +24,8 @@ typedef struct rendezvous_addresses {
     int count;
 } rendezvous_addresses;
 
-// All addresses of a host, by name or number, each once. TRI_NOT_FOUND: the name has none now.
+// All addresses of a host, by name or number, each once. TRI_NOT_FOUND: the name has none now; it
+// may have one later, while a cluster starts.
 tri_status rendezvous_resolve(const char *host, int port, rendezvous_addresses *out);
 void rendezvous_wildcards(rendezvous_addresses *out); // all addresses of this host
 void rendezvous_set_port(rendezvous_socket_address *address, int port);
@@ -32,7 +33,7 @@ int rendezvous_port_of(const rendezvous_socket_address *address);
 bool rendezvous_is_loopback(const rendezvous_socket_address *address);
 bool rendezvous_is_same_host(const rendezvous_socket_address *a,
                              const rendezvous_socket_address *b); // whatever their ports
-// Returns `out`.
+// Writes the address as text, for messages. Returns `out`.
 const char *rendezvous_address_text(const rendezvous_socket_address *address, char *out,
                                     size_t size);
 

@@ -1,4 +1,4 @@
-// A server of the store without a rank, for launchers.
+// Serves a store from a process that is no rank: a launcher's agent. See serve.h.
 #include "rendezvous/serve.h"
 
 #include "rendezvous/store_server.h"

@@ -1,5 +1,5 @@
-// The server of a store in a process that is no rank: a launcher's agent, which outlives its
-// workers. Ranks find it by TRIREME_STORE=HOST:PORT.
+// The server of a store in a process that is no rank: a launcher's agent. It outlives its workers,
+// so that a restarted rank 0 need not be found again. Ranks find it by TRIREME_STORE=HOST:PORT.
 #ifndef TRIREME_RENDEZVOUS_SERVE_H
 #define TRIREME_RENDEZVOUS_SERVE_H
 
@@ -12,8 +12,9 @@ typedef struct store_server tri_store_server;
 // its interface at which interface only. TRI_NOT_FOUND: the address is another host's, or taken.
 tri_status tri_store_serve(const tri_identity *identity, tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
-// The next generation begins: the keys are gone, and ranks of earlier ones are told that they have
-// been replaced. The size may be another one. `identity` as above.
+// Begins the next generation: the keys are removed, and ranks of earlier generations are told that
+// they have been replaced. The number of ranks may be another one. `identity` as in
+// tri_store_serve.
 void tri_store_server_begin(tri_store_server *server, const tri_identity *identity);
 void tri_store_server_end(tri_store_server *server); // NULL allowed
 

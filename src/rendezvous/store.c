@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Keeps which rank is on which host.
+// Keeps which rank is on which host, as the server has found.
 static tri_status take_hosts(tri_store *store, store_answer *got) {
     size_t size = (size_t)store->identity.size * sizeof *store->host_of;
     if (got->size != size || got->number < 1 || got->number > store->identity.size)
@@ -59,7 +59,7 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
-        // Not through ask, which would replace the thread's error message.
+        // Not through store_request, which would replace the thread's error message.
         store_head bye = {.kind = STORE_BYE};
         if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);
@@ -142,8 +142,8 @@ tri_status tri_store_admit(tri_store *store) {
     store_answer got;
     tri_status status = store_request(store, (store_head){.kind = STORE_ADMIT}, "", NULL, &got);
     if (status == TRI_OK) free(got.value);
-    // The server closes the connections of a generation that has ended, and says so to those who
-    // connect again.
+    // The server closes the connections of a generation that has ended, so a lost connection may
+    // mean that this run was replaced. Those who connect again are told.
     int fd;
     if (status != TRI_PEER_LOST || !store->broken) return status;
     char why[TRI_MESSAGE_MAX_BYTES];

@@ -1,4 +1,5 @@
-// The client side of the store: what store.c, store_request.c, store_connect.c and health.c share.
+// The client side of the store: what the files of this room share that talk to a store's server
+// (store.c, store_request.c, store_connect.c, health.c).
 #ifndef TRIREME_RENDEZVOUS_STORE_CLIENT_H
 #define TRIREME_RENDEZVOUS_STORE_CLIENT_H
 
@@ -24,14 +25,17 @@ struct tri_store {
     int32_t *host_of; // by rank
 };
 
-// The monotonic time so many milliseconds from now.
+// The monotonic time so many milliseconds from now: deadlines are kept as times, so that several
+// waits share one.
 static inline int64_t store_after_ms(int64_t ms) {
     return tri_os.monotonic_ns() + (ms > 0 ? ms : 0) * 1000000;
 }
 
-// Finds rank 0, and serves if this is it; sets the store's fd. Messages name timeout_ms.
+// Finds the server of the store, and starts it if this is the rank that serves; sets the store's
+// fd. Messages name timeout_ms.
 tri_status store_connect(tri_store *store, int timeout_ms, int64_t until_ns);
-// Another connection to the server that was found before. TRI_NOT_FOUND: it cannot be reached now.
+// Opens another connection to the server that was found before, for a thread that must not wait for
+// the first connection's requests. TRI_NOT_FOUND: the server cannot be reached now.
 tri_status store_connect_again(tri_store *store, int *fd);
 
 typedef struct store_answer {
@@ -42,7 +46,7 @@ typedef struct store_answer {
 } store_answer;
 
 // Sends one request and waits for its answer, whose value the caller frees; NULL after any failure.
-// A failure on rank 0 becomes one here.
+// If the server answers with a failure, that is returned here.
 tri_status store_request(tri_store *store, store_head head, const char *key, const void *value,
                          store_answer *out);
 

@@ -1,5 +1,5 @@
-// How a rank finds the server of the store: rank 0 starts it, all ranks look for it on their host
-// and then at rank 0's address.
+// How a rank finds the server of the store: rank 0 starts it, unless an agent serves; all ranks
+// look for it on their host first, which is safe and fast, and then at rank 0's address.
 #include "base/log.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_unix.h"
@@ -13,7 +13,7 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// Whether ranks of other hosts are possible, and the token for them.
+// Finds whether ranks of other hosts are possible, and if so the token, which only they need.
 static tri_status prepare_tcp(tri_store *store) {
     const tri_identity *me = &store->identity;
     bool is_one_host = me->local_size == me->size, has_address = me->address.host[0] != 0;
@@ -37,7 +37,8 @@ static void close_sockets(store_server_config *config) {
     for (int i = 0; i < config->tcp.count; i++) tri_os.close(config->tcp.fds[i]);
 }
 
-// TRI_NOT_FOUND: another process serves the job, or an earlier run is about to end.
+// Opens the sockets at which rank 0 listens. TRI_NOT_FOUND: another process serves the job, or an
+// earlier run is about to end.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
     bool is_first = store->uses_tcp && me->address.is_exact; // it decides whether this rank serves
@@ -52,7 +53,8 @@ static tri_status listen_for_ranks(tri_store *store, store_server_config *config
     return TRI_OK; // all ranks may be on this host
 }
 
-// Starts the server of rank 0. TRI_OK without one: its addresses are taken for now.
+// Starts the server of rank 0. TRI_OK without a server: its addresses are taken for now, and the
+// caller tries again.
 static tri_status serve(tri_store *store, int64_t limit_ns) {
     const tri_identity *me = &store->identity;
     store_server_config config = {.identity = me, .unix_fd = -1, .token = store->token};
@@ -68,7 +70,8 @@ static tri_status serve(tri_store *store, int64_t limit_ns) {
                     me->job, me->host);
 }
 
-// TRI_NOT_FOUND: rank 0 cannot be reached now.
+// Looks once for the server, on this host and then over TCP. TRI_NOT_FOUND: it cannot be reached
+// now.
 static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
     tri_status status = store_unix_connect(&store->identity, fd);
     if (status == TRI_OK && (status = store_unix_admit(*fd)) != TRI_OK) tri_os.close(*fd);
@@ -90,8 +93,8 @@ static void report_wait(const tri_store *store) {
                 store->uses_tcp ? me->address.host : me->host, waited_s, between, store->note);
 }
 
-// Before the next look for rank 0: a tenth of what was waited already, so that a rank which is
-// found at last was waited for hardly longer than it took.
+// How long to pause before the next look for rank 0: a tenth of the time waited so far. So the wait
+// ends hardly later than rank 0 appears, and a long wait costs little.
 static int64_t pause_ns(int64_t waited_ns) {
     const int64_t least = 500000, most = 50000000;
     int64_t tenth = waited_ns / 10;
@@ -102,7 +105,8 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
     bool is_reported = me->rank != 1; // one rank reports for all
-    // An earlier run that is about to end frees the address sooner than this.
+    // How long rank 0 tries to listen: an earlier run that is about to end frees the address sooner
+    // than this.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
     // Where a launcher's agent may serve, rank 0 looks for it first.

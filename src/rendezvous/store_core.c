@@ -150,7 +150,7 @@ int store_core_join(store_core *core) {
     return STORE_NO_CLIENT;
 }
 
-// "rank 2 of 4" or "ranks 2, 3 of 4": those that have not arrived.
+// Names the ranks that have not arrived, for messages: "rank 2 of 4" or "ranks 2, 3 of 4".
 static void name_missing(const store_core *core, char *text, size_t size) {
     int missing = core->size - core->arrived, named = 0;
     int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
@@ -162,7 +162,7 @@ static void name_missing(const store_core *core, char *text, size_t size) {
     snprintf(text + used, size - (size_t)used, " of %d", core->size);
 }
 
-// Answers all waits with a failure at once, as `rank` is lost and they may never end.
+// Answers all waits with a failure at once: as `rank` is lost, what they wait for may never come.
 static void fail_waits(store_core *core, int rank) {
     char text[256], missing[192];
     for (int i = 0; i < core->client_end; i++) {
@@ -179,7 +179,7 @@ static void fail_waits(store_core *core, int rank) {
     }
 }
 
-// Answers a wait for a key with the failure of a rank.
+// Answers a wait for a key with the failure that a rank has reported.
 static void reply_failure(const store_core *core, client *c) {
     reply(c, core->failure.status, STORE_OF_RANK, core->failure.text, strlen(core->failure.text));
 }
@@ -206,7 +206,7 @@ static void send_loss(store_core *core, client *to, int rank) {
     free(value);
 }
 
-// Tells all ranks that this one is lost.
+// Records that the rank is lost, and tells all other ranks.
 static void lose(store_core *core, int rank, const char *what) {
     const char *host = core->seen[rank] ? core->hosts[core->claim_of[rank]].host : "";
     if (!store_watch_lose(&core->watch, rank, what, host)) return;
@@ -262,7 +262,8 @@ static const char *put(store_core *core, const char *key, const void *value, siz
     return NULL;
 }
 
-// Hosts get their numbers in the order of their lowest ranks.
+// Gives hosts their numbers, in the order of their lowest ranks, so that the numbers do not depend
+// on who arrived first.
 static void number_hosts(store_core *core) {
     int32_t *numbers = allocate(NULL, (size_t)core->host_count * sizeof *numbers), next = 0;
     for (int i = 0; i < core->host_count; i++) numbers[i] = -1;
@@ -283,7 +284,7 @@ static void reply_to_arrived(store_core *core) {
                   (size_t)core->size * sizeof *core->host_of);
 }
 
-// The index of the claim's host; adds a host that is new.
+// Finds the index of the claim's host; adds a host that is new.
 static int find_host(store_core *core, const tri_host_claim *claim) {
     for (int i = 0; i < core->host_count; i++)
         if (tri_host_claim_is_same_host(&core->hosts[i], claim)) return i;
@@ -336,7 +337,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     return true;
 }
 
-// A rank's second connection begins, over which it shows that it lives and hears of losses. It
+// Begins a rank's second connection, over which it shows that it lives and hears of losses. It
 // needs one because a request on the first may block for long.
 static bool watch(store_core *core, client *c, const store_head *head, const char *key,
                   int64_t now_ns) {
@@ -376,8 +377,8 @@ static bool watched(store_core *core, client *c, const store_head *head, const c
     return true;
 }
 
-// A run that has lost a rank ends, and what is left of it may be the smaller part of a network that
-// was cut in two.
+// Answers whether a checkpoint may be committed. A run that has lost a rank may not: it ends
+// anyway, and what is left of it may be the smaller part of a network that was cut in two.
 static void admit(store_core *core, client *c) {
     char text[192];
     if (core->lost < 0) {
@@ -442,7 +443,7 @@ static void add(store_core *core, client *c, const store_head *head, const char 
         reply(c, TRI_OK, counter, NULL, 0);
 }
 
-// False: the client broke the protocol or sent BYE.
+// Handles a message. False: the client broke the protocol or sent BYE.
 static bool handle(store_core *core, client *c, const store_head *head, const char *body,
                    int64_t now_ns) {
     char key[TRI_MAX_NAME_BYTES + 1];
@@ -453,7 +454,8 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
     if (head->kind == STORE_WATCH) return watch(core, c, head, key, now_ns);
     if (c->watches) return watched(core, c, head, value, now_ns);
-    // One request at a time, and none before HELLO was answered.
+    // A client may have one request under way, and none before HELLO was answered: so one wait for
+    // each client is all that there can be.
     if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;
     switch (head->kind) {
     case STORE_SET:

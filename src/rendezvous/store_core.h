@@ -1,5 +1,6 @@
 // The store's server without sockets and clocks: it takes bytes from clients and makes bytes for
-// clients. One thread at a time. All that a client sends is checked before it is used.
+// clients, so that tests and fuzzers can run all of it without a network. One thread at a time. All
+// that a client sends is checked before it is used.
 #ifndef TRIREME_RENDEZVOUS_STORE_CORE_H
 #define TRIREME_RENDEZVOUS_STORE_CORE_H
 
@@ -11,15 +12,16 @@ typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
 void store_core_serve_as_agent(store_core *core); // the server's process is no rank's
-// Tells the ranks that the server ends as it should.
+// Tells the ranks that the server ends as it should, so that they do not take it for lost.
 void store_core_say_bye(store_core *core);
-// Tells the ranks that a newer generation takes their place.
+// Tells the ranks that a newer generation takes their place, so that they end.
 void store_core_say_replaced(store_core *core);
 void store_core_destroy(store_core *core); // NULL allowed
 
 enum { STORE_NO_CLIENT = -1 };
 
-// A client's number, reused after store_core_leave; STORE_NO_CLIENT: there are too many.
+// Adds a client and returns its number, reused after store_core_leave; STORE_NO_CLIENT: there are
+// too many.
 int store_core_join(store_core *core);
 void store_core_leave(store_core *core, int client);
 // Handles the bytes that a client sent. False: it broke the protocol or sent BYE; the caller
@@ -28,12 +30,12 @@ bool store_core_input(store_core *core, int client, const void *data, size_t siz
 // The bytes to send to a client (*size 0: none), and how many of them the caller has sent.
 const void *store_core_output(store_core *core, int client, size_t *size);
 void store_core_sent(store_core *core, int client, size_t size);
-// Answers the waits whose time is over; returns when the next one's will be (INT64_MAX: none
-// waits).
+// Answers the waits whose time is over. Returns when the next one's will be, so that the caller
+// knows how long it may sleep (INT64_MAX: none waits).
 int64_t store_core_expire(store_core *core, int64_t now_ns);
-// Ranks that are connected: they have sent HELLO and have not left.
+// How many ranks are connected: they have sent HELLO and have not left.
 int store_core_present(const store_core *core);
-// The lowest rank that has not arrived; STORE_NO_RANK: all have.
+// The lowest rank that has not arrived, for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
 
 #endif

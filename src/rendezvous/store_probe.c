@@ -1,5 +1,6 @@
 // A rank's end of the store over TCP: it tries all ports of all addresses that rank 0's host name
-// has at the same time, since some may lead nowhere, or to other programs.
+// has. All are tried at once, because some may lead nowhere, or to other programs, and each of
+// these would cost a timeout.
 #include "rendezvous/store_tcp.h"
 
 #include "base/os.h"
@@ -56,7 +57,7 @@ static int left_ms(const probing *p) {
     return left < 0 ? 0 : (int)left;
 }
 
-// Sends all, or receives all; false: the other end closed, or the time is over.
+// Sends all, or receives all; false: the other end has closed the connection, or the time is over.
 static bool exchange(int fd, const void *send, void *receive, size_t size) {
     size_t done = 0;
     int64_t end_ns = tri_os.monotonic_ns() + TRI_STORE_GREETING_MS * INT64_C(1000000);

@@ -1,4 +1,5 @@
-// The bounds of a message, which both ends check before they read its key and its value.
+// The bounds of a message, which both ends check before they read its key and its value: the other
+// end may be broken or hostile.
 #include "rendezvous/store_protocol.h"
 
 #include "base/limits.h"

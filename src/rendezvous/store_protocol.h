@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 // A message is this head, the key and the value. Both ends use the byte order of their machine; the
-// magic number in `kind` shows if they differ.
+// magic number in `kind` shows if the orders differ.
 typedef struct store_head {
     uint32_t kind;
     uint32_t key_bytes;
@@ -17,8 +17,8 @@ typedef struct store_head {
     int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
 } store_head;
 
-// The value of a HELLO. The value of its answer is an int32_t for each rank: the number of its
-// host.
+// What a rank says of itself: the value of a HELLO. The value of its answer is an int32_t for each
+// rank: the number of its host.
 typedef struct store_hello {
     int32_t size;     // ranks of the job
     int32_t total_ms; // the time limit for all to arrive, of which timeout_ms is left; for messages
@@ -26,28 +26,32 @@ typedef struct store_hello {
 } store_hello;
 
 enum {
-    // Key: job, number: rank, value: a store_hello. Answered when all ranks have arrived.
+    // A rank arrives. Key: job, number: rank, value: a store_hello. Answered when all ranks have
+    // arrived.
     STORE_HELLO = 0x54520001,
     STORE_SET,
     STORE_GET,
     STORE_ADD,
     STORE_BYE,   // no answer; a connection that ends without it means a lost rank, or server
     STORE_REPLY, // value: of the key, or the message of a failure
-    // A rank's second connection, which shows that it lives. Key: job, number: rank, timeout_ms:
-    // how long it may be silent. Answered at once, with STORE_BY_AGENT if no rank serves.
+    // Begins a rank's second connection, which shows that it lives. Key: job, number: rank,
+    // timeout_ms: how long it may be silent. Answered at once, with STORE_BY_AGENT if no rank
+    // serves.
     STORE_WATCH,
-    // On such a connection. Number: the rank that it waits for, or STORE_NO_RANK; value: its ledger
-    // (tri_ledger_pack). Answered at once, so that the rank knows that the server lives.
+    // A sign of life, on such a connection. Number: the rank for which the sender waits, or
+    // STORE_NO_RANK; value: its ledger (tri_ledger_pack). Answered at once, so that the rank knows
+    // that the server lives.
     STORE_BEAT,
-    // On such a connection. Number: a rank. Answered by the same with the value of its latest BEAT,
-    // and its number in timeout_ms.
+    // Asks, on such a connection, what a rank told last. Number: the rank. The answer has the same
+    // kind, the value of that rank's latest BEAT, and the BEAT's number in timeout_ms.
     STORE_SAID,
     STORE_ADMIT, // may a checkpoint be committed? Refused once a rank is lost
     // From the server on each such connection, once for each rank that is lost. Number: the rank;
-    // value: a store_loss, and its latest BEAT's.
+    // value: a store_loss, then the value of the rank's latest BEAT.
     STORE_LOST,
-    // The rank cannot go on. Value: the message; timeout_ms: the tri_status. Answers all waits for
-    // keys, present and later ones, and this message, with that; of several the first counts.
+    // The rank cannot go on. Value: the message; timeout_ms: the tri_status. All waits for keys,
+    // present and later ones, and this message too, are answered with that message and status; if
+    // several ranks fail, with those of the first.
     STORE_FAIL,
     STORE_KIND_END,
 };
@@ -62,7 +66,8 @@ enum { STORE_OF_RANK = 1 };             // the number in an answer with another 
 
 enum { STORE_NO_RANK = -1 };
 
-// TRI_BAD_INPUT unless kind and sizes are within their bounds.
+// Checks a head before its sizes are used: TRI_BAD_INPUT unless kind and sizes are within their
+// bounds.
 tri_status store_head_check(const store_head *head);
 
 #endif

@@ -1,4 +1,4 @@
-// A rank sends one request at a time to the server of the store and waits for the answer.
+// A rank's requests to the server of the store: it sends one at a time and waits for the answer.
 #include "rendezvous/store_client.h"
 
 #include <errno.h>
@@ -69,7 +69,8 @@ static tri_status receive_answer(tri_store *store, store_answer *out, int64_t un
     return receive_bytes(store, out->value, out->size, until_ns);
 }
 
-// Sends one message and waits for the answer, whose value the caller frees.
+// Sends one message and waits for the answer, whose value the caller frees. The wait ends a while
+// after the server's own time limit, in case the server never answers.
 static tri_status ask(tri_store *store, store_head head, const char *key, const void *value,
                       store_answer *out) {
     int64_t until_ns =

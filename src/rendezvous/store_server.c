@@ -23,7 +23,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// What `fds` holds, in this order. Without TCP, clients begin where its sockets would.
+// What `fds` holds, in this order, so that one poll waits for all. Without TCP, clients begin where
+// its sockets would.
 enum {
     WAKE,
     UNIX,
@@ -60,7 +61,8 @@ static void leave(store_server *s, int client) {
     s->clients[client].fd = -1;
 }
 
-// No descriptor or memory is free. The client stays in the listening queue for the next accept.
+// Called if accept failed because no descriptor or memory is free. The client stays in the
+// listening queue for the next accept; without a pause the thread would spin.
 static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
@@ -85,7 +87,7 @@ static int accept_at(store_server *s, int listener) {
     return -1;
 }
 
-// The socket of a client that was admitted.
+// Takes over the socket of a client that was admitted.
 static void add_client(store_server *s, int fd) {
     int client = store_core_join(s->core);
     if (client == STORE_NO_CLIENT) {
@@ -139,7 +141,7 @@ static void flush(store_server *s, int client) {
     }
 }
 
-// False: the client is gone, or has to go.
+// Reads what a client sent. False: the client is gone, or has to go.
 static bool receive(store_server *s, int client) {
     for (;;) {
         ssize_t got = tri_os.recv(s->clients[client].fd, s->buffer, sizeof s->buffer, MSG_DONTWAIT);
@@ -168,8 +170,8 @@ static void receive_all(store_server *s) {
     }
 }
 
-// Called after all input and all timeouts were handled, since one client's request, or its leaving,
-// can answer the requests of others.
+// Sends what is pending to all clients. Called after all input and all timeouts were handled, since
+// one client's request, or its leaving, can answer the requests of others.
 static void send_all(store_server *s) {
     for (int i = 0; i < s->client_end; i++) {
         struct pollfd *p = &s->clients[i];
@@ -197,14 +199,15 @@ static void name_missing(store_server *s) {
             host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core), s->identity.size);
 }
 
-// poll refuses more entries than the process may have descriptors (ulimit -n), used or not. Clients
-// take the lowest free entry, so that there are never more.
+// How many entries poll gets. poll refuses more entries than the process may have descriptors
+// (ulimit -n), used or not, so unused ones at the end are left out. Clients take the lowest free
+// entry, so that there are never too many.
 static nfds_t used(store_server *s) {
     while (s->client_end > 0 && s->clients[s->client_end - 1].fd < 0) s->client_end--;
     return (nfds_t)(s->clients - s->fds) + (nfds_t)s->client_end;
 }
 
-// The next job of this name may listen.
+// Stops listening, so that the next job of this name may listen while this one's last ranks finish.
 static void close_listeners(store_server *s) {
     for (int i = UNIX; i < TCP + s->tcp_count; i++) {
         if (s->fds[i].fd >= 0) tri_os.close(s->fds[i].fd);
@@ -213,7 +216,8 @@ static void close_listeners(store_server *s) {
     if (s->tcp_count) store_strangers_close(&s->strangers);
 }
 
-// Waits until something happens. Where all strangers' entries are taken, no more are accepted.
+// Waits until something happens. Where all strangers' entries are taken, no more are accepted: the
+// listening sockets are left out.
 static void wait_for_events(store_server *s, int64_t until_ns) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (s->tcp_count) {
@@ -227,8 +231,9 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
     poll(s->fds, count, wait_ms(until_ns));
 }
 
-// Each rank has two connections. The usual limit on descriptors is lower than what the system
-// allows; poll fails if it is lower than the entries that have a fixed index.
+// Raises the limit on descriptors: each rank has two connections, and the usual limit is lower than
+// what the system allows. poll also fails if the limit is lower than the entries that have a fixed
+// index.
 static tri_status make_room(int ranks) {
     struct rlimit limit;
     rlim_t needed = 2 * (rlim_t)ranks + CLIENTS + SPARE_DESCRIPTORS;
@@ -254,7 +259,7 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
     s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
 }
 
-// Ends the generation that is served, if another one is to begin.
+// Ends the generation that is served, if store_server_begin has asked for another one.
 static void begin_next(store_server *s) {
     uint64_t times;
     if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* it was 0 */
@@ -288,7 +293,8 @@ static void *serve(void *context) {
             close_listeners(s);
             s->fds[WAKE].fd = -1;
         }
-        // An agent ends after its ranks; one that is lost may still be connected.
+        // A rank's server waits for its ranks, which may still need keys. An agent ends after its
+        // ranks, so a rank that is still connected is lost.
         if (end_ns != INT64_MAX &&
             (s->is_agent || store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns)) {
             store_core_say_bye(s->core);

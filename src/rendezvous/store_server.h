@@ -14,10 +14,10 @@ typedef struct store_server_config {
     bool is_agent;     // this process is no rank
 } store_server_config;
 
-// Takes over the listening sockets, also on failure.
+// Starts the thread. Takes over the listening sockets, also on failure.
 tri_status store_server_start(const store_server_config *config, store_server **out);
-// Accepts no more connections, gives connected ranks TRI_MAX_SHUTDOWN_MS to finish, then ends. NULL
-// allowed.
+// Accepts no more connections, gives connected ranks TRI_MAX_SHUTDOWN_MS to finish, because they
+// may still need keys, then ends. NULL allowed.
 void store_server_stop(store_server *server);
 // From now on serves this generation, whose ranks may connect as soon as this has returned.
 void store_server_begin(store_server *server, const tri_identity *identity);

@@ -1,4 +1,4 @@
-// Greets what connects over TCP, and turns away all that does not have the token.
+// Greets what connects over TCP, and turns away everything that does not have the token.
 #include "rendezvous/store_strangers.h"
 
 #include "base/log.h"
@@ -42,7 +42,8 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
     store_stranger *one = &s->at[index];
     memset(one, 0, sizeof *one);
     one->since_ns = now_ns;
-    // A new socket has room for so few bytes; one that has not is dropped.
+    // The buffer of a new socket has room for so few bytes; a connection that has none is dropped,
+    // because a stranger is not waited for.
     bool is_greeted = store_challenge_make(&one->challenge) == TRI_OK &&
                       tri_os.send(fd, &one->challenge, sizeof one->challenge,
                                   MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof one->challenge;
@@ -70,7 +71,7 @@ static void turn_away(store_strangers *s, int index) {
 }
 
 // Returns the socket of an admitted rank, or -1. The verdict also tells a rank that has the token
-// why it is not admitted.
+// but is not admitted (an ended generation) why.
 static int answer(store_strangers *s, int index) {
     const store_stranger *one = &s->at[index];
     store_verdict verdict;

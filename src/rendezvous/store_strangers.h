@@ -1,6 +1,6 @@
-// A stranger is a connection over TCP that has not proved yet that it has the token. There is room
-// for a fixed number, each has a deadline, and nothing is allocated or parsed for one. A thread of
-// the server calls this.
+// Strangers: connections over TCP that have not proved yet that they have the token. Anybody on the
+// network can be one, so there is room for a fixed number, each has a deadline, and nothing is
+// allocated or parsed for one. A thread of the server calls these functions.
 #ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 #define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 
@@ -26,13 +26,13 @@ typedef struct store_strangers {
     store_stranger at[TRI_MAX_STORE_STRANGERS];
 } store_strangers;
 
-// True if another stranger may be accepted now. If there is no room, the oldest has to leave once
-// it is TRI_STORE_CROWDED_MS old.
+// True if another stranger may be accepted now. If there is no room, the oldest is closed once it
+// is TRI_STORE_CROWDED_MS old, so that strangers that send nothing cannot keep ranks out.
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
 // Takes over the socket of a connection that was just accepted, non-blocking.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
-// Reads what stranger `index` sent. Returns its socket, which then belongs to the caller, once it
-// is admitted; else -1.
+// Reads what stranger `index` sent. Once it is admitted, returns its socket, which then belongs to
+// the caller; else -1.
 int store_strangers_read(store_strangers *s, int index);
 // Closes the connections whose time is over. Returns when this has to be called again, or when
 // there will be room; INT64_MAX: there is no stranger.

@@ -1,4 +1,5 @@
-// The server's end of the store over TCP: which addresses of this host rank 0 listens at.
+// The server's end of the store over TCP: finds at which addresses of this host rank 0 has to
+// listen, and listens there.
 #include "rendezvous/store_tcp.h"
 
 #include "base/log.h"
@@ -28,8 +29,8 @@ void store_tcp_prepare(int fd) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms);
 }
 
-// Returns a socket, or -1 with errno: the address is not this host's (EADDRNOTAVAIL), or is taken
-// (EADDRINUSE).
+// Listens at one address and port. Returns a socket, or -1 with errno: the address is not this
+// host's (EADDRNOTAVAIL), or is taken (EADDRINUSE).
 static int listen_at(const rendezvous_socket_address *address) {
     int family = address->any.sa_family, on = 1;
     int fd = tri_os.socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +46,7 @@ static int listen_at(const rendezvous_socket_address *address) {
 }
 
 // Listens at the first port of the range that is free at the address; port 0: at any. -1 with
-// errno.
+// errno. Other jobs on this host may have taken the first ports.
 static int listen_in_range(const tri_identity *identity, rendezvous_socket_address address) {
     int fd = -1;
     for (int i = 0; fd < 0 && i < identity->address.ports; i++) {
@@ -92,7 +93,8 @@ static tri_status addresses_of_interface(const char *interface, rendezvous_addre
     return out->count ? TRI_OK : no_interface(interface);
 }
 
-// Ranks of other hosts look for rank 0 at the address's name: it has to lie on the interface.
+// Checks that the interface is where ranks of other hosts look for rank 0: else they would wait in
+// vain.
 static tri_status check_interface(const tri_identity *identity, const rendezvous_addresses *own) {
     rendezvous_addresses named;
     char text[INET6_ADDRSTRLEN];
@@ -112,7 +114,8 @@ static tri_status check_interface(const tri_identity *identity, const rendezvous
                     rendezvous_address_text(&own->at[0], text, sizeof text));
 }
 
-// The addresses at which rank 0 listens, those of other hosts among them.
+// Finds the addresses at which rank 0 has to listen. Addresses of other hosts may be among them;
+// listening there fails, and the next is tried.
 static tri_status addresses_of(const tri_identity *identity, rendezvous_addresses *out) {
     if (identity->interface[0]) {
         TRI_TRY(addresses_of_interface(identity->interface, out));

@@ -1,5 +1,5 @@
-// An abstract unix socket: it has no file, ends with the process, and the kernel tells which user
-// is at the other end.
+// The store's unix socket. It is abstract: it has no file, so that nothing remains of a killed run;
+// it ends with the process, and the kernel tells which user is at the other end.
 #include "rendezvous/store_unix.h"
 
 #include "base/limits.h"
@@ -61,8 +61,8 @@ tri_status store_unix_admit(int fd) {
     return TRI_OK;
 }
 
-// TRI_BAD_INPUT if another user listens at the job's address; TRI_OK also if that cannot be found
-// out.
+// Tells who listens at the job's address if it is taken. TRI_BAD_INPUT: another user does; TRI_OK
+// also if that cannot be found out.
 static tri_status check_holder(const tri_identity *identity) {
     int fd;
     if (store_unix_connect(identity, &fd) != TRI_OK) return TRI_OK;

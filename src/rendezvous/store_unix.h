@@ -4,12 +4,13 @@
 
 #include "rendezvous/rendezvous.h"
 
-// Rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another process
-// of this user has the job's address; TRI_BAD_INPUT while one of another user has it.
+// Makes rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another
+// process of this user has the job's address; TRI_BAD_INPUT while one of another user has it.
 tri_status store_unix_listen(const tri_identity *identity, int *fd);
 // A blocking socket to rank 0. TRI_NOT_FOUND while rank 0 does not listen.
 tri_status store_unix_connect(const tri_identity *identity, int *fd);
-// Both ends call it before they send or read: TRI_BAD_INPUT if the other end is another user's.
+// Checks who is at the other end; both ends call it before they send or read. TRI_BAD_INPUT if it
+// is another user's process: any user can listen at an abstract address.
 tri_status store_unix_admit(int fd);
 
 #endif

@@ -1,4 +1,4 @@
-// Keeps each rank's latest beat, and finds those that are silent.
+// Keeps each rank's latest beat, and finds the ranks that are silent.
 #include "rendezvous/store_watch.h"
 
 #include "base/ledger.h"
@@ -54,7 +54,8 @@ bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, cons
 int store_watch_look(store_watch *watch, int64_t now_ns, int64_t *next_ns) {
     *next_ns = INT64_MAX;
     if (watch->watched == 0) return STORE_NO_RANK;
-    // This process was suspended, or had no core: what ranks sent meanwhile is not read yet.
+    // This process was suspended, or had no core: what ranks sent meanwhile is not read yet, so
+    // their silence is not counted.
     int64_t gap_ns = now_ns - watch->looked_ns;
     bool is_late = gap_ns > TRI_BEAT_LATE_MS * ms;
     watch->looked_ns = now_ns;

@@ -1,4 +1,5 @@
-// What the server of the store knows of the ranks' health, without connections and clocks.
+// What the server of the store knows of the ranks' health, without connections and clocks, so that
+// tests decide what time it is.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
@@ -28,15 +29,16 @@ void store_watch_create(store_watch *watch, int size);
 void store_watch_destroy(store_watch *watch);
 void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
 void store_watch_end(store_watch *watch, int rank); // it said BYE
-// False: no rank sends such a beat.
+// Takes over a rank's beat. False: no rank sends such a beat, so the client is no rank of ours.
 bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, const void *value,
                       int64_t now_ns);
 // Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK;
-// *next_ns: when to look again. Time in which the server itself stood still does not count.
+// *next_ns: when to look again. Time in which the server itself stood still does not count, because
+// beats may have arrived that it has not read.
 int store_watch_look(store_watch *watch, int64_t now_ns, int64_t *next_ns);
-// Records that the rank is lost. False: that is known.
+// Records that the rank is lost, with what happened to it. False: that is known already.
 bool store_watch_lose(store_watch *watch, int rank, const char *what, const char *host);
-// The value of STORE_LOST; the caller frees it.
+// Makes the value of STORE_LOST; the caller frees it.
 char *store_watch_loss(const store_watch *watch, int rank, size_t *size);
 
 #endif

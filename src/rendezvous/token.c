@@ -1,5 +1,6 @@
 // Finds the user's token, or makes one. Processes on several hosts that share the home folder may
-// do so at the same time: link(2) lets one of them win, and the others read its file.
+// do so at the same time, and all have to end with the same token: link(2) lets one of them win,
+// and the others read its file.
 #include "rendezvous/token.h"
 
 #include "base/limits.h"
@@ -61,7 +62,7 @@ static tri_status read_open_file(int fd, const char *path, store_token *out) {
     return derive_key(text, size, path, out);
 }
 
-// TRI_NOT_FOUND: there is no such file.
+// Reads a token's file. TRI_NOT_FOUND: there is no such file.
 static tri_status read_token_file(const char *path, store_token *out) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) return tri_os_fail("open", path);

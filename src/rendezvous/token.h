@@ -1,4 +1,5 @@
-// The token: a secret of a user's jobs. Only who has it may connect to their stores over TCP.
+// The token: a secret of a user's jobs. Only a process that has it may connect to their stores over
+// TCP, because on a cluster other users can reach the same ports.
 #ifndef TRIREME_RENDEZVOUS_TOKEN_H
 #define TRIREME_RENDEZVOUS_TOKEN_H
 
@@ -10,7 +11,7 @@ typedef struct store_token {
     unsigned char key[STORE_KEY_BYTES]; // SHA-256 of the token's text
 } store_token;
 
-// From TRIREME_TOKEN; else from the file that TRIREME_TOKEN_FILE names; else from
+// Finds the token: TRIREME_TOKEN; else the file that TRIREME_TOKEN_FILE names; else
 // ~/.config/trireme/token, which is made if it is missing. TRI_BAD_INPUT: a file that others may
 // read or that belongs to another user, or a token of less than TRI_MIN_TOKEN_BYTES.
 tri_status store_token_find(const char *(*get)(const char *name), store_token *out);

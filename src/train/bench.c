@@ -1,4 +1,5 @@
-// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second.
+// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second,
+// whose median is not moved by a few disturbed ones.
 #include "train/bench.h"
 
 #include "base/log.h"
@@ -29,7 +30,8 @@ typedef struct bench_run {
     double loss;
 } bench_run;
 
-// Seconds since the kernel started this process.
+// Seconds since the kernel started this process: the time to the first step includes loading the
+// program.
 static double process_age_s(void) {
     char stat[1024] = "", *fields;
     int fd = tri_os.open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
@@ -45,7 +47,8 @@ static double process_age_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
 }
 
-// CPU seconds that all processes of this machine have used, and those of this process.
+// CPU seconds that all processes of this machine have used, and those of this process: the
+// difference is what others took.
 static void cpu_seconds(double *machine, double *own) {
     char line[512] = "";
     *machine = 0;
@@ -89,8 +92,8 @@ static tri_status share_waiting(const tri_session *s, double waited, double seco
     return TRI_OK;
 }
 
-// One step, as the training loop runs it: on a device that runs ahead, the results are those of the
-// step before.
+// Runs one step as the training loop does: on a device that runs ahead, the results are those of
+// the step before.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;
@@ -137,8 +140,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
-        // Rank 0's decision to end reaches all ranks with the same step. All stop there, even
-        // within a chunk.
+        // Rank 0's decision to end reaches all ranks with the same step, as a number that steps
+        // sum. All stop there, even within a chunk, because the next step would be collective.
         for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;

@@ -8,7 +8,8 @@ typedef struct tri_bench_result {
     int rank, ranks, threads;
     double samples_per_s; // over all ranks: median over chunks of about 0.25 s
     double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile
-    // Rejected, if one rank runs alone: other processes used more than 8% of a core.
+    // Chunks that were measured, and those that were rejected because other processes used more
+    // than 8% of a core, if one rank runs alone: their times would tell about those processes.
     int chunks, rejected;
     double waiting;          // fraction of the time in which ranks wait for communication, their
                              // mean; not a number if the device runs ahead of the host
@@ -22,8 +23,8 @@ typedef struct tri_bench_result {
     double loss_scale; // of the next one; 1: none
 } tri_bench_result;
 
-// Trains for about `seconds`, without evaluation, checkpoints or logs. Collective.
-// `trace`: file for the actions of all ranks; NULL: none.
+// Trains for about `seconds`, without evaluation, checkpoints or logs, so that only steps are
+// measured. Collective. `trace`: file for the actions of all ranks; NULL: none.
 tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
 

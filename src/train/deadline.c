@@ -1,4 +1,5 @@
-// When to stop: the steps in flight, one more, and a checkpoint have to fit before the end.
+// Decides when to stop: the steps in flight, one more, and a checkpoint have to fit into the time
+// that the job has left.
 #include "train/deadline.h"
 
 #include "base/limits.h"

@@ -1,5 +1,6 @@
 // The end of this job's time: when the run has to stop so that its last checkpoint is complete
-// before the job is ended, and how the job is started again. Rank 0 watches it for all ranks.
+// before the job is ended, and how the job is started again. Rank 0 watches the time for all ranks,
+// because all have to stop after the same step.
 #ifndef TRIREME_TRAIN_DEADLINE_H
 #define TRIREME_TRAIN_DEADLINE_H
 
@@ -18,13 +19,14 @@ typedef struct train_deadline {
     void *context;
 } train_deadline;
 
-// What a step, an evaluation or a checkpoint took. Old steps count less and less.
+// Note what a step, an evaluation or a checkpoint took, from which follows how much time the last
+// ones need. Old steps count less and less.
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
 // Whether no more step may be issued at the time `now_s`, with `in_flight` steps not yet done, and
-// an evaluation due or not. Asks Slurm again before it says so, because the time of a job may be
-// made longer.
+// an evaluation due or not. Asks Slurm again before it answers yes, because a user may have made
+// the job's time longer.
 bool train_deadline_is_due(train_deadline *deadline, double now_s, int in_flight, bool evaluates);
 
 #endif

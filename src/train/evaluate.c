@@ -28,7 +28,7 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
         *out = loop->train_loss;
         return loop->progress.step > 0 && isfinite(*out);
     }
-    // An evaluation is valid only for the weights of its step.
+    // An evaluation is valid only for the weights of its step: later steps have changed them.
     bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     if (!strcmp(name + 4, "loss")) {

@@ -36,7 +36,8 @@ static tri_status lock_new_folder(train_loop *loop) {
                     dir);
 }
 
-// Removes the temporary files of a process that was killed before it renamed them.
+// Removes the temporary files of a process that was killed before it renamed them: nobody else
+// will.
 static void clean_folder(const char *dir) {
     char path[PATH_MAX];
     DIR *folder = opendir(dir);

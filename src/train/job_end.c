@@ -13,7 +13,8 @@ static bool ask(void *context, double *left_s) {
     return train_slurm_seconds_left(context, left_s) == TRI_OK;
 }
 
-// Before the first checkpoint: the state, at a speed that most file systems reach.
+// How long the first checkpoint may take, before one has been measured: the size of the state, at a
+// speed that most file systems reach.
 static double estimated_save_s(const train_loop *loop) {
     const tri_session *s = loop->session;
     double floats =
@@ -47,8 +48,8 @@ bool train_job_ends(train_loop *loop) {
     return train_deadline_is_due(&loop->deadline, tri_os_seconds(), loop->in_flight, evaluates);
 }
 
-// Slurm sends SIGTERM when the time of a job is over, and also when a user cancels it: only the
-// first is a reason to start again.
+// Whether the job ended because its time was over. Slurm sends SIGTERM then, and also when a user
+// cancels the job: only the first is a reason to start again.
 static bool ended_in_time(const train_loop *loop) {
     double left_s = loop->deadline.end_s - tri_os_seconds();
     return loop->job_ends || (loop->deadline.end_s != 0 && left_s < TRI_JOB_END_SIGTERM_MS / 1e3);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The content of the file.
+// The content of the file: who holds the lock.
 typedef struct record {
     char text[TRI_PROCESS_TEXT_BYTES]; // "": the file is empty or cannot be read
     tri_process holder;
@@ -37,14 +37,13 @@ struct train_lock {
     pthread_cond_t end;
 };
 
-// A record that cannot be parsed counts as empty: its process was killed while it wrote it.
+// Reads the record. One that cannot be parsed counts as empty: its process was killed while it
+// wrote.
 static void read_record(int fd, record *r) {
     ssize_t size = tri_os.pread(fd, r->text, sizeof r->text - 1, 0);
     r->text[size > 0 ? size : 0] = 0;
     if (!tri_process_read(r->text, strlen(r->text), &r->holder)) r->text[0] = 0;
 }
-
-// ---- taking it
 
 static tri_status refuse(const char *run_dir, const record *r) {
     if (!r->text[0])
@@ -58,7 +57,7 @@ static tri_status refuse(const char *run_dir, const record *r) {
 }
 
 // Reads the file's record and time stamp. Opens the file each time, because only then does a
-// network file system ask its server.
+// network file system ask its server for the newest.
 static bool look(const char *path, struct timespec *touched, record *r) {
     int fd = tri_os.open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     struct stat info;
@@ -71,7 +70,8 @@ static bool look(const char *path, struct timespec *touched, record *r) {
     return there;
 }
 
-// Whether the file gives a sign of life. The clocks of hosts need not agree: only a change counts.
+// Whether the file gives a sign of life: it is touched while this process watches. The clocks of
+// hosts need not agree, so only a change of the time stamp counts.
 static bool is_touched(const char *path, const record *found) {
     struct timespec first, now;
     record r;
@@ -99,7 +99,7 @@ static bool is_at_its_path(const train_lock *lock) {
            here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-// Opens the file, or creates it, which *is_new reports. -1: errno says why.
+// Opens the file, or creates it; *is_new tells which. -1: errno says why.
 static int open_file(const char *path, bool *is_new) {
     int fd = -1;
     *is_new = false;
@@ -113,9 +113,9 @@ static int open_file(const char *path, bool *is_new) {
     return fd;
 }
 
-// Without locks: moves a dead holder's file away, so that the next try can create it. If two
-// processes do this at the same time, one may move the file that the other has just created; then
-// it moves that file back.
+// Where there are no locks: moves a dead holder's file away, so that the next try can create it. If
+// two processes do this at the same time, one may move the file that the other has just created;
+// then it moves that file back.
 static void move_away(const char *path, const record *dead) {
     char aside[PATH_MAX];
     record aside_record;
@@ -131,7 +131,8 @@ static void move_away(const char *path, const record *dead) {
         tri_os.unlink(aside);
 }
 
-// Decides about the open file. Where the file system supports locks, the kernel's answer decides.
+// Decides whether the open file is held. Where the file system supports locks, the kernel's answer
+// decides; else what the record names, and whether the file is touched.
 static verdict judge(train_lock *lock, bool is_new, record *found) {
     struct timespec touched;
     int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
@@ -169,7 +170,8 @@ static tri_status write_record(train_lock *lock) {
 }
 
 // How long to wait for the holder's end. A process that was just killed holds its lock until the
-// kernel has freed its memory; for a living one, only a moment.
+// kernel has freed its memory, which takes a while; a living one will not end soon, so only a
+// moment.
 static int64_t patience_ns(const record *found) {
     bool is_ending = found->text[0] && tri_process_life(&found->holder) == TRI_LIFE_GONE;
     return (is_ending ? TRI_LOCK_ENDING_MS : TRI_LOCK_HELD_MS) * INT64_C(1000000);
@@ -189,8 +191,6 @@ static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
     *held = v != TAKEN;
     return *held ? refuse(run_dir, &found) : write_record(lock);
 }
-
-// ---- holding it
 
 static void beat(train_lock *lock) {
     struct timespec touched;
@@ -268,7 +268,7 @@ void train_lock_release(train_lock *lock) {
     }
     pthread_cond_destroy(&lock->end);
     pthread_mutex_destroy(&lock->mutex);
-    // Remove the file while the lock is held, so that it cannot be another process's.
+    // Remove the file while the lock is held, so that it cannot be another process's new one.
     if (!atomic_load(&lock->is_lost) && is_at_its_path(lock)) tri_os.unlink(lock->path);
     tri_os.close(lock->fd);
     free(lock);

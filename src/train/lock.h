@@ -1,4 +1,5 @@
-// A run folder belongs to one living process at a time. Rank 0 holds the file .lock in it.
+// The lock of a run folder, which belongs to one living process at a time, because two that write
+// the same checkpoints would destroy both runs. Rank 0 holds the file .lock in it.
 //
 // The guarantees, from the strongest to the weakest:
 // - On one host, and across hosts where the file system's locks reach them (NFS, GPFS, Lustre
@@ -26,7 +27,8 @@ typedef struct train_lock train_lock;
 // the folder, and the result is TRI_BAD_INPUT with its pid and host. Other failures: the file
 // cannot be created or read.
 tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held);
-// TRI_IO: another process has taken the folder over. NULL is allowed: there is nothing to check.
+// Checks that the folder is still this process's; called before it writes there. TRI_IO: another
+// process has taken the folder over. NULL is allowed: there is nothing to check.
 tri_status train_lock_check(train_lock *lock);
 // Releases the lock and removes its file. NULL is allowed.
 void train_lock_release(train_lock *lock);

@@ -1,5 +1,5 @@
-// What the files of the training loop share: its state, and the functions that they call in each
-// other. train.c has the loop itself.
+// What the files of the training loop share: its state, and the functions of each file that others
+// call. train.c has the loop itself.
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
@@ -47,89 +47,94 @@ typedef struct train_loop {
     int64_t saving_step;
     double saving_begun_s; // when the save in progress began
     int64_t saving_since;  // steps issued before this one tell of an earlier stage of the save
-    // Each of these warnings is logged once in a run.
+    // Each of these warnings is logged once in a run, because its reason stays.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;
 
-// resume.c. Restores the checkpoint to resume from, or initializes the weights. Refuses, before
-// anything is created, a folder or a checkpoint of another run. Collective.
+// resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder or a
+// checkpoint of another run is refused before anything is created. Collective.
 tri_status train_restore(train_loop *loop);
 // Refuses a run folder in which a symbolic link, a device or a pipe has the name of a file that the
-// run writes. Acts on rank 0; not collective.
+// run writes: through it the run would overwrite something else. Acts on rank 0; not collective.
 tri_status train_check_outputs(const train_loop *loop);
 
-// folder.c.
-
-// Whether the run folder has a file of that name; "": whether it exists.
+// folder.c. Whether the run folder has a file of that name; "": whether it exists.
 bool train_folder_has(const train_loop *loop, const char *name);
-// Makes and locks the run folder of a new run, or takes over that of a resumed one, and writes its
-// recipe.yaml. Acts on rank 0; not collective.
+// folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one, and
+// writes its recipe.yaml. Acts on rank 0; not collective.
 tri_status train_open_folder(train_loop *loop);
-// Locks the run folder for this process if the folder exists. Acts on rank 0; not
-// collective. TRI_BAD_INPUT: another process uses it. If the lock cannot be taken for another
-// reason, returns TRI_OK: the folder may hold a complete run that is only read.
+// folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
+// collective. TRI_BAD_INPUT: another process uses the folder. If the lock cannot be taken for
+// another reason, returns TRI_OK: the folder may be read-only and hold a complete run, of which
+// only the results are shown.
 tri_status train_lock_folder(train_loop *loop);
 
-// job_end.c. The end of a Slurm job's time.
-
-// Before the first step: finds out when the job ends. Acts on rank 0.
+// job_end.c. Before the first step: finds out when the Slurm job ends, so that the run can stop
+// before. Acts on rank 0.
 void train_watch_job(train_loop *loop);
-// On rank 0: whether the run has to stop now, so that its last checkpoint is written in time.
+// job_end.c. On rank 0: whether the run has to stop now, so that its last checkpoint is written in
+// time.
 bool train_job_ends(train_loop *loop);
-// After a run that was stopped with a checkpoint: starts the job again, as trainer.on_timeout says.
-// Acts on rank 0; may not return, because Slurm ends the job.
+// job_end.c. After a run that was stopped with a checkpoint: starts the job again, as
+// trainer.on_timeout says. Acts on rank 0; may not return, because Slurm ends the job.
 void train_start_again(train_loop *loop);
-// train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest.
+// train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest,
+// which the deadline has to leave time for.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 
-// evaluate.c.
-
-// Refuses monitors of the recipe that name no metric, or a metric that the run will not have.
+// evaluate.c. Refuses monitors of the recipe that name no metric, or a metric that the run will not
+// have, before the first step: a run would else notice only hours later.
 tri_status train_check_monitors(const train_loop *loop);
-// Evaluates, reports the result, and decides about early stopping. Collective.
+// evaluate.c. Evaluates, reports the result, and decides about early stopping. Collective.
 tri_status train_evaluate(train_loop *loop);
-// At the end of a complete run: evaluates the test data, if the validation data are others.
+// evaluate.c. At the end of a complete run: evaluates the test data, if the validation data are
+// others; else they have been evaluated already.
 tri_status train_test(train_loop *loop);
-// Whether early stopping has ended the run, in this process or in an earlier one.
+// evaluate.c. Whether early stopping has ended the run, in this process or in an earlier one, so
+// that a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
-// The value of a monitored metric ("val_loss", "val_accuracy", "train_loss"); false: not known.
+// evaluate.c. The value of a monitored metric ("val_loss", "val_accuracy", "train_loss"); false:
+// not known.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
-// One evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all replicas. Collective.
+// evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all
+// replicas. Collective.
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out);
-// The mean of a metric; not a number where nothing counted, as where every label is left out.
+// evaluate.c. The mean of a metric; not a number where nothing counted, as where every label is
+// left out.
 double train_mean(const tri_step_output *sums, int metric);
 void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 
-// saving.c. If a checkpoint cannot be written, these warn and let the run continue.
-
-// Saves a checkpoint. With `behind`, it is written while the next steps run, if there is memory for
-// a copy of the state. Collective.
+// saving.c. If a checkpoint cannot be written, this and the next functions warn and let the run
+// continue, because an earlier checkpoint is still there. Saves a checkpoint. With `behind`, it is
+// written while the next steps run, if there is memory for a copy of the state. Collective.
 tri_status train_save(train_loop *loop, bool behind);
-// How far this rank's writing is, as a number whose sum over all ranks train_advance_saving takes.
+// saving.c. How far this rank's writing is, as a number whose sum over all ranks
+// train_advance_saving takes: each step sums it anyway, so no rank waits.
 double train_saving_ready(const train_loop *loop);
-// After a step: commits the checkpoint once all ranks have written it. Collective.
+// saving.c. After a step: commits the checkpoint once all ranks have written it. Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
-// Waits until the checkpoint in progress is complete. Collective.
+// saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);
-// Gives up the checkpoint in progress, at the end of a run that failed. Not collective.
+// saving.c. Gives up the checkpoint in progress, at the end of a run that failed. Not collective,
+// because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
 
-// scale.c.
-
-// Before the first step: the engine carries the loss scale and the count of updates of `progress`.
+// scale.c. Before the first step: gives the engine the loss scale and the count of updates of
+// `progress`, with which the device goes on.
 tri_status train_carry(const tri_session *session, tri_progress *progress);
-// After a step: takes the loss scale and the count of updates from its results, and reports an
-// overflow. TRI_NOT_FINITE: gradients overflowed at the smallest scale.
+// scale.c. After a step: takes the loss scale and the count of updates from its results, and
+// reports an overflow. TRI_NOT_FINITE: gradients overflowed at the smallest scale, so that no scale
+// is left.
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
 
-// sample_log.c. The samples of each step; with NULL, these do nothing.
+// sample_log.c. A log of which samples each step took; with NULL, its functions do nothing.
 typedef struct train_sample_log train_sample_log;
-// NULL: log.samples is not set, or another rank logs the same samples.
+// Opens the log of this rank. NULL: log.samples is not set, or another rank logs the same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
-// `step` as in metrics.jsonl: the first one is 1.
+// Appends one micro-batch. `step` as in metrics.jsonl: the first one is 1.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
 
@@ -141,8 +146,8 @@ typedef struct train_feed {
     tri_loader *loader;
     tri_engine *engine;
     int field_count;
-    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: those that were
-    // given to the engine, then those that it has looked at.
+    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: those that the
+    // engine was given and may still read, then those that it has only looked at.
     const tri_data_batch **held;
     int64_t held_count, given;
     train_sample_log *log; // NULL: none
@@ -154,9 +159,9 @@ train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *l
 tri_status train_feed_next(void *context, tri_engine_batch *out);
 void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
-// After the last step, which returned `status`: waits until the engine no longer reads the loader's
-// memory, and returns all batches to it. If the step failed, abandons the engine, and fails as it
-// did.
+// Ends a feed after the last step, which returned `status`: waits until the engine no longer reads
+// the loader's memory, and returns all batches to the loader. If the step failed, abandons the
+// engine, and returns the step's failure.
 tri_status train_feed_end(train_feed *feed, tri_status status);
 
 #endif

@@ -1,4 +1,5 @@
-// Runs a model on one rank to measure its blocks, for the times that `trireme plan` prints.
+// Runs a model on one rank to measure its blocks, so that the times that `trireme plan` prints are
+// this machine's.
 #include "train/measure.h"
 
 #include "base/os.h"
@@ -64,7 +65,8 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Stores the median time of each block's actions of one kind, as the ledger recorded them.
+// Stores the median time of each block's actions of one kind, as the ledger recorded them: a
+// median, because single actions may be disturbed.
 static void take_medians(const measuring *m, const char *kind, tri_phase phase, tri_measured *out) {
     const tri_ledger *ledger = m->comm->ledger;
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
@@ -93,7 +95,8 @@ static tri_status measure(measuring *m, double seconds) {
     return TRI_OK;
 }
 
-// Plans one replica that computes every block once per step, with whole layers.
+// Plans one replica that computes every block once per step, with whole layers, so that its times
+// serve all meshes.
 static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_request *request,
                             int64_t batch) {
     tri_strategy_options options = *request->options;

@@ -7,8 +7,9 @@
 
 // Runs steps of one rank with micro-batches of `batch` samples of zeros for about `seconds`, and
 // takes the median time of each block's FORWARD and of its BACKWARD. *out lies in `arena`. Uses the
-// model and options of `request`, but not its mesh, sharding, recomputation and offload.
-// TRI_BAD_INPUT: the whole model does not fit into this host's free memory.
+// model and options of `request`, but not its mesh, sharding, recomputation and offload, because
+// estimates of all these are made from the same times. TRI_BAD_INPUT: the whole model does not fit
+// into this host's free memory.
 tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
                                const tri_plan_request *request, const tri_optimizer *optimizer,
                                int64_t batch, double seconds, tri_measured *out);

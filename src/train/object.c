@@ -15,7 +15,8 @@
 
 static const char symbol_prefix[] = "trireme_task_v", symbol[] = "trireme_task_v1";
 
-// What the file's header and its table of dynamic symbols show.
+// What can be known of the file without running its code: what its header and its table of dynamic
+// symbols contain.
 typedef struct findings {
     bool is_object, has_task;
     char other[64]; // the symbol of another version; "": none

@@ -1,4 +1,4 @@
-// A task from a shared object.
+// Loads a user's model, a task, from a shared object that the recipe names.
 #ifndef TRIREME_TRAIN_OBJECT_H
 #define TRIREME_TRAIN_OBJECT_H
 
@@ -7,8 +7,9 @@
 #include <trireme/task.h>
 
 // Loads the object at `path`, which begins with "/", "./" or "../", and returns its task. The
-// object stays loaded. TRI_BAD_INPUT: not a shared object, or no task of this version (both found
-// out before any of its code runs). Whether the task is complete is not looked at.
+// object stays loaded, because graphs point into it. TRI_BAD_INPUT: not a shared object, or no task
+// of this version (both found out before any of its code runs). The caller checks that the task is
+// complete.
 tri_status tri_task_load_object(const char *path, const tri_task **out);
 
 #endif

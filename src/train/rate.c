@@ -1,11 +1,13 @@
-// Learning rates: each schedule is a function of the update's number. A linear warm-up rises to the
-// schedule's first value before the schedule begins.
+// Learning rates: each schedule is a function of the update's number, so that any update's rate is
+// known at any time. A linear warm-up rises to the schedule's first value before the schedule
+// begins.
 #include "train/rate.h"
 
 #include <math.h>
 #include <string.h>
 
-// The arguments of a schedule: time since its begin, and its length, in its own unit.
+// What a schedule needs: the time since it began, and its length, both in its own unit (updates or
+// epochs).
 typedef struct moment {
     const tri_schedule_options *o;
     double lr; // optimizer.lr
@@ -60,7 +62,7 @@ static double onecycle(const moment *m) {
 
 static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
 
-// How far the warm-up is: from 0 at the begin to 1 at its end and later.
+// How far the warm-up is: from 0 when it begins to 1 when it ends and later.
 static double warmup_fraction(const moment *m) {
     int64_t iteration = m->t - 1, length = warmup_length(m);
     if (iteration < 0) return 0;

@@ -1,4 +1,5 @@
-// The learning rate of each update: a pure function of the recipe.
+// The learning rate of each update: a pure function of the recipe, so that a resumed run needs no
+// state of a scheduler.
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
@@ -12,9 +13,10 @@ typedef struct tri_rate {
     int64_t total_updates; // of the whole run; 0: the run has no end
 } tri_rate;
 
-// TRI_BAD_INPUT if the schedule depends on the end of a run that has none.
+// Checks the schedule: TRI_BAD_INPUT if it depends on the end of a run that has none.
 tri_status tri_rate_check(const tri_rate *rate);
-// The updates of the warm-up if it is as long as the run or longer; 0: it ends before the run.
+// How many updates the warm-up takes if that is as long as the run or longer, for a warning; 0: it
+// ends before the run.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
 // The learning rate of update `update`, counted from 0.
 double tri_rate_at(const tri_rate *rate, int64_t update);

@@ -12,13 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The path from which `init` reads the newest weights of `where`, a run folder or a checkpoint.
+// The path from which `init` reads weights. `where` may be a run folder, of which the newest
+// checkpoint counts, or a checkpoint.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;
 }
 
-// A folder belongs to one run: the keys that define the run must have the values of its recipe.
+// Refuses a folder of another run: the keys that define the run must have the values of this
+// recipe, because a run that goes on with others would be neither.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
@@ -46,7 +48,7 @@ static tri_status compare_folder(train_loop *loop) {
     return compare_recipe(loop, &other, loop->request->run_dir);
 }
 
-// What a run writes in its folder by a fixed name.
+// What a run writes in its folder by a fixed name, and so may meet there.
 static const struct {
     const char *name;
     bool is_folder;
@@ -56,8 +58,8 @@ static const struct {
                {"checkpoints", true},
                {"tensorboard", true}};
 
-// Through a link, the run would write to a file that the user did not name. A folder may be a link,
-// so that checkpoints can lie on another disk.
+// Refuses an output that is a link: the run would write to a file that the user did not name. A
+// folder may be a link, so that checkpoints can lie on another disk.
 static tri_status check_output(const char *path, bool is_folder) {
     struct stat own, target;
     if (lstat(path, &own) < 0) return TRI_OK; // it does not exist yet, or writing it says why not
@@ -106,17 +108,18 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
-    // If there are fewer samples than when it was saved, the position may lie at or behind the end
-    // of its epoch; training then continues in a later one.
+    // If there are fewer samples than when the checkpoint was saved, the position may lie at or
+    // behind the end of its epoch; training then continues in a later one.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
 }
 
-// A single rank verifies a checkpoint while it loads it, which is faster than verifying it first.
-// If that fails, nothing is reported here: tri_checkpoint_find then reports the damage, or finds
-// the checkpoint before it.
+// Restores the newest checkpoint and verifies it while it is loaded. Only a single rank can do so,
+// because several would have to agree first; it is faster than reading the files twice. If that
+// fails, nothing is reported here: tri_checkpoint_find then reports the damage, or finds the
+// checkpoint before it.
 static bool restore_first(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     return loop->session->comm->size == 1 &&
@@ -124,7 +127,8 @@ static bool restore_first(train_loop *loop, const char **path) {
            restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
 }
 
-// Each rank reads only what it holds, so all ranks have to agree on the result.
+// Finds a checkpoint that is intact, and restores it. Each rank reads only what it holds and may
+// fail alone, so all ranks have to agree on the result.
 static tri_status find_and_restore(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     tri_comm *comm = loop->session->comm;
@@ -153,7 +157,7 @@ tri_status train_restore(train_loop *loop) {
                     (long long)loop->progress.step);
         return TRI_OK;
     }
-    // All ranks fail if one of them did; otherwise they would wait for it.
+    // All ranks fail if one of them did; otherwise they would wait for that one in the first step.
     TRI_TRY(
         checkpoint_agree(s->comm, tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed)));
     if (!loop->recipe->init) return TRI_OK;

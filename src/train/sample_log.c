@@ -19,14 +19,15 @@ struct train_sample_log {
     int64_t from; // steps that were complete when this process began
 };
 
-// Ranks that share a replica read the same samples: the first of them logs.
+// Ranks that share a replica read the same samples, so only the first of them logs.
 static bool is_first_of_replica(const tri_session *s) {
     int rank = s->identity.rank;
     return tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_PIPELINE) == 0 &&
            tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_TENSOR_PARALLEL) == 0;
 }
 
-// A log that cannot be written does not end the run.
+// Stops logging. A log that cannot be written does not end the run, because training does not need
+// it.
 static void give_up(train_sample_log *log) {
     tri_log(TRI_LOG_WARNING, "%s; the samples of further steps are not logged",
             tri_error_message());

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-// The memory that this rank may use for a snapshot of its state. The ranks of a host share
-// TRI_SNAPSHOT_PERCENT of its memory.
+// The memory that this rank may use for a snapshot of its state, from which the checkpoint is
+// written while training goes on. The ranks of a host share TRI_SNAPSHOT_PERCENT of its memory.
 static int64_t snapshot_limit_bytes(const train_loop *loop) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page_bytes <= 0) return 1;
@@ -22,7 +22,8 @@ static void warn(const train_loop *loop, const char *text) {
         tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// Ends a save. If the checkpoint could not be written, warns and lets the run continue.
+// Ends a save. If the checkpoint could not be written, warns and lets the run continue, because the
+// one before is still there.
 static tri_status end_saving(train_loop *loop, tri_status status) {
     loop->saving = NULL;
     tri_arena_destroy(loop->saving_arena);
@@ -84,7 +85,8 @@ static tri_ledger_mark enter(const train_loop *loop, const char *what) {
     return tri_ledger_enter(loop->session->comm->ledger, "SAVE", what);
 }
 
-// A short wait, as in a run of a few quick steps, is not worth a warning.
+// Warns once that training waited for the checkpoint before. A short wait, as in a run of a few
+// quick steps, is not worth a warning.
 static void warn_of_wait(train_loop *loop, double seconds) {
     const double least_s = 1;
     if (loop->has_warned_overlap || seconds < least_s) return;
@@ -127,8 +129,8 @@ tri_status train_save(train_loop *loop, bool behind) {
 }
 
 // What this rank adds to a sum over all ranks: 1 if it has written its byte ranges, the number of
-// ranks if it has failed. If the sum is at least the number of ranks, all are ready or one has
-// failed.
+// ranks if it has failed. So one sum tells both: if it is at least the number of ranks, all are
+// ready or one has failed.
 double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);

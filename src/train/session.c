@@ -13,7 +13,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// Like tri_session_describe_fields, but *count is 0 where nothing is known.
+// Finds the fields as tri_session_describe_fields does, but *count is 0 where nothing is known.
 static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
                                int *count) {
     tri_data_field described[TRI_MAX_DATA_FIELDS];
@@ -21,7 +21,7 @@ static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, t
     TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // A built-in model accepts samples of any size, so that its fields say nothing about the data.
+    // A built-in model accepts samples of any size, so its fields say nothing about the data.
     if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
         return TRI_OK;
     for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
@@ -40,7 +40,8 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
                     recipe->data.name);
 }
 
-// Logs the data set's own advice: its images' channels seem to be last.
+// Logs the data set's own advice, if its images look as if their channels came last: the model
+// would read them wrongly.
 static void warn_of_images(const tri_session *s) {
     char advice[512];
     if (s->train_data && tri_dataset_warning(s->train_data, advice, sizeof advice))
@@ -129,7 +130,7 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
 }
 
 // Makes the sampler of one evaluation of *data. Where the recipe's limits leave no samples, closes
-// *data and sets it to NULL.
+// *data and sets it to NULL, so that nothing is evaluated.
 static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sampler *out) {
     const tri_recipe *r = s->recipe;
     const tri_trainer_options *t = &r->trainer;
@@ -207,9 +208,10 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
                               .loader_batches = tri_loader_batches(&loader)};
 }
 
-// Refuses a plan that does not fit into memory, before the memory is allocated. With
-// strategy.memory, or on devices with memory of their own, the peak of the fullest rank counts, so
-// that all ranks decide alike.
+// Refuses a plan that does not fit into memory, before the memory is allocated, because the system
+// would kill the process later without a reason that a user sees. With strategy.memory, or on
+// devices with memory of their own, the peak of the fullest rank counts, so that all ranks decide
+// alike.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     const tri_device_description *device = &s->device->description;
     tri_device_memory there = tri_device_memory_of(device, s->device, s->identity.local_size);
@@ -225,7 +227,7 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
 }
 
 // Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the
-// larger of theirs.
+// larger of theirs, because each program takes memory.
 static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
                             tri_step_shape shape, tri_plan_request *request) {
     if (!data) return;
@@ -263,8 +265,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-// The field of the data whose numbers the node reads, as they are or after ops that make labels of
-// them; NULL: none.
+// Finds the field of the data whose numbers the node reads, as they are or after ops that make
+// labels of them; NULL: none. So the numbers in the data can be compared with the model's classes.
 static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
     tri_value value = node->inputs[node->op->labels ? node->op->labels - 1 : 0];
     for (;;) {
@@ -317,8 +319,8 @@ static tri_status check_classes(const tri_session *s) {
     return TRI_OK;
 }
 
-// Fails on all ranks if one of them failed, when all know of it; a rank that failed itself keeps
-// its own message.
+// Makes all ranks fail if one of them failed, so that none waits for a rank that has ended; a rank
+// that failed itself keeps its own message.
 static tri_status agree(tri_session *s, tri_status own, const char *what) {
     char why[TRI_MESSAGE_MAX_BYTES];
     if (s->comm->size == 1) return own;
@@ -327,7 +329,8 @@ static tri_status agree(tri_session *s, tri_status own, const char *what) {
     return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
 }
 
-// Checks that all ranks have the same recipe, program version, parameters and home layouts.
+// Checks that all ranks have the same recipe, program version, parameters and home layouts: else
+// they would add gradients of different parameters.
 static tri_status compare_ranks(tri_session *s) {
     if (s->comm->size == 1) return TRI_OK;
     uint64_t hash = hash_text(0xcbf29ce484222325u, tri_recipe_emit(s->arena, s->recipe));
@@ -357,7 +360,7 @@ static tri_status compare_ranks(tri_session *s) {
     return agree(s, status, "comparison of the ranks' plans");
 }
 
-// Tells the other ranks about this one's host, so that all know which ranks are on theirs.
+// Tells the other ranks about this one's host, so that all know which ranks share theirs.
 static tri_status exchange_hosts(tri_session *s) {
     int ranks = s->comm->size;
     tri_host_claim own, *all = tri_arena_alloc(s->arena, (size_t)ranks * sizeof *all);
@@ -391,8 +394,9 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     return exchange_hosts(s);
 }
 
-// Images are copied to the device as bytes, a quarter of their size in F32, if the device can
-// normalise them and all data sets have bytes with the same scale: one program serves them all.
+// Decides whether images are copied to the device as bytes, a quarter of their size in F32. It is
+// possible if the device can normalise them and all data sets have bytes with the same scale: one
+// program serves them all.
 static void choose_bytes(tri_session *s) {
     tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
     bool found = false;
@@ -422,13 +426,14 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (status == TRI_OK) choose_bytes(s);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
-    // Images whose channels are last may be the reason.
+    // Images whose channels are last may be the reason why no plan could be made.
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
     return check_classes(s);
 }
 
-// This rank is one of a group; what the launcher says about local ranks counts others too.
+// Makes the session that of one group of ranks, as `trireme scale` runs several after each other:
+// the launcher's local ranks count others too, so they do not hold.
 static void take_group(tri_session *s, const tri_comm *comm) {
     s->identity.rank = comm->rank;
     s->identity.size = comm->size;
@@ -494,7 +499,7 @@ void tri_session_tell(tri_session *s, tri_status status) {
     if (s->borrows_comm) return; // its owner goes on with it
     char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", tri_error_message());
-    // A message about ranks names them already.
+    // A message that begins with a rank names the culprit already.
     if (strncmp(why, "rank", 4) != 0)
         snprintf(text, sizeof text, "rank %d (host %.63s): %.*s", s->identity.rank,
                  s->identity.host, (int)sizeof text - 128, why);
@@ -537,7 +542,7 @@ static void free_host(void *context, void *memory) {
     device->backend->free_host(device, memory);
 }
 
-// Memory from which the device copies fastest.
+// The loader's memory is the kind from which the device copies fastest, where it has such.
 static tri_loader_memory memory_for_copies(const tri_session *session) {
     if (!session->device->backend->alloc_host) return (tri_loader_memory){.alloc = NULL};
     return (tri_loader_memory){alloc_host, free_host, session->device};

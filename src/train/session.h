@@ -18,11 +18,12 @@ typedef struct tri_backends {
     const tri_device_backend *const
         *devices; // the best first, NULL at the end; "auto" takes the first that is there
     // Connects this rank to the others; only called for several ranks. `options` NULL: defaults.
-    // *health, which ends after the communicator: NULL where all ranks are on one host.
+    // *health, which ends after the communicator, finds lost ranks; NULL: all ranks are on one
+    // host, where shared memory shows it.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process although its main thread is
-    // stuck. NULL: the process stays as it is.
+    // stuck, in a collective that another rank will never join. NULL: the process stays as it is.
     void (*give_up)(tri_status why);
 } tri_backends;
 
@@ -36,7 +37,7 @@ typedef struct tri_session_request {
     tri_comm *comm; // the ranks of the session, if they are not all ranks of the job; stays open
 } tri_session_request;
 
-// The data of evaluations during training and of `trireme eval`.
+// From where the data of evaluations come, during training and of `trireme eval`.
 typedef enum tri_val_source {
     TRI_VAL_NONE,
     TRI_VAL_SPLIT,    // data.val or data.val_fraction; the test data are evaluated at the end
@@ -54,7 +55,8 @@ typedef struct tri_session {
     tri_health *health; // NULL: all ranks are on one host
     tri_liveness *liveness;
     tri_device *device;
-    // NULL: not requested, or the recipe has none. test_data is evaluated at the end of the run.
+    // NULL: not requested, or the recipe has none. test_data is evaluated only at the end of the
+    // run, so that no decision of the run depends on it.
     tri_dataset *train_data, *val_data, *test_data;
     tri_val_source val_source;
     tri_sampler train_sampler, val_sampler, test_sampler;
@@ -71,13 +73,14 @@ typedef struct tri_session {
 
 // Opens everything up to the engine; writes no file. Collective. On failure *out is destroyed.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
-// Tells the other ranks why this one ends, unless they end in the same step for the same reason.
-// Keeps the error message.
+// Tells the other ranks why this one ends, so that they report the cause instead of a lost rank;
+// not if they end in the same step for the same reason. Keeps the error message.
 void tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed
 
-// The fields of a sample, found without opening the data: from the data's options, or from a task
-// that is not built in. TRI_BAD_INPUT: only the data contain them, and data.shapes is not set.
+// The fields of a sample, found without opening the data, which may be on another machine: from the
+// data's options, or from a task that is not built in. TRI_BAD_INPUT: only the data contain them,
+// and data.shapes is not set.
 tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
                                        tri_field *fields, int *count);
 // Logs what is suspicious about the data: the data set's own advice, and fields other than those of
@@ -85,8 +88,9 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
 void tri_session_warn(const tri_session *session);
 // The recipe's mesh for `ranks` ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
-// The plan request of a recipe, for a run, `trireme plan` and initial weights alike. The caller
-// adds mesh, rank, step_samples and eval_micro. *out borrows all arguments.
+// Makes the plan request of a recipe: one function for a run, `trireme plan` and initial weights,
+// so that all plan the same. The caller adds mesh, rank, step_samples and eval_micro. *out borrows
+// all arguments.
 void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
                               const tri_model_request *model, const tri_optimizer *optimizer,
                               tri_plan_request *out);
@@ -98,8 +102,9 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
                                     tri_loader **out);
 tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);
 tri_status tri_session_test_loader(const tri_session *session, tri_loader **out);
-// Seconds that this rank has spent so far in waits for other ranks which no computation hid. On a
-// device that runs ahead of the host, also those in which the host waited for the device.
+// Seconds that this rank has spent so far in waits for other ranks during which it computed
+// nothing. On a device that runs ahead of the host, also those in which the host waited for the
+// device.
 double tri_session_waited_s(const tri_session *session);
 
 #endif

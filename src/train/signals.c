@@ -26,7 +26,8 @@ void tri_signals_watch(void) {
     watching = true;
     for (int i = 0; i < WATCHED; i++) {
         sigaction(watched[i], &action, &before[i]);
-        // nohup lets a run ignore that its terminal is closed; this stays so.
+        // nohup sets SIGHUP to be ignored, so that a run survives the end of its terminal; this
+        // stays so.
         if (watched[i] == SIGHUP && before[i].sa_handler == SIG_IGN)
             sigaction(SIGHUP, &before[i], NULL);
     }

@@ -1,9 +1,11 @@
 // Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1, and SIGHUP unless it was ignored. Their
-// handler only records them; the training loop checks for them after each step.
+// handler only records them; the training loop checks after each step, so that it can end with a
+// checkpoint.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 
-// Installs the handlers. A second SIGINT ends the process at once.
+// Installs the handlers. A second SIGINT ends the process at once, for a user who does not want to
+// wait.
 void tri_signals_watch(void);
 // The latest signal received, or 0.
 int tri_signals_seen(void);

@@ -1,4 +1,4 @@
-// Asks Slurm about this job by its commands: squeue, scontrol and sbatch.
+// Asks Slurm about this job by its commands: squeue, scontrol and sbatch. See slurm.h.
 #include "train/slurm.h"
 
 #include "base/command.h"
@@ -63,7 +63,8 @@ tri_status train_slurm_requeue(const train_slurm_job *job) {
     return tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text);
 }
 
-// The value of NAME in "… NAME=VALUE …"; false: it is missing or "(null)".
+// Finds the value of NAME in "… NAME=VALUE …", the form in which scontrol prints a job; false: it
+// is missing or "(null)".
 static bool find_value(const char *text, const char *name, char *out, size_t size) {
     size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at += length) {
@@ -81,8 +82,8 @@ static bool find_value(const char *text, const char *name, char *out, size_t siz
 
 enum { JOB_TEXT_BYTES = 1 << 16, OPTIONS = 6, ARGUMENTS = 12, VALUE_BYTES = 256 };
 
-// What may have been given on sbatch's command line, and is not in the script then. Names are those
-// of `scontrol show job` and of sbatch(1).
+// Options that may have been given on sbatch's command line, and are then not in the script; the
+// chained job needs them too. Names are those of `scontrol show job` and of sbatch(1).
 static const struct {
     const char *name, *option;
 } options[OPTIONS] = {

@@ -1,5 +1,5 @@
 // The job of Slurm in which this process runs: how much time it has left, and how it is started
-// again. Everything that this asks goes through Slurm's own commands.
+// again. Everything is asked through Slurm's own commands, so that no library of Slurm is needed.
 #ifndef TRIREME_TRAIN_SLURM_H
 #define TRIREME_TRAIN_SLURM_H
 
@@ -21,8 +21,8 @@ bool train_slurm_read_time(const char *text, double *seconds);
 // Puts the job back into the queue, under the same number. Slurm then ends all its processes, so
 // that this may not return.
 tri_status train_slurm_requeue(const train_slurm_job *job);
-// Submits the job's batch script once more, to start when this job has ended. `next` gets the new
-// job's number.
+// Submits the job's batch script once more, as a new job that starts when this one has ended.
+// `next` gets the new job's number.
 tri_status train_slurm_chain(const train_slurm_job *job, train_slurm_job *next);
 
 #endif

@@ -5,7 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "train/session.h"
 
-// The progress of a run.
+// How far a run is: what a resumed run has to know besides the tensors.
 typedef struct tri_progress {
     int64_t step;          // steps done
     int64_t updates;       // steps that changed the weights
@@ -29,12 +29,13 @@ typedef struct tri_state_view {
     tri_state_sink sink;
 } tri_state_view;
 
-// The model's and the optimizer's tensors as sources and sinks; they live in `arena`.
+// Make views of the model's and the optimizer's tensors, as sources to save and sinks to load; they
+// live in `arena`.
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 
-// The progress as a map, with the names of the graph's metrics; and back. TRI_CORRUPT: the map
-// lacks a key.
+// The progress as a map, with the names of the graph's metrics, and back: the part `training` of
+// state.json. TRI_CORRUPT: the map lacks a key.
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *progress, const tri_graph *graph);
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out);
 

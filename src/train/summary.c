@@ -1,4 +1,5 @@
-// The table at the start of a run: the model's blocks, their output shapes and parameters.
+// The table at the start of a run: the model's blocks, their output shapes and parameters, as Keras
+// and Lightning show it.
 #include "base/quantity.h"
 #include "tensor/half.h"
 #include "train/loop.h"
@@ -15,7 +16,7 @@ typedef struct counts {
 enum { ALL_BLOCKS = -1 };
 
 // Counts the parameters of a block, or of ALL_BLOCKS. A tied parameter belongs to the first block
-// that reads it.
+// that reads it, so that it counts once.
 static counts count_parameters(const tri_graph *g, int block) {
     counts c = {0};
     for (int i = 0; i < g->parameter_count; i++) {
@@ -79,7 +80,8 @@ void train_show_summary(train_loop *loop) {
     tri_arena *arena = tri_arena_create(loop->arena, "summary");
     tri_graph *g;
     int64_t batch = s->plan->programs[0]->batch;
-    // A graph of the whole model: the plan's graph has only this rank's slices.
+    // The table shows the whole model, but the plan's graph has only this rank's slices, so the
+    // graph is built once more.
     tri_status status = tri_model_build(arena, &s->model, batch, &g);
     if (status == TRI_OK)
         status = tri_graph_freeze(g, s->recipe->optimizer.freeze.items,

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Numbers that each step sums over all ranks, so that all ranks take the same decisions.
+// Numbers that each step sums over all ranks, so that all ranks take the same decisions: what only
+// one rank has noticed, all know after the step.
 enum { SHARED_SIGNAL, SHARED_JOB_ENDS, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
 static int64_t total_steps(const train_loop *loop) {
@@ -34,7 +35,8 @@ static int64_t total_steps(const train_loop *loop) {
     return last;
 }
 
-// Warns if the run will end before its first line of training loss: there is no curve either then.
+// Warns if the run will end before its first line of training loss: without a line there is no
+// curve either.
 static void report_unlogged(const train_loop *loop) {
     int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
     if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
@@ -87,13 +89,15 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// What is due after a step. It is known before the step is issued.
+// What is due after a step. It is known before the step is issued, because nothing may be issued
+// behind a step after which the state is needed.
 typedef struct train_due {
     bool evaluation, checkpoint;
     bool epoch_ends, run_ends;
 } train_due;
 
-// What is due after the step that comes `ahead` steps after the one whose results were read last.
+// Finds what is due after the step that comes `ahead` steps after the one whose results were read
+// last.
 static train_due due_after(const train_loop *loop, int64_t ahead) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     const tri_checkpoint_options *c = &loop->recipe->checkpoint;
@@ -120,7 +124,7 @@ bool train_evaluation_is_due(const train_loop *loop, int64_t ahead) {
 }
 
 // Makes the evaluation and the checkpoint that are due after the latest step, while no step is in
-// flight.
+// flight that would change the weights.
 static tri_status finish_step(train_loop *loop) {
     tri_progress *p = &loop->progress;
     train_due due = due_after(loop, 0);
@@ -151,7 +155,8 @@ static void share_decisions(train_loop *loop, double shared[TRI_MAX_SHARED]) {
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-// The shape of the step that comes `ahead` steps after those whose results were read.
+// The shape of the step that comes `ahead` steps after those whose results were read: the last step
+// of an epoch may have fewer samples.
 static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     const tri_session *s = loop->session;
     bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&
@@ -159,7 +164,8 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
 }
 
-// A step takes its time when it is issued, or on a device that runs ahead when it is collected.
+// Notes how long a step took. A step takes its time when it is issued, or on a device that runs
+// ahead when it is collected, because there issuing returns at once.
 static void note_time(train_loop *loop, double begun_s, double waited_s) {
     double seconds = tri_os_seconds() - begun_s;
     loop->training_s += seconds;
@@ -303,7 +309,7 @@ static tri_status run_steps(train_loop *loop) {
                     cause, (long long)p->step);
 }
 
-// Rank 0 makes the run's files.
+// Opens the trace, on all ranks, and the run's files, which rank 0 alone writes.
 static tri_status open_files(train_loop *loop) {
     const char *trace = loop->request->trace;
     if (trace) TRI_TRY(tri_trace_open(loop->session->comm, trace, &loop->trace));
@@ -350,7 +356,8 @@ static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
 
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
-    // The straggler search compares ranks of one pipeline stage: only these do the same work.
+    // The search for stragglers compares the ranks of one pipeline stage, because only these do the
+    // same work.
     tri_ledger_set_peers(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);

@@ -32,8 +32,8 @@ typedef struct tri_train_result {
     int64_t tail_samples;           // samples of an epoch's last step if it is smaller; else 0
     int64_t steps, epochs, samples; // of the whole run, also of earlier processes
     double wall_s, samples_per_s;   // of this process; the rate is that of steps with loading
-    // The fraction of its steps in which this rank waited for others with nothing to compute; 0:
-    // not known, as on a device that runs ahead of the host.
+    // The fraction of its steps' time in which this rank waited for others with nothing to compute;
+    // 0: not known, as on a device that runs ahead of the host.
     double waiting;
     double starved_cores;   // cores that this rank got if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
@@ -56,7 +56,7 @@ typedef struct tri_train_result {
 // Trains. TRI_OK: the run is complete; TRI_STOPPED: a signal stopped it, and a checkpoint was
 // saved; else what failed, with earlier checkpoints unchanged. Bad input is refused before anything
 // is created. SIGTERM, SIGINT, SIGUSR1 and SIGHUP stay caught until the caller calls
-// tri_signals_unwatch.
+// tri_signals_unwatch, so that a late signal does not end the process before the result is printed.
 tri_status tri_train(const tri_train_request *request, tri_train_result *out);
 
 typedef struct tri_eval_request {
