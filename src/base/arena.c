@@ -1,5 +1,5 @@
-// An arena is a list of chunks of memory that grow by doubling. Arenas form a tree: an arena ends
-// with its parent at the latest.
+// An arena is a list of chunks of memory that grow by doubling, so that many small allocations cost
+// little. Arenas form a tree: an arena ends with its parent at the latest.
 #include "base/arena.h"
 
 #include <stdalign.h>

@@ -1,4 +1,5 @@
-// Memory with a named lifetime: process, run, step, … All memory of an arena is freed with it.
+// Memory with a named lifetime: process, run, step, … All memory of an arena is freed with it, so
+// that no owner has to free each piece.
 #ifndef TRIREME_BASE_ARENA_H
 #define TRIREME_BASE_ARENA_H
 
@@ -7,8 +8,9 @@
 
 typedef struct tri_arena tri_arena;
 
-// A child is destroyed with its parent at the latest. `name` must outlive the arena (a literal).
-// Out of memory aborts and prints the arena's name: arenas hold descriptions, never tensors.
+// Makes an arena. A child is destroyed with its parent at the latest. `name` must outlive the arena
+// (a literal). Out of memory aborts and prints the arena's name: arenas hold descriptions, never
+// tensors, so this hardly ever happens.
 tri_arena *tri_arena_create(tri_arena *parent, const char *name);
 void tri_arena_destroy(tri_arena *arena); // NULL allowed
 // Frees all memory of the arena and destroys its children; the arena itself stays.
@@ -18,7 +20,7 @@ void *tri_arena_alloc(tri_arena *arena, size_t size_bytes);
 char *tri_arena_strdup(tri_arena *arena, const char *text);
 char *tri_arena_printf(tri_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Allocated bytes, children included.
+// How many bytes were allocated, children included, to find what uses memory.
 size_t tri_arena_used(const tri_arena *arena);
 
 #define TRI_NEW(arena, type) ((type *)tri_arena_alloc((arena), sizeof(type)))

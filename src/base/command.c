@@ -63,7 +63,8 @@ static tri_status start(command *c, int timeout_ms) {
                     strerror(error));
 }
 
-// Reads what has come on a stream. False: its other end is closed.
+// Reads what has come on a stream. What finds no room is dropped, because the program would block
+// if its pipe were full. False: the other end is closed.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];
@@ -74,7 +75,7 @@ static bool take(command *c, int stream) {
     return got > 0;
 }
 
-// Reads both streams until they are closed. False: the time was up before.
+// Reads both streams until they are closed. False: the time was over before.
 static bool read_all(command *c) {
     bool open[STREAMS] = {true, true};
     while (open[OUT] || open[ERR]) {

@@ -1,4 +1,5 @@
-// Runs another program and takes what it prints, such as `squeue`.
+// Runs another program and takes what it prints: `squeue`, for instance, tells how much time a job
+// of Slurm has left.
 #ifndef TRIREME_BASE_COMMAND_H
 #define TRIREME_BASE_COMMAND_H
 

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-// The file has three numbers: ns on a core, ns ready to run without a core, and time slices.
+// Adds what one thread's file shows. It has three numbers: ns on a core, ns ready to run without a
+// core, and time slices.
 static bool add_thread(const char *thread, int64_t *delayed_ns) {
     char path[300], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);

@@ -1,4 +1,5 @@
-// How much of the cores this process gets, and how long its threads wait for a core.
+// How much of the cores this process gets, and how long its threads wait for a core: so a slow run
+// can be explained by other processes.
 #ifndef TRIREME_BASE_CPU_SHARE_H
 #define TRIREME_BASE_CPU_SHARE_H
 

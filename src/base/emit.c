@@ -21,7 +21,8 @@ static char *finish(text_buffer *b) {
     return b->items;
 }
 
-// JSON's escapes are all YAML double-quoted escapes too.
+// Writes a quoted text, for YAML and JSON alike: JSON's escapes are all escapes of YAML's double
+// quotes too.
 static void add_quoted(text_buffer *b, const char *text) {
     add(b, "\"");
     for (; *text; text++) {
@@ -41,7 +42,7 @@ static void add_quoted(text_buffer *b, const char *text) {
 }
 
 // True if the text needs no quotes in YAML: it has only letters, digits and the signs of paths and
-// names. Any other character needs quotes in some position.
+// names. Any other character needs quotes in some position, so all others get them.
 static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
@@ -128,7 +129,8 @@ char *tri_yaml_flow(tri_arena *arena, const tri_tree *node) {
     return finish(&b);
 }
 
-// Numbers keep their text where it is a JSON number; others ("+1", ".5", "007") are converted.
+// Writes a number in JSON. It keeps its text where that is a JSON number, so that no digit changes;
+// others ("+1", ".5", "007") are converted.
 static void add_json_number(text_buffer *b, const tri_tree *node, double value) {
     const char *text = node->text + (node->text[0] == '-');
     size_t whole = strspn(text, "0123456789");

@@ -1,5 +1,6 @@
-// Free memory is the least of what three bounds leave: the host's memory, the memory of the
-// process's control group (of either version), and the process's own limit.
+// Finds how much memory is free: the least of what three bounds leave, because each of them alone
+// can end the process. They are the host's memory, the memory of the process's control group (of
+// either version), and the process's own limit.
 #include "base/free_memory.h"
 
 #include "base/os.h"
@@ -12,7 +13,8 @@
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
-// The number after `key` in a small text file ("": the first number); -1: there is none, or "max".
+// Reads the number after `key` in a small text file ("": the first number); -1: there is none, or
+// "max".
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;

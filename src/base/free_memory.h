@@ -1,4 +1,5 @@
-// How much memory programs can still allocate on this host.
+// How much memory programs can still allocate on this host, so that a run that needs more is
+// refused before it begins.
 #ifndef TRIREME_BASE_FREE_MEMORY_H
 #define TRIREME_BASE_FREE_MEMORY_H
 

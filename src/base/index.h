@@ -1,4 +1,5 @@
-// Finds numbers by name, in time that does not depend on how many names there are.
+// Finds numbers by name, in time that does not depend on how many names there are: files may have
+// many thousand tensors.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 
@@ -6,7 +7,8 @@
 
 #include <stdint.h>
 
-// A hash table in an arena; zero is an empty one. The caller keeps the names.
+// A hash table in an arena; zero is an empty one. The caller keeps the names, to which the table
+// only points.
 typedef struct tri_index {
     struct tri_index_slot *slots;
     int count, capacity;

@@ -1,4 +1,5 @@
-// Parses JSON with jansson. Blanks out comments and trailing commas, which people add to it.
+// Parses JSON with jansson. Before that it blanks out comments and trailing commas, which people
+// add to configuration files (DeepSpeed's, for example).
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -79,8 +80,8 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
     return status;
 }
 
-// The end of the comment that begins at position `at`. Returns `at` itself if no comment begins
-// there, or if the comment has no end.
+// The end of the comment that begins at position `at`; `at` itself if no comment begins there, or
+// if the comment has no end.
 static size_t comment_end(const char *text, size_t size, size_t at) {
     bool is_block = at + 1 < size && text[at] == '/' && text[at + 1] == '*';
     bool is_line = text[at] == '#' || (at + 1 < size && text[at] == '/' && text[at + 1] == '/');

@@ -1,5 +1,6 @@
-// Records the actions of this rank in a ring that other processes read without locks: an event
-// whose number is 0, or changes while it is copied, is being written.
+// Records the actions of this rank in a ring that other processes read without locks, because a
+// rank that is stuck may hold one. An event whose number is 0, or changes while it is copied, is
+// being written.
 #include "base/ledger.h"
 
 #include "base/os.h"
@@ -133,7 +134,8 @@ static int kind_of(tri_ledger *ledger, const char *kind) {
 
 static void event_write(tri_ledger_event *event, uint64_t number, int64_t begin_ns, int64_t end_ns,
                         int kind, const tri_ledger_action *action) {
-    // An exchange that acquires, so that no later write becomes visible before it.
+    // An exchange that acquires, so that no reader sees a later write before it sees that the event
+    // is being written.
     atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
     atomic_store_explicit(&event->end_ns, end_ns, memory_order_relaxed);
     event->begin_ns = begin_ns;
@@ -158,8 +160,8 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-// Writes a new event to the ring and the trace and returns its number. end_ns 0: it has not ended.
-// Called under the lock.
+// Writes a new event to the ring and the trace and returns its number. end_ns 0: the event has not
+// ended. Called under the lock.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -213,7 +215,8 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
     pthread_mutex_unlock(&ledger->lock);
 }
 
-// Ends an action of lane 0, and the actions that are still open inside it.
+// Ends an action of lane 0, and the actions that are still open inside it: a function that fails
+// does not end its own.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
     int depth = depth_of(ledger) - 1; // of the action
     while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;
@@ -241,8 +244,6 @@ void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
     pthread_mutex_unlock(&ledger->lock);
 }
 
-// ---- the trace
-
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events) {
     tri_ledger_event *trace = calloc(events, sizeof *trace);
     if (!trace) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace of %zu actions", events);
@@ -269,9 +270,7 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
     return &ledger->trace[(dropped + index) % ledger->trace_capacity];
 }
 
-// ---- reading
-
-// Copies an event; false if it was being written.
+// Copies an event; false if it was being written, so that the copy may be half new.
 static bool event_read(const tri_ledger_event *event, tri_ledger_event *out) {
     uint64_t number = atomic_load_explicit(&event->number, memory_order_acquire);
     if (!number) return false;
@@ -296,7 +295,8 @@ static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
-// How many entries of ring->open can be read. Another process wrote `depth`, so it is not trusted.
+// How many entries of ring->open can be read. Another process wrote `depth`, so it may be any
+// number.
 static int open_actions(const tri_ledger_ring *ring) {
     int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
     return depth < 0 ? 0 : depth > TRI_LEDGER_DEPTH ? TRI_LEDGER_DEPTH : depth;
@@ -329,7 +329,7 @@ static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
     tri_ledger_latest(ring, &view->operates, &view->operated);
 }
 
-// Writes "in FORWARD 'conv2' of step 17"; returns its length, 0 for no event.
+// Writes "in FORWARD 'conv2' of step 17" for messages; returns its length, 0 for no event.
 static int describe(const tri_ledger_ring *ring, const tri_ledger_event *event,
                     const char *preposition, char *out, size_t size) {
     if (!event->number) return 0;

@@ -1,6 +1,6 @@
 // What a rank does now and did last: a ring of its latest actions, in memory that other processes
-// may read, and the total time of each kind of action. All times are CLOCK_MONOTONIC, which all
-// processes of a host share.
+// may read, and the total time of each kind of action. So others can tell what a rank does that
+// does not answer. All times are CLOCK_MONOTONIC, which all processes of a host share.
 //
 // Lane 0 is computation, and its actions nest; the other lanes run beside it (a communicator, a
 // copy). Any thread may begin and end actions of its own lane. Lane 0 belongs to one thread, the
@@ -25,9 +25,11 @@ enum {
     TRI_LEDGER_PACKED_BYTES = 6144
 };
 
-// The kind of an action that waits for other ranks. Pass these pointers, not other texts.
+// The kind of an action that waits for other ranks, by which a rank that waits is told from one
+// that is stuck. Pass these pointers, not other texts: they are compared, not the letters.
 extern const char TRI_LEDGER_WAIT[];
-// The kind of an action that only issues work to a device, which tells its times itself.
+// The kind of an action that only issues work to a device. Its time is not the work's time, which
+// the device measures itself.
 extern const char TRI_LEDGER_ISSUE[];
 
 typedef struct tri_ledger_event {
@@ -40,13 +42,14 @@ typedef struct tri_ledger_event {
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-// Number and time of one kind of action: those of lane 0, without the time of actions nested in
-// them, and those that tri_ledger_add added.
+// Number and time of one kind of action: of lane 0, without the time of actions nested in them, so
+// that no time counts twice; and those that tri_ledger_add added.
 typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
 
-// What other processes read. Zeroed memory is an empty ring. One process writes it.
+// What other processes read. Zeroed memory is an empty ring, so that a rank that has not started
+// yet can be looked at. One process writes it.
 typedef struct tri_ledger_ring {
     char host[64];
     int32_t pid;
@@ -81,7 +84,8 @@ typedef struct tri_ledger_mark { // identifies an action that was begun; zero: n
     int64_t begin_ns;
 } tri_ledger_mark;
 
-// `ring`: where to write, in memory of the caller; NULL: in the ledger's own. TRI_NO_MEMORY.
+// Makes a ledger. `ring`: where to write, in memory of the caller that others can read; NULL: in
+// the ledger's own. TRI_NO_MEMORY.
 tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out);
 tri_ledger *tri_ledger_retain(tri_ledger *ledger); // needs one more close
 void tri_ledger_close(tri_ledger *ledger);         // NULL allowed; the last close ends it
@@ -91,26 +95,28 @@ const tri_ledger_ring *tri_ledger_ring_of(const tri_ledger *ledger);
 // TRI_MAX_LANES lanes, the last one is reused.
 int tri_ledger_lane(tri_ledger *ledger, const char *name);
 void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name);
-// Stragglers are found among peers: ranks with the same number, whose actions should take the same
-// time.
+// Sets this rank's peers: ranks with the same number, whose actions should take the same time.
+// Stragglers are found by comparison with them.
 void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 
-// Each takes well below a microsecond. A NULL ledger records nothing.
+// Each of these takes well below a microsecond, so that they may stand in every step. A NULL ledger
+// records nothing.
 void tri_ledger_attach(tri_ledger *ledger); // makes the calling thread the one of lane 0
 void tri_ledger_step(tri_ledger *ledger, int64_t step);
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
 // Adds an action of another lane that is over already, and counts it in the totals of its kind:
-// what a device did while the host went on.
+// what a device did while the host went on, as it told later.
 void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
                     int64_t end_ns);
 // Begins an action of lane 0 that is not in a schedule: "loading data", "evaluation". Steps may
 // begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
-// True on the thread of lane 0.
+// True on the thread of lane 0: other threads must not begin actions there.
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
-// From now on also keeps the last `events` actions in private memory. TRI_NO_MEMORY.
+// From now on also keeps the last `events` actions in private memory, more than the ring has.
+// TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 // Returns how many actions are kept. *dropped is how many actions began since the start of the
 // trace and are not kept. No action may begin or end until the caller has copied the events, which
@@ -118,9 +124,10 @@ tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 size_t tri_ledger_traced(const tri_ledger *ledger, uint64_t *dropped);
 const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t index);
 
-// Copies event `number`; false: it is not in the ring, or no longer.
+// Copies event `number`; false: it is not in the ring yet, or not any more.
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
-// True while the innermost open action of lane 0 is a wait for other ranks.
+// True while the innermost open action of lane 0 is a wait for other ranks: then this rank is not
+// the one that is stuck.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
 // Copies the newest action of the other lanes that has not ended, and the newest that has; number
 // 0: there is none.
@@ -130,11 +137,12 @@ void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
 // 16)"; "before its first action".
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);
 
-// What of a ring the functions above and the totals need, as bytes for a process on another host.
-// Returns how many; at most TRI_LEDGER_PACKED_BYTES, which `out` has.
+// Packs what the functions above and the totals need of a ring, as bytes for a process on another
+// host, which cannot read the memory. Returns how many; at most TRI_LEDGER_PACKED_BYTES, which
+// `out` has.
 size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
-// Makes a ring, whose other events are missing, of such bytes. One thread writes a ring. False: the
-// bytes are none that tri_ledger_pack makes; the ring is unchanged.
+// Makes a ring of such bytes; its other events are missing. One thread writes a ring. False: the
+// bytes are not what tri_ledger_pack makes; the ring is unchanged.
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
 
 #endif

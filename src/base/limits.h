@@ -1,4 +1,5 @@
-// Every bound on a size, a count or a time, by name.
+// Every bound on a size, a count or a time, by name: in one place, so that tests can find them and
+// a reader need not guess numbers.
 #ifndef TRIREME_BASE_LIMITS_H
 #define TRIREME_BASE_LIMITS_H
 
@@ -103,7 +104,8 @@ enum {                                         // of communicators over messages
     TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
 };
 
-// Samples of a data set, steps of a run.
+// Bounds on the samples of a data set and on the steps of a run, so that numbers computed from them
+// fit into 64 bits.
 #define TRI_MAX_SAMPLES (INT64_C(1) << 48)
 #define TRI_MAX_STEPS (INT64_C(1) << 60)
 

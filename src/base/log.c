@@ -1,4 +1,5 @@
-// Messages on standard error, one line and one write() each.
+// Messages on standard error, one line and one write() each, so that lines of several ranks are not
+// mixed.
 #include "base/log.h"
 
 #include <errno.h>

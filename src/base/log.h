@@ -16,11 +16,12 @@ typedef enum tri_log_level {
 // (0 or unset: info, 1: debug, 2: trace). Thread-safe; a line is written with one write().
 void tri_log(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// At level debug: a process has reached this stage of its start, with the time of CLOCK_MONOTONIC,
-// which all processes of a machine share. bench/startup reads these lines.
+// Notes at level debug that the process has reached this stage of its start, with the time of
+// CLOCK_MONOTONIC, which all processes of a machine share. bench/startup reads these lines.
 void tri_log_stage(const char *stage);
 
-// Sets the function that wipes the progress line before a message; NULL: none.
+// Sets the function that wipes the progress line before a message, which would else be appended to
+// it; NULL: none.
 void tri_log_set_status_line(void (*wipe)(void *context), void *context);
 
 // True if standard error is a terminal; colours also need NO_COLOR to be unset.

@@ -21,7 +21,7 @@ static bool beside_program(module_folder out) {
     return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
 }
 
-// Of a program that uses the library.
+// The folder of modules beside the library, for a program that uses the library.
 static bool beside_library(module_folder out) {
     Dl_info where;
     char path[PATH_MAX];

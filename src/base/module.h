@@ -8,7 +8,8 @@
 
 #include <stdint.h>
 
-// What the symbol tri_module_entry of a module holds. The first two fields never move.
+// What the symbol tri_module_entry of a module holds. The first two fields never move, so that a
+// module of any version can be recognised and refused.
 typedef struct tri_module {
     uint32_t magic; // TRI_MODULE_MAGIC
     uint32_t abi;   // of the interface
@@ -29,10 +30,10 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
                                          .name = (module_name),                                    \
                                          .table = (functions)}
 
-// The table of the module NAME.so, which stays loaded until the process ends. It lies in the folder
-// TRIREME_MODULES, or else beside the program (bin/../lib/trireme), beside the library, or where
-// both were installed. TRI_NOT_FOUND, with the folders; TRI_UNSUPPORTED: it cannot be loaded, or is
-// of another version than this program.
+// Loads the module NAME.so and returns its table; it stays loaded until the process ends. It lies
+// in the folder TRIREME_MODULES, or else beside the program (bin/../lib/trireme), beside the
+// library, or where both were installed. TRI_NOT_FOUND, with the folders; TRI_UNSUPPORTED: it
+// cannot be loaded, or is of another version than this program.
 tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
                            const void **table);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A table that is read at one position of the document.
+// A table that is read at one position of the document, for messages.
 typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
@@ -20,7 +20,7 @@ typedef struct context {
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
                          const tri_tree *map, const tri_tree *enclosing, void *options);
 
-// A value for an error message, shortened.
+// A value for an error message, shortened so that the message stays one line.
 static const char *value_text(const context *c, const tri_tree *node) {
     char *text = tri_yaml_flow(c->arena, node);
     if (strlen(text) > 60) memcpy(text + 57, "...", sizeof "...");
@@ -34,7 +34,8 @@ static const char *join(tri_arena *arena, const char *const *words) {
     return text;
 }
 
-// The range of a row as text. Names a very large maximum only if the value is above it.
+// The range of a row as text, for messages. A very large maximum is only named if the value is
+// above it: else it would distract.
 static const char *range_text(tri_arena *arena, const tri_option *row, const tri_tree *node) {
     double value;
     bool is_above = tri_tree_to_double(node, &value) && value > row->max;
@@ -307,7 +308,8 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
                          join(c->arena, known));
 }
 
-// Refuses unknown keys, or collects them as the rest if the table has a row for that.
+// Refuses unknown keys, so that no misspelt key is ignored; or collects them as the rest if the
+// table has a row for that.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
     const tri_option *rest_row = tri_option_row_of_type(c->table, TRI_OPTION_IS_REST);
@@ -448,9 +450,9 @@ static bool is_same(char a, char b) {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-// Restricted Damerau-Levenshtein distance: an inserted, a missing, a changed letter and two swapped
-// ones count one each. distances[i % 3][j] is the distance of the first i letters of a and the
-// first j letters of b. Upper and lower case are equal.
+// The restricted Damerau-Levenshtein distance, which counts typing errors: an inserted, a missing,
+// a changed letter and two swapped ones count one each. distances[i % 3][j] is the distance of the
+// first i letters of a and the first j letters of b. Upper and lower case are equal.
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;

@@ -40,7 +40,7 @@ typedef struct tri_amount {
     bool is_fraction;
 } tri_amount;
 
-// The amount as a count of `whole` things, from 0 to `whole`.
+// The amount as a count: a fraction of `whole`, or the number itself, from 0 to `whole`.
 int64_t tri_amount_of(tri_amount amount, int64_t whole);
 
 typedef struct tri_ints {
@@ -68,14 +68,15 @@ typedef struct tri_option {
     double min, max;               // of a number or of a list's elements, both included
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // of a nested map
-    // For manuals: one table for each kind of entry that the list, or the rest, can have. The
-    // table's section is the name of the kind. NULL at the end.
+    // For manuals: one table for each kind of entry that the list, or the rest, can have, because
+    // its keys depend on the kind. The table's section is the name of the kind. NULL at the end.
     const tri_option_table *const *kinds;
     int length;       // of a list; 0: any
     const char *help; // one line
 } tri_option;
 
-// A named kind of a section (optimizer: sgd, adam …) with more rows in the same struct.
+// A named kind of a section (optimizer: sgd, adam …) with more rows in the same struct, because
+// each kind has options of its own.
 typedef struct tri_option_variant {
     const char *name;
     const tri_option *rows;
@@ -103,7 +104,8 @@ struct tri_option_table {
 // known one), a wrong type or a value out of bounds.
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options);
-// All options, defaults included, in the order of the rows. Reading the tree gives equal options.
+// Makes a tree of all options, defaults included, in the order of the rows: the resolved recipe.
+// Reading the tree gives equal options.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
 // Describes what a row allows, to follow the words "has to be": "a whole number of at least 1".
 // `node`: the value that is refused; NULL: none.
@@ -115,7 +117,8 @@ const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_opti
 // is near enough to be a likely typing error.
 const char *tri_option_nearest(const char *word, const char *const *known, int count);
 
-// A member's offset, with a check at compile time that it has the type of its row.
+// A member's offset, with a check at compile time that it has the type of its row, because the
+// row's reader writes through a void pointer.
 #define TRI_OPTION_OFFSET(S, member, T)                                                            \
     (offsetof(S, member) +                                                                         \
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((S *)0)->member), T) ? 1 : -1]))

@@ -1,5 +1,5 @@
 // The manual of option tables, for `trireme train --keys`, the manual page, completion and
-// docs/recipe.md.
+// docs/recipe.md: all are made from the rows, so that none can be out of date.
 #ifndef TRIREME_BASE_OPTION_MANUAL_H
 #define TRIREME_BASE_OPTION_MANUAL_H
 

@@ -155,7 +155,8 @@ tri_status tri_os_check_file(const char *path) {
     return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
 }
 
-// Syncs the folder that contains `path`, so that its entry survives a crash.
+// Syncs the folder that contains `path`, because a new name is only safe from a crash when its
+// folder is.
 static tri_status sync_above(const char *path) {
     char above[PATH_MAX];
     snprintf(above, sizeof above, "%s", path);
@@ -170,7 +171,8 @@ static tri_status sync_above(const char *path) {
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
-    // Early in a boot there are no random bits yet. O_EXCL still keeps names apart.
+    // Early in a boot there are no random bits yet. Names may then be guessed, but O_EXCL still
+    // keeps them apart.
     return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
 }
 

@@ -1,5 +1,6 @@
-// The operating system behind a table of functions, so that a test can replace them: clock, files,
-// sockets. Where a slot exists, code calls tri_os.slot(...) and never the C library's function.
+// The operating system behind a table of functions: clock, files, sockets. A test can replace them,
+// so that time is simulated and every failure can be tried. Where a slot exists, code calls
+// tri_os.slot(...) and never the C library's function.
 #ifndef TRIREME_BASE_OS_H
 #define TRIREME_BASE_OS_H
 
@@ -58,13 +59,13 @@ int tri_os_cpus(void);
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
-// A file that ends early is TRI_CORRUPT.
+// Reads all bytes, as the functions above write them. A file that ends early is TRI_CORRUPT.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
 // Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
-// TRI_BAD_INPUT if `path` is a pipe, device, socket or folder: opening or reading it could wait
-// without end. A missing file is no failure here.
+// Refuses what is no plain file: TRI_BAD_INPUT if `path` is a pipe, device, socket or folder,
+// because opening or reading it could wait without end. A missing file is no failure here.
 tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
@@ -80,23 +81,26 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
 // `written` is the result of writing to `fd`. If it is TRI_OK, renames the file so that it survives
 // a crash, else removes it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
-// Writes the whole file in one call.
+// Writes the whole file in one call, as tri_os_replacement does.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
-// The same for a file that need not survive a crash of the system: nothing is synced.
+// Writes a file as tri_os_replace_file does, but syncs nothing, which is faster: for files that
+// need not survive a crash of the system.
 tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t size);
-// True if `entry` is the name of a temporary file for `name`, which a killed process can leave.
+// True if `entry` is the name of a temporary file for `name`: a killed process can leave one, which
+// the next removes.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
-// open(2) of a file that is created if it does not exist, but not through a dangling link. `flags`
-// without O_CREAT.
+// open(2) of a file that is created if it does not exist, but not through a dangling link, which
+// another user may have put there. `flags` without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
-// Random bits that other users cannot predict, for names.
+// Random bits that other users cannot predict, so that they cannot create a file of the same name
+// first.
 uint64_t tri_os_random(void);
 // mkdir -p, synced so that the folders survive a crash. Existing ones are no failure.
 tri_status tri_os_make_folders(const char *path);
 // fsync of a folder, so that a rename inside it survives a crash.
 tri_status tri_os_sync_folder(const char *path);
 // Removes a folder and all in it. Symbolic links are removed and never followed, also if `path` is
-// one.
+// one, because what they lead to is not ours.
 tri_status tri_os_remove_tree(const char *path);
 // The error of a failed system call: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
 // TRI_IO from errno, message "PATH: cannot VERB: reason".

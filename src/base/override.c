@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Sets `value` at `path` below `node`, and makes missing maps on the way.
+// Sets `value` at `path` below `node`, and makes missing maps on the way, because a recipe need not
+// have the section.
 static tri_status set_at(tri_arena *arena, tri_tree *node, const char *path, tri_tree *value) {
     const char *whole = path;
     for (int depth = 0;; depth++) {

@@ -1,5 +1,6 @@
 // Philox4x32-10, a counter-based random number generator: Salmon, Moraes, Dror and Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011. Every number is a pure function of key and counter.
+// random numbers: as easy as 1, 2, 3", SC 2011. Every number is a pure function of key and counter,
+// so that any rank can compute any number, and none depends on the number of ranks.
 #ifndef TRIREME_BASE_PHILOX_H
 #define TRIREME_BASE_PHILOX_H
 
@@ -11,8 +12,8 @@ typedef struct tri_philox_block {
     uint32_t word[4];
 } tri_philox_block;
 
-// Four random words of a 128-bit counter (least significant word first) under a 64-bit key. Loops
-// over counters are vectorised.
+// Four random words of a 128-bit counter (least significant word first) under a 64-bit key. The
+// compiler vectorises loops over counters.
 TRI_KERNEL_INLINE tri_philox_block tri_philox(uint64_t key, const uint32_t counter[4]) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -40,7 +41,8 @@ TRI_KERNEL_INLINE tri_philox_block tri_philox_quad(uint64_t key, uint64_t step, 
 }
 
 // The key of a stream: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and
-// SplitMix64. Different names give independent streams.
+// SplitMix64. Different names give independent streams, so that two layers never draw the same
+// numbers.
 uint64_t tri_philox_key(uint64_t seed, const char *name);
 
 // A number in [0, 1) with 24 bits, which a float holds exactly.

@@ -39,8 +39,8 @@ static void read_boot(char *out, size_t size) {
     free(text);
 }
 
-// The PID namespace of this process. 0: unknown, or /proc shows the processes of another namespace,
-// which have other pids.
+// The PID namespace of this process, without which a pid means nothing. 0: unknown, or /proc shows
+// the processes of another namespace, which have other pids.
 static int64_t own_namespace(void) {
     struct stat info;
     char self[32];

@@ -24,8 +24,8 @@ typedef enum tri_life {
     TRI_LIFE_UNKNOWN, // of another machine or PID namespace, where its pid means another process
 } tri_life;
 
-// When the process started, in clock ticks since the boot; 0: there is no such process here, or it
-// is ending.
+// When the process started, in clock ticks since the boot, which tells it from a later one with the
+// same pid; 0: there is no such process here, or it is ending.
 uint64_t tri_process_start_time(int64_t pid);
 void tri_process_self(tri_process *out);
 tri_life tri_process_life(const tri_process *process);

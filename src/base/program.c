@@ -1,4 +1,4 @@
-// Finds this program's file by the memory that it was loaded into.
+// Finds this program's file by the memory that it was loaded into: program.h says why.
 #include "base/program.h"
 
 #include "base/os.h"
@@ -18,8 +18,8 @@ static int take_first(struct dl_phdr_info *info, size_t size, void *context) {
     return 1;
 }
 
-// Writes the path of the file at `address` by one line of /proc/self/maps:
-// "55d0-55e0 r--p 00000000 fe:01 1234    /path". False: the line is about other memory, or no file.
+// Finds the path of the file at `address` in one line of /proc/self/maps: "55d0-55e0 r--p 00000000
+// fe:01 1234    /path". False: the line is about other memory, or no file.
 static bool match(const char *line, uintptr_t address, char out[PATH_MAX]) {
     char *end;
     uintptr_t first = strtoull(line, &end, 16);

@@ -1,4 +1,4 @@
-// Binary search.
+// Binary search, for lists that are in order.
 #ifndef TRIREME_BASE_SEARCH_H
 #define TRIREME_BASE_SEARCH_H
 

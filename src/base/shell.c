@@ -1,11 +1,11 @@
-// Quoting for sh.
+// Quoting for sh, so that a command that is printed can be pasted.
 #include "base/shell.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 // True if the word needs no quotes. A ~ or # means something only at the start of a word, but both
-// are quoted anywhere.
+// are quoted anywhere, which is simpler and does no harm.
 static bool is_plain(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=,:+%@";

@@ -8,12 +8,14 @@ enum { TRI_MESSAGE_MAX_BYTES = 1024 };
 
 // Records the thread's message (file and line are shown at log level debug) and returns `status`.
 // The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
-// `status` is evaluated twice, so that the compiler knows that the result is not TRI_OK.
+// `status` stands twice in the expression, so that the compiler knows that the result is not
+// TRI_OK.
 #define TRI_FAIL(status, ...) (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Puts "context: " in front of the thread's message and returns `status` unchanged.
+// Puts "context: " in front of the thread's message and returns `status` unchanged, for a caller
+// that knows more than the callee: which file, which rank.
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -28,7 +30,8 @@ tri_status tri_status_context(tri_status status, const char *format, ...)
     } while (0)
 void tri_status_hop(tri_status status, const char *file, int line);
 
-// A bug, not an operating failure: prints file and line and aborts, in release builds too.
+// Checks what only a bug can make false, not an operating failure: prints file and line and aborts,
+// in release builds too, because going on would compute garbage.
 #define TRI_ASSERT(condition)                                                                      \
     ((condition) ? (void)0 : tri_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void tri_assert_failed(const char *condition, const char *file, int line);

@@ -8,14 +8,16 @@
 #include <stdint.h>
 #include <time.h>
 
-// pthread_create with all signals blocked in the new thread: the program's own threads handle them.
-// Returns its error; 0: the thread was started.
+// pthread_create with all signals blocked in the new thread, so that the program's own threads
+// handle them. Returns pthread_create's error; 0: the thread was started.
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
-// The same where a thread is needed. TRI_NO_MEMORY says whose thread there is none for.
+// Starts a thread as tri_thread_start does, and fails if there is none. TRI_NO_MEMORY names for
+// whom (`whose`) there is no thread.
 tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), void *context,
                              const char *whose);
 
-// A condition whose timed waits take times of the monotonic clock.
+// Makes a condition whose timed waits take times of the monotonic clock: the real-time clock may be
+// set while they wait.
 void tri_condition_init(pthread_cond_t *condition);
 // The time so many milliseconds from now, for a timed wait on such a condition.
 struct timespec tri_condition_deadline(int64_t ms);

@@ -38,12 +38,13 @@ struct tri_tree {
 // TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges (<<) are ordinary keys.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
-// The same for a value that comes from no file ("override 'seed=2'"): errors and nodes name
-// `source` and no line.
+// Parses a value that comes from no file ("override 'seed=2'"): errors and nodes name `source` and
+// no line.
 tri_status tri_yaml_parse_value(tri_arena *arena, const char *text, const char *source,
                                 tri_tree **out);
 tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out);
-// RFC 8259 through jansson; nodes carry the file but no line.
+// Parses JSON (RFC 8259) through jansson; nodes carry the file but no line, because jansson does
+// not tell it.
 tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out);
@@ -58,7 +59,7 @@ bool tri_json_is_text(const char *text);
 // without a line feed.
 char *tri_yaml_emit(tri_arena *arena, const tri_tree *node);
 char *tri_json_emit(tri_arena *arena, const tri_tree *node);
-// The value in YAML's flow style, as it can stand inside a line.
+// The value in YAML's flow style, as it can stand inside a line of a message.
 char *tri_yaml_flow(tri_arena *arena, const tri_tree *node);
 
 // Making and changing. Texts and keys are copied; nodes become part of the tree.
@@ -83,7 +84,8 @@ tri_tree *tri_tree_find(const tri_tree *root, const char *path); // "trainer.max
 // The entry that the first `length` bytes of `name` name: by key in a map, by position in a list.
 tri_tree *tri_tree_entry(const tri_tree *node, const char *name, size_t length);
 bool tri_tree_is_null(const tri_tree *node); // NULL counts
-// Same values, whatever the style and the order of map entries. Numbers compare as numbers.
+// Whether the values are the same, whatever the style and the order of map entries. Numbers compare
+// as numbers.
 bool tri_tree_equal(const tri_tree *a, const tri_tree *b);
 
 // The scalar as a value; false if it cannot be read as one. A quoted scalar is always a string.

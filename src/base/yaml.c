@@ -77,7 +77,8 @@ static tri_status check_tag(const reader *r, const yaml_event_t *event, const ya
 
 enum { NO_ANCHOR = -1 };
 
-// Remembers an anchor while its node is read; the caller fills in the node. *out: its index.
+// Remembers an anchor while its node is read, so that a later alias finds it; the caller fills in
+// the node. *out: its index.
 static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, int *out) {
     *out = NO_ANCHOR;
     if (!name) return TRI_OK;
@@ -88,8 +89,8 @@ static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, in
     return TRI_OK;
 }
 
-// Copies the node that an alias stands for; texts are shared, nodes are counted. `depth` is that of
-// the copy.
+// Copies the node that an alias stands for, because each copy has a position of its own in the
+// tree; texts are shared, nodes are counted. `depth` is that of the copy.
 static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth, tri_tree **out) {
     TRI_TRY(count_node(r, line));
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply, aliases expanded");

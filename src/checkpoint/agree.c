@@ -1,4 +1,4 @@
-// Collectives around a save: broadcast, sum, agreement on a status.
+// Collectives of a save: broadcast, sum, agreement on a status. See agree.h.
 #include "checkpoint/agree.h"
 
 tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes) {

@@ -29,18 +29,20 @@ typedef struct tri_state_tensor {
 enum { TRI_NOT_A_HOLDER = -1 }; // index of a rank that does not hold the tensor
 
 // Where a save reads tensors from. The save borrows it until its call returns. `tensors` may be in
-// any order.
+// any order: the file's order follows from their names.
 typedef struct tri_state_source {
     const tri_state_tensor *tensors;
     int count;
     void *context;
     // Copies elements first … first + count - 1 of tensors[tensor], row-major, packed, to `to`.
     tri_status (*read)(void *context, int tensor, int64_t first, int64_t count, void *to);
-    // The number of ranks that can read tensors[tensor], the same on every rank. *index: this
-    // rank's number among them, or TRI_NOT_A_HOLDER. NULL: all ranks of the communicator can.
+    // How many ranks can read tensors[tensor], the same on every rank, so that they can divide the
+    // tensor's chunks. *index: this rank's number among them, or TRI_NOT_A_HOLDER. NULL: all ranks
+    // of the communicator can.
     int (*holder_count)(void *context, int tensor, int *index);
-    // Makes the tensor readable: gathers its shards, for example. Collective over its holders,
-    // which all fetch the same tensors in the same order. NULL: tensors are always readable.
+    // Makes the tensor readable: gathers its shards, for example. Collective over the ranks that
+    // hold it, which all fetch the same tensors in the same order. NULL: tensors are always
+    // readable.
     tri_status (*fetch)(void *context, int tensor);
 } tri_state_source;
 
@@ -51,7 +53,8 @@ typedef struct tri_state_sink {
     int count;
     void *context;
     tri_status (*write)(void *context, int tensor, int64_t first, int64_t count, const void *from);
-    // False: the load skips the tensor. NULL: every tensor is wanted.
+    // Whether the tensor has to be loaded; false: the load skips it, so that a rank reads only what
+    // it holds. NULL: every tensor is wanted.
     bool (*is_wanted)(void *context, int tensor);
 } tri_state_sink;
 
@@ -74,11 +77,11 @@ typedef struct tri_checkpoint_save_request {
     int64_t save_top_k;  // -1: keep all
     tri_comm *comm;      // NULL: a single rank
     int64_t chunk_bytes; // hashed and written at once, a multiple of 8; 0: the default
-    // The largest snapshot that this rank may allocate (tri_checkpoint_save_begin). 0, on all ranks
-    // alike: the save takes no snapshot.
+    // The largest snapshot that this rank may allocate (tri_checkpoint_save_begin), because the
+    // state needs memory a second time then. 0, on all ranks alike: the save takes no snapshot.
     int64_t snapshot_bytes;
-    // Rank 0 asks it before the commit; a failure is the save's. So a run that another one has
-    // replaced commits nothing. NULL: nothing is asked. Any thread.
+    // Rank 0 calls it before the commit; if it fails, the save fails. So a run that another one has
+    // replaced commits nothing. NULL: nothing is asked. Called from any thread.
     tri_status (*admit)(void *context);
     void *admit_context;
 } tri_checkpoint_save_request;
@@ -93,8 +96,8 @@ tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
 // A save in progress. `begin` copies the data that this rank writes into a snapshot; a thread then
 // hashes and writes the snapshot while training continues. If the snapshot does not fit into memory
-// on every rank, `begin` writes at once instead. A save has two stages, writing and committing (by
-// rank 0). All ranks call `advance` together when every rank has finished a stage or one has
+// on every rank, `begin` writes at once instead. A save has two stages: first all ranks write, then
+// rank 0 commits. All ranks call `advance` together when every rank has finished a stage or one has
 // failed; the second call ends the save. The request's pointers must stay valid until then, its
 // sources only until `begin` returns.
 typedef struct tri_pending_save tri_pending_save;
@@ -111,16 +114,18 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
 // ranks.
 bool tri_checkpoint_save_is_async(const tri_pending_save *save);
 tri_save_state tri_checkpoint_save_state(const tri_pending_save *save);
-// Collective. *ended: `save` has been freed, and the status is what tri_checkpoint_save returns.
+// Goes on to the next stage, or ends the save. Collective. *ended: `save` has been freed, and the
+// status is what tri_checkpoint_save returns.
 tri_status tri_checkpoint_save_advance(tri_pending_save *save, bool *ended);
-// Collective: waits for both stages and frees `save`.
+// Waits for both stages and frees `save`. Collective.
 tri_status tri_checkpoint_save_finish(tri_pending_save *save);
 // Cancels a save after the communicator has failed; not collective. Leaves nothing behind, unless
 // the checkpoint is already committed. NULL allowed.
 void tri_checkpoint_save_abandon(tri_pending_save *save);
 
-// Removes what killed saves left in RUN/checkpoints. One process calls it when a run starts;
-// `--resume auto` does so too. A missing folder is no error.
+// Removes what killed saves left in RUN/checkpoints. One process calls it when a run starts,
+// because a living save's files would be removed as well; `--resume auto` does so too. A missing
+// folder is no error.
 tri_status tri_checkpoint_clean(const char *run_dir);
 
 // Chooses the checkpoint to resume from. `resume` is auto, never or a path. *out is the step's
@@ -140,7 +145,7 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
                                      const char **out);
 
-// The contents of state.json, in the arena of the call that read it.
+// The contents of state.json. They lie in the arena of the call that read them.
 typedef struct tri_checkpoint_info {
     int64_t step;
     int64_t commit;           // counts the commits of a run folder: the largest is the newest
@@ -151,7 +156,8 @@ typedef struct tri_checkpoint_info {
     tri_checkpoint_monitor monitor;
 } tri_checkpoint_info;
 
-// Reads only the state.json of `path`, which is a path as for tri_checkpoint_find.
+// Reads only the state.json of `path`, which is a path as for tri_checkpoint_find, for those who
+// need no tensors.
 tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out);
 
 // Reads a checkpoint (a path as for tri_checkpoint_find) into the sinks; a sink that is NULL is
@@ -171,7 +177,8 @@ tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
 // a sharded one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64
 // are converted where the sink's tensor is F32. Errors as of tri_checkpoint_load.
 tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model);
-// Writes one .safetensors file, atomically: to a temporary file, then synced and renamed.
+// Writes one .safetensors file, atomically: to a temporary file, then synced and renamed, so that
+// the file is never seen half written.
 tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source *model);
 
 // The `trireme checkpoint` commands. They print to `out`; with `json`, one object per line.

@@ -10,7 +10,8 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        // However large chunks are, each tensor begins one.
+        // However large chunks are, each tensor begins one, so only a tensor's further chunks count
+        // against the limit.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);
@@ -43,7 +44,7 @@ tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, in
     int count = tri_safetensors_count(file);
     tri_safetensors_entry *copy = TRI_NEW_ARRAY(arena, tri_safetensors_entry, count);
     for (int i = 0; i < count; i++) copy[i] = *tri_safetensors_at(file, i);
-    // The first tensor begins where the header ends.
+    // The first tensor begins where the header ends, so the header's length need not be read.
     int64_t header_bytes = count ? copy[0].offset : tri_safetensors_size_bytes(file);
     *entries = copy;
     tri_status status = checkpoint_cut(arena, header_bytes, copy, NULL, count, chunk_bytes, out);

@@ -1,5 +1,6 @@
-// Cuts a safetensors file into chunks, each read, written and hashed at once. A chunk lies in the
-// header or in one tensor. The header alone determines the chunks, so all ranks agree on them.
+// Cuts a safetensors file into chunks. A chunk is what is read, written and hashed at once, so that
+// memory is bounded and ranks can share the work. A chunk lies in the header or in one tensor. The
+// header alone determines the chunks, so all ranks agree on them.
 #ifndef TRIREME_CHECKPOINT_CHUNK_H
 #define TRIREME_CHECKPOINT_CHUNK_H
 
@@ -28,7 +29,8 @@ typedef struct checkpoint_chunks {
 tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
                           const tri_safetensors_entry *entries, const int *order, int count,
                           int64_t chunk_bytes, checkpoint_chunks *out);
-// Cuts an open file. *entries is a copy of its entries, which the chunks index.
+// Cuts an open file. *entries is a copy of the file's entries, into which the chunks' tensor
+// numbers are indices.
 tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
                                const tri_safetensors_entry **entries, checkpoint_chunks *out);
 
@@ -36,7 +38,8 @@ tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, in
 tri_status checkpoint_hash(const void *data, int64_t size_bytes,
                            unsigned char out[CHECKPOINT_HASH_BYTES]);
 
-// A file to be written: its header, its chunks and the source of its tensors.
+// A file to be written: its header, its chunks and the source of its tensors. It never exists in
+// memory as a whole.
 typedef struct checkpoint_image {
     tri_safetensors_layout layout;
     checkpoint_chunks chunks;
@@ -44,7 +47,7 @@ typedef struct checkpoint_image {
     int64_t largest_bytes;          // size of the largest chunk
 } checkpoint_image;
 
-// Lays out the file and cuts it; *out lies in `arena`. Errors as of checkpoint_cut.
+// Lays out the file and cuts it into chunks; *out lies in `arena`. Errors as of checkpoint_cut.
 tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
                                  const tri_safetensors_pair *metadata, int metadata_count,
                                  int64_t chunk_bytes, checkpoint_image *out);

@@ -1,4 +1,5 @@
-// Converts elements of one dtype to another, through doubles.
+// Converts elements of one dtype to another, through doubles, so that each dtype needs only two
+// conversions.
 #ifndef TRIREME_CHECKPOINT_CONVERT_H
 #define TRIREME_CHECKPOINT_CONVERT_H
 
@@ -6,7 +7,8 @@
 
 #include <trireme/tensor.h>
 
-// True if checkpoint_to_f64 supports the dtype: all but the eight-bit floats.
+// True if checkpoint_to_f64 supports the dtype: all but the eight-bit floats, which only pass
+// through files.
 bool checkpoint_has_f64(tri_dtype dtype);
 // Converts `count` elements to F64. Integers above 2^53 are rounded.
 void checkpoint_to_f64(tri_dtype dtype, const void *from, int64_t count, double *to);

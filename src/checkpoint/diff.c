@@ -125,7 +125,8 @@ static tri_status in_both(comparison *c, const checkpoint_weights *a, int i,
     return TRI_OK;
 }
 
-// Walks two lists that are both sorted by name.
+// Compares two lists that are both sorted by name, so that one walk finds what is only in one of
+// them.
 static tri_status compare(comparison *c, const checkpoint_weights *a, const checkpoint_weights *b) {
     for (int i = 0, j = 0; i < a->count || j < b->count;) {
         int order = i == a->count   ? 1
@@ -142,7 +143,8 @@ static tri_status compare(comparison *c, const checkpoint_weights *a, const chec
     return TRI_OK;
 }
 
-// Opens and verifies the optimizer's file of a checkpoint; *out stays empty if there is none.
+// Opens and verifies the optimizer's file of a checkpoint; *out stays empty if there is none, as
+// for a file of weights.
 static tri_status open_optimizer(tri_arena *arena, const char *path, checkpoint_weights *out) {
     checkpoint_kind kind;
     checkpoint_manifest manifest;

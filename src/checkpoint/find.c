@@ -111,14 +111,15 @@ tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, cons
     return TRI_OK;
 }
 
-// TRI_UNSUPPORTED is no damage: a checkpoint of a later version must not be skipped for an older
-// one.
+// Whether the failure means that the checkpoint is damaged, so that an earlier one may be taken.
+// TRI_UNSUPPORTED does not: a checkpoint of a later version must not be skipped for an older one.
 static bool is_damage(tri_status status) {
     return status == TRI_CORRUPT || status == TRI_IO || status == TRI_NOT_FOUND ||
            status == TRI_BAD_INPUT;
 }
 
-// Collective: the ranks divide the chunks among them.
+// Verifies a checkpoint. Collective: the ranks divide the chunks among them, because to hash all
+// takes one rank long.
 static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
     checkpoint_manifest manifest;
     return checkpoint_agree(comm, checkpoint_verify_chunks(arena, path, checkpoint_rank(comm),

@@ -10,8 +10,8 @@ typedef enum checkpoint_kind {
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;
 
-// Follows links. A run folder, or its folder `checkpoints`, resolves to its newest checkpoint.
-// *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
+// Finds what `path` means, after following links. A run folder, or its folder `checkpoints`,
+// resolves to its newest checkpoint. *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
 // As checkpoint_resolve, where only a checkpoint is acceptable; TRI_BAD_INPUT for a file.

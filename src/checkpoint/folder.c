@@ -48,8 +48,8 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// Sorts steps, the newest first. Unreadable steps come before all others, because one of them may
-// be the newest.
+// Sorts steps, the newest first. Unreadable steps come before all others: one of them may be the
+// newest, and must be reported before an older one is taken.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;
@@ -98,7 +98,8 @@ static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor 
 }
 
 // True if `a` ranks before `b`: a step with a value before one without, then the better value, then
-// the earlier commit; of two steps without a value, the newer.
+// the earlier commit; of two steps without a value, the newer. Retention keeps those that rank
+// first.
 static bool is_better(const checkpoint_step *a, const checkpoint_step *b,
                       const tri_checkpoint_monitor *monitor) {
     bool a_has = has_value(a, monitor), b_has = has_value(b, monitor);

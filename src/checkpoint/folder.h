@@ -25,26 +25,29 @@ const char *checkpoint_step_name(tri_arena *arena, int64_t step);
 bool checkpoint_is_step_name(const char *path, int64_t *step);
 // The last component of a path.
 const char *checkpoint_base_name(const char *path);
-// A hidden name that no other process uses: HOME/.KIND-NAME-PID-TIME.
+// Makes a hidden name that no other process uses: HOME/.KIND-NAME-PID-TIME. What has such a name is
+// not complete, and is never taken for a checkpoint.
 const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
                               const char *name);
 
-// The steps of `home` and their manifests. First the unreadable ones, by falling step, then the
-// others, by falling commit. A missing folder has no steps.
+// Lists the steps of `home` with their manifests. First the unreadable ones, by falling step, then
+// the others, by falling commit, so that whatever may be the newest comes first. A missing folder
+// has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
-// The readable step with the best value of that monitor; of equals, the earlier commit. NULL: none
-// has a value.
+// The readable step with the best value of that monitor; of equals, the earlier commit, so that the
+// link `best` does not move without need. NULL: none has a value.
 const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
                                        const tri_checkpoint_monitor *monitor);
 
-// Renames the complete, synced folder `hidden` to HOME/NAME. A folder that had this name before is
-// at `hidden` afterwards.
+// Renames the complete, synced folder `hidden` to HOME/NAME: this one rename makes the checkpoint
+// exist. A folder that had this name before is at `hidden` afterwards.
 tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
                              const char *name);
 // Creates or replaces the symbolic link HOME/LINK → target, atomically.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
-// Whether the link HOME/LINK leads to the step at `path`.
+// Sets the links "last" and "best" to where a save would have set them that was killed between its
+// commit and its links.
 bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
 // Sets the links "last" and "best" to where a save would have set them that was killed between its
 // commit and its links.

@@ -1,5 +1,5 @@
-// Waits, for a bounded time, for files that another rank says are there. A file that nobody has
-// seen is never waited for.
+// Waits, for a bounded time, for files that another rank reports to be there. A file that nobody
+// has seen is never waited for, because it will not come.
 #include "checkpoint/late.h"
 
 #include "base/log.h"

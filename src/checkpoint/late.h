@@ -1,5 +1,6 @@
-// Files that this host sees later than another: on a file system of several hosts, a file that one
-// host has written may be missing or too short on another for some seconds.
+// Waits for files that this host sees later than another: on a file system of several hosts, a file
+// that one host has written may be missing or too short on another for some seconds, and would be
+// reported as damaged.
 #ifndef TRIREME_CHECKPOINT_LATE_H
 #define TRIREME_CHECKPOINT_LATE_H
 
@@ -13,7 +14,7 @@ enum {
     CHECKPOINT_LATE_LONGEST_PAUSE_MS = 500,
 };
 
-// How long this rank still waits. Begins as CHECKPOINT_PATIENT.
+// How long this rank still waits, for all files together. Begins as CHECKPOINT_PATIENT.
 typedef struct checkpoint_patience {
     int64_t left_ns;
     bool is_said; // the line that it waits; one is enough
@@ -21,18 +22,19 @@ typedef struct checkpoint_patience {
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }
 
-// What rank 0 sees of a checkpoint. Ranks pass it on as bytes.
+// Which files rank 0 sees of a checkpoint, and how long they are. Rank 0 sends it to the others as
+// bytes.
 typedef struct checkpoint_sight {
     char path[PATH_MAX];                     // of the step's folder; empty: there is none
     int64_t bytes[CHECKPOINT_MAX_FILES + 1]; // of state.json and the files; -1: it is not there
 } checkpoint_sight;
 
-// Fills in `bytes`.
+// Fills in `bytes` with what this host sees.
 void checkpoint_look(checkpoint_sight *sight);
 // Waits until this host sees the first `size_bytes` bytes of the file, which another rank sees, or
 // until the patience ends. It reports no failure: opening the file does that afterwards.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
-// The same for all files that rank 0 sees.
+// Waits in the same way for all files that rank 0 sees.
 void checkpoint_await(checkpoint_patience *patience, const checkpoint_sight *sight);
 
 #endif

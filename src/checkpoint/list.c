@@ -19,7 +19,8 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
     return tri_arena_strdup(arena, text);
 }
 
-// Checks a step without reading its tensors. Returns "" or what is wrong with it.
+// Checks a step quickly, without reading its tensors: only that its files are there in full length.
+// Returns "" or what is wrong with the step.
 static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
     for (int i = 0; i < step->manifest.file_count; i++) {
@@ -132,7 +133,8 @@ static tri_status verify_step(tri_arena *arena, const char *path, bool json, FIL
     return status;
 }
 
-// Files that Trireme did not write have no hashes: checks their headers and lengths.
+// Checks files that Trireme did not write: they have no hashes, so only their headers and lengths
+// can be compared.
 static tri_status verify_weights(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_weights weights;
     tri_status status = checkpoint_weights_open(arena, path, &weights);

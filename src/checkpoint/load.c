@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-// With `whole`, reads every tensor of the file, whatever the sink wants and even without a sink.
+// Loads one file of the checkpoint. With `whole`, reads and verifies every tensor of the file,
+// whatever the sink wants and even without a sink.
 static tri_status load_file(const char *folder, const checkpoint_manifest *manifest,
                             const char *name, const tri_state_sink *sink, bool whole) {
     tri_state_sink all = sink ? *sink : (tri_state_sink){.count = 0};

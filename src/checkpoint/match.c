@@ -1,4 +1,5 @@
-// Pairs the tensors of a file with those of a sink by name.
+// Pairs the tensors of a file with those of a sink by name, and names the likely mistake if they
+// differ.
 #include "base/option.h"
 #include "checkpoint/verify.h"
 
@@ -19,13 +20,14 @@ static const named *find(const named *sorted, int count, const char *name) {
     return count ? bsearch(&key, sorted, (size_t)count, sizeof key, compare) : NULL;
 }
 
-// "module.fc.weight", as a wrapped model saves it, ends in "fc.weight".
+// Finds names with a prefix too many: "module.fc.weight", as PyTorch saves a wrapped model, ends in
+// "fc.weight".
 static bool ends_in(const char *whole, const char *end) {
     size_t length = strlen(whole), part = strlen(end);
     return length > part && whole[length - part - 1] == '.' && !strcmp(whole + length - part, end);
 }
 
-// Returns "; the nearest is '…'", or "" if no name is near.
+// Text for the message: "; the nearest is '…'", or "" if no name is near.
 static const char *nearest(tri_arena *arena, const char *name, const named *known, int count) {
     const char **names = TRI_NEW_ARRAY(arena, const char *, count);
     for (int i = 0; i < count; i++) names[i] = known[i].name;

@@ -4,7 +4,8 @@
 
 #include "base/option.h"
 
-// Whether smaller or larger values of the monitored metric are better.
+// Whether smaller or larger values of the monitored metric are better: losses fall, accuracies
+// rise.
 typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_mode;
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
 

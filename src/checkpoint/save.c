@@ -39,8 +39,8 @@ struct tri_pending_save {
     char *snapshot; // the bytes of all own chunks, one after the other; NULL unless is_async
     void *buffer;   // for one chunk; NULL if is_async
     int fds[CHECKPOINT_MAX_FILES];
-    // The two stages, writing and committing. If is_async, each runs on a thread, which alone uses
-    // this struct until is_ready.
+    // The two stages, writing and committing. If is_async, each runs on a thread. While it runs,
+    // that thread alone uses this struct; is_ready tells that it has ended.
     bool is_async, has_thread, is_committing, is_committed;
     void (*stage)(save *s);
     pthread_t thread;
@@ -49,7 +49,7 @@ struct tri_pending_save {
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
-// Keeps the first failure of this rank, with its message.
+// Keeps the first failure of this rank, with its message: later ones may only follow from it.
 static void record(save *s, tri_status status) {
     if (status == TRI_OK || s->status != TRI_OK) return;
     s->status = status;
@@ -144,7 +144,8 @@ static tri_status create_file(const char *path, int64_t size_bytes) {
     return status;
 }
 
-// Rank 0: creates the hidden folder and the files, at their full size.
+// Rank 0 creates the hidden folder and the files, at their full size, so that each rank can write
+// its chunks at their offsets.
 static tri_status prepare(save *s) {
     const char *name = checkpoint_step_name(s->arena, s->request.step);
     const char *hidden = checkpoint_hidden(s->arena, s->home, "tmp", name);
@@ -157,7 +158,8 @@ static tri_status prepare(save *s) {
     return TRI_OK;
 }
 
-// Fetches the tensor of chunk i, if it is the tensor's first chunk and this rank holds the tensor.
+// Fetches the tensor of chunk i, if it is the tensor's first chunk and this rank holds the tensor:
+// the chunks after it need no second fetch.
 static tri_status fetch(const tri_state_source *source, const checkpoint_chunks *chunks, int i) {
     int tensor = chunks->items[i].tensor, index = 0;
     if (!source->fetch || tensor == CHECKPOINT_HEADER ||
@@ -275,7 +277,8 @@ static tri_status write_state(save *s, const checkpoint_steps *steps) {
     return status;
 }
 
-// Rank 0, after every rank has synced its bytes: writes state.json and renames the folder.
+// Commits, on rank 0 and after every rank has synced its bytes: writes state.json and renames the
+// folder.
 static tri_status commit(save *s) {
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
@@ -288,8 +291,8 @@ static tri_status commit(save *s) {
     return TRI_OK;
 }
 
-// Rank 0, after the commit: sets the links, then removes old checkpoints. In this order, a link
-// never points at a checkpoint that retention has removed.
+// Publishes the checkpoint, on rank 0 and after the commit: sets the links, then removes old
+// checkpoints. In this order, a link never points at a checkpoint that retention has removed.
 static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     checkpoint_steps steps;
@@ -330,7 +333,8 @@ static void join(save *s) {
     s->has_thread = false;
 }
 
-// Allocates the snapshot; if that fails on any rank, all ranks use a buffer for one chunk instead.
+// Allocates the snapshot. If that fails on any rank, all ranks use a buffer for one chunk instead,
+// because they have to write in the same way.
 static tri_status allocate(save *s) {
     if (s->request.snapshot_bytes > 0) {
         if (s->own_bytes <= s->request.snapshot_bytes)

@@ -25,7 +25,8 @@ typedef struct reading {
     char *buffer;
 } reading;
 
-// Runs before the file is parsed, so that a missing or truncated file is reported as such.
+// Checks the file's length before the file is parsed, so that a missing or truncated file is
+// reported as such.
 static tri_status check_size(const reading *r) {
     struct stat info;
     if (stat(r->path, &info) < 0) {
@@ -64,8 +65,9 @@ static tri_status hash_header(const reading *r, int fd, int64_t chunk_bytes) {
     return status;
 }
 
-// Runs before the header is parsed, so that a flipped bit in it is reported as damage and not as a
-// mismatch of tensors. If the header is that of another step, the message says so instead.
+// Checks the header's hash before the header is parsed, so that a flipped bit in it is reported as
+// damage and not as a mismatch of tensors. If the header is that of another step, the message says
+// so instead.
 static tri_status check_header(reading *r, const checkpoint_manifest *manifest) {
     int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", r->path);

@@ -31,7 +31,8 @@ int checkpoint_weights_find(const checkpoint_weights *weights, const char *name)
     return found ? (int)(found - weights->entries) : CHECKPOINT_NO_ENTRY;
 }
 
-// Makes one sorted list of the tensors of all open files.
+// Makes one list, sorted by name, of the tensors of all open files, so that a tensor is found
+// whichever file it is in.
 static tri_status merge(tri_arena *arena, checkpoint_weights *w) {
     typedef struct owned {
         tri_safetensors_entry entry; // first, for compare_entries
@@ -162,8 +163,8 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
                     tri_dtype_name(file_dtype), tri_dtype_name(wanted));
 }
 
-// Loads one tensor through `buffer`, which has room for two chunks: the first holds elements in the
-// file's dtype, the second in the sink's.
+// Loads one tensor chunk by chunk through `buffer`, which has room for two chunks: the first holds
+// elements in the file's dtype, the second in the sink's.
 static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
                               int target, char *buffer) {
     const tri_safetensors_entry *entry = &w->entries[index];
@@ -184,7 +185,8 @@ static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_
     return TRI_OK;
 }
 
-// Older Llama files hold the frequencies of rotary embeddings, which are computed and never read.
+// Tensors that are in files but in no model: older Llama files hold the frequencies of rotary
+// embeddings, which are computed here.
 static bool is_ignored(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
 
 static tri_status load_weights(tri_arena *arena, const char *path, const tri_state_sink *model,

@@ -1,5 +1,5 @@
 // Opens weights from any supported source as one list of tensors: one safetensors file, the shards
-// of an index, or a checkpoint.
+// of an index, or a checkpoint. So export, diff and initial weights need not know the difference.
 #ifndef TRIREME_CHECKPOINT_WEIGHTS_H
 #define TRIREME_CHECKPOINT_WEIGHTS_H
 
@@ -18,9 +18,10 @@ typedef struct checkpoint_weights {
 } checkpoint_weights;
 
 // Opens `path`, which is a path as for tri_checkpoint_load_weights; verifies a checkpoint first.
-// All but the open files lies in `arena`. The caller closes *out, also after a failure.
+// Everything but the open files lies in `arena`. The caller closes *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
-// Opens one safetensors file, even if it is part of a checkpoint.
+// Opens one safetensors file, even if it belongs to a checkpoint, whose other files then do not
+// count.
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
                                         checkpoint_weights *out);
 void checkpoint_weights_close(checkpoint_weights *weights);

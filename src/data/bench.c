@@ -1,4 +1,5 @@
-// `trireme bench data`: measures how fast a loader supplies micro-batches.
+// `trireme bench data`: measures how fast a loader supplies micro-batches, so that a user sees
+// whether training waits for data.
 #include "data/bench.h"
 
 #include "base/os.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Statistics of the values so far. Mean and squares follow Welford's recurrence (1962), which stays
-// precise over billions of values.
+// precise over billions of values, where a plain sum does not.
 typedef struct moments {
     double min, max, mean;
     double squares; // sum of the squared distances from the mean
@@ -27,7 +27,8 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-// The moments of a field: over all samples, of the first sample, and of each channel.
+// The moments of a field: over all samples, of the first sample, and of each channel, which are the
+// numbers that `normalize` wants.
 typedef struct sums {
     moments all, first, channel[TRI_CHECK_CHANNELS];
     int64_t first_not_finite;
@@ -79,7 +80,8 @@ static void report_field(const tri_dataset *dataset, int index, const sums *from
     for (int i = 0; i < out->channels; i++) out->channel[i] = range_of(&from->channel[i]);
 }
 
-// Warns of images whose values look like bytes but have another type: these are not divided by 255.
+// Warns of images whose values look like bytes but have another type: only bytes are divided by
+// 255, so these would be 255 times too large.
 static void warn_of_large(tri_data_report *out) {
     for (int i = 0; i < out->field_count; i++) {
         const tri_data_summary *s = &out->fields[i];

@@ -1,4 +1,5 @@
-// Reads a whole data set and reports what it contains.
+// Reads a whole data set and reports what it contains, so that mistakes in data are found before a
+// training.
 #ifndef TRIREME_DATA_CHECK_H
 #define TRIREME_DATA_CHECK_H
 
@@ -7,8 +8,8 @@
 
 enum { TRI_CHECK_CHANNELS = 4, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
 
-// Range and mean of finite values after conversion and transforms, without ignored labels; all zero
-// if there are no such values.
+// Range and mean of finite values, as the model gets them: after conversion and transforms, without
+// ignored labels. All zero if there are no such values.
 typedef struct tri_data_range {
     double min, max, mean;
 } tri_data_range;

@@ -68,7 +68,8 @@ static const content json = {.what = "JSON text", .advice = "read it in Python, 
 static const content table = {.what = "a table as text (CSV)",
                               .advice = "numpy.loadtxt reads it, and " SAVE_NPZ};
 
-// True if the first bytes of an archive contain `name`, as the name of its first member does.
+// True if the first bytes of an archive contain `name`, as the name of its first member does: the
+// directory at the end need not be read.
 static bool has_member(const uint8_t *head, size_t size, const char *name) {
     return size > NAME_START && memmem(head + NAME_START, size - NAME_START, name, strlen(name));
 }

@@ -1,4 +1,5 @@
-// Recognises the format of a data file by its content.
+// Recognises the format of a data file by its content, so that the message about a wrong file says
+// what the file is.
 #ifndef TRIREME_DATA_CONTENT_H
 #define TRIREME_DATA_CONTENT_H
 

@@ -1,4 +1,5 @@
-// Element-wise conversion of stored data to F32 and I64: one loop for each pair of types.
+// Element-wise conversion of stored data to F32 and I64: one loop for each pair of types, which the
+// compiler vectorises.
 #include "data/convert.h"
 
 #include "base/status.h"

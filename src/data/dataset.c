@@ -77,7 +77,8 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
-// Refuses fields with one value for each token whose numbers of tokens differ.
+// Refuses fields with one value for each token whose numbers of tokens differ: they belong to the
+// same sequence.
 static tri_status check_tokens(const tri_dataset *dataset) {
     const tri_stored_field *first = NULL;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -94,7 +95,8 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Sets up transforms, sizes and scratch memory, after the kind has added its fields.
+// Sets up transforms, sizes and scratch memory, after the kind has added its fields, because these
+// depend on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;
@@ -143,7 +145,8 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     return dataset;
 }
 
-// Applies data.limit, then data.val_fraction, to the samples of the training files.
+// Selects the samples of the training files that count: data.limit first, then data.val_fraction of
+// what is left.
 static tri_status select_samples(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     if (dataset->file_split != TRI_DATA_TRAIN) return TRI_OK;
@@ -172,7 +175,8 @@ static tri_shapes shapes_of(const tri_dataset *dataset) {
     return shapes;
 }
 
-// Refuses data whose shapes differ from data.shapes: `trireme plan` relies on these.
+// Refuses data whose shapes differ from data.shapes, because `trireme plan` relies on these: the
+// plan would be of another network.
 static tri_status check_declared_shapes(tri_dataset *dataset) {
     tri_shapes declared, found = shapes_of(dataset);
     TRI_TRY(tri_shapes_read(dataset->options->shapes, &declared));
@@ -281,8 +285,8 @@ tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
     return dataset->fields[index].stored;
 }
 
-// Warns of images that seem to be [H, W, C], the common order in Python: the last axis is 1, 3 or
-// 4, the others are larger.
+// Warns of images that seem to be [H, W, C], the common order in Python, where models read [C, H,
+// W]: the last axis is 1, 3 or 4, the others are larger.
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size) {
     int index = tri_dataset_find(dataset, "images");
     if (index == TRI_NO_FIELD) return false;
@@ -341,7 +345,8 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
     field->size_bytes = (size_t)tri_shape_count(&field->shape);
 }
 
-// Converts a sample's number in this split to its number in the files.
+// Converts a sample's number in this split to its number in the files, which have the samples of
+// both splits.
 static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;

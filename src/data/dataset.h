@@ -40,13 +40,13 @@ bool tri_data_has(const tri_data_options *options, tri_data_split split);
 // "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 
-// Derives the fields from the options alone, for plans, which do not open the data. They come from
+// Finds the fields from the options alone, for plans, which do not open the data. They come from
 // data.shapes or from the settings of "synthetic" and "tokens"; for other kinds they are the usual
 // shapes of the kind, which is a guess (*is_guess). *count is 0 if none of this applies. `fields`
 // has room for TRI_MAX_DATA_FIELDS.
 tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count,
                              bool *is_guess);
-// The value of data.shapes that describes the open data set.
+// The value of data.shapes that describes the open data set, for a user to copy into a recipe.
 const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena);
 
 int64_t tri_dataset_samples(const tri_dataset *dataset);
@@ -59,29 +59,30 @@ bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 enum { TRI_NO_FIELD = -1 };
 // Index of the field `name`, or TRI_NO_FIELD.
 int tri_dataset_find(const tri_dataset *dataset, const char *name);
-// One more than the largest number of an I64 field (classes or tokens); 0 when there is no such
-// field, or every number is -100.
+// One more than the largest number of an I64 field (classes or tokens), against which a model's
+// classes are checked; 0 when there is no such field, or every number is -100.
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
-// True if some number of the field is -100. As a label it means that the loss leaves it out; as
-// anything else it is invalid.
+// True if some number of the field is -100. As a label it means that the loss leaves it out; as a
+// token it would be an invalid index.
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 
 // True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
-// which is then *out.
+// which is then *out: then the device can do the scaling.
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
 // From now on images are read as bytes, and the caller applies the scale. Call it before any image
 // is read.
 void tri_dataset_keep_bytes(tri_dataset *dataset);
 
-// Bytes of scratch memory that each thread needs for tri_dataset_read.
+// Bytes of scratch memory that each thread needs for tri_dataset_read, which allocates nothing.
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
 // Reads field `field` of sample `sample`, converted and transformed, to `out` (size_bytes of the
 // field). Random transforms depend on `epoch`.
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out);
-// Verifies the checksums that are stored in the files, if opening has not done so.
+// Verifies the checksums that are stored in the files, if opening has not done so because it takes
+// long.
 tri_status tri_dataset_verify(const tri_dataset *dataset);
-// Prefetches a sample that the next few reads will ask for.
+// Fetches a sample into caches that one of the next few reads will ask for.
 void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample);
 
 #endif

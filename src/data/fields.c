@@ -45,7 +45,7 @@ static const tri_field_row *row_of(const char *name) {
     return NULL;
 }
 
-// A value of data.extra_fields: `f32`, `i64`, or {type: f32, per: token}.
+// Reads a value of data.extra_fields: `f32`, `i64`, or {type: f32, per: token}.
 static tri_status read_extra(const tri_tree *entry, tri_field_row *out) {
     bool is_map = entry->kind == TRI_TREE_MAP;
     const tri_tree *type = is_map ? tri_tree_get(entry, "type") : entry;
@@ -119,7 +119,7 @@ tri_status tri_fields_check(const tri_tree *extra_fields) {
         if (row_of(entry->key))
             return tri_tree_fail(entry, "'%s' is a field that every recipe has: leave it out",
                                  entry->key);
-        // "position" is the graph's own input of random numbers.
+        // "position" is the name of the graph's own input for random numbers.
         if (!is_name(entry->key) || !strcmp(entry->key, "position"))
             return tri_tree_fail(entry,
                                  "'%s' is no name for a field: up to %d letters, digits and '_', "

@@ -12,20 +12,21 @@
 
 typedef struct tri_dataset_kind {
     // Fills samples, state and fields (through tri_dataset_add; then `classes` of I64 fields), in
-    // memory of dataset->arena. If it fails, `close` is called and releases what was opened.
+    // memory of dataset->arena. If it fails, `close` is called and has to release what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
     // Reads the stored elements of one sample: *stored points into the kind's own memory, or to
     // `buffer`, which has room for them. Any number of threads call it at once.
     tri_status (*read)(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
                        const void **stored);
-    // Prefetches a sample that will be read soon. May be NULL.
+    // Fetches a sample into caches that will be read soon. NULL: nothing would be gained.
     void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
     // Verifies checksums of all bytes, which `open` skips to be fast. NULL: there are none.
     tri_status (*verify)(const tri_dataset *dataset);
     // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
-    // Adds the fields as far as the options alone determine them. May be NULL.
+    // Adds the fields as far as the options alone determine them, for plans. NULL: they determine
+    // nothing.
     tri_status (*describe)(tri_dataset *dataset);
     bool describes_guess; // `describe` adds the usual shapes of the kind; the files may differ
 } tri_dataset_kind;
@@ -47,7 +48,7 @@ struct tri_dataset {
     const tri_dataset_kind *kind;
     const tri_data_options *options;
     tri_data_split split;
-    // The split whose files the kind opens. Differs from `split` only for validation data that
+    // The split whose files the kind opens. It differs from `split` only for validation data that
     // data.val_fraction takes from the training files.
     tri_data_split file_split;
     uint64_t seed;

@@ -1,4 +1,5 @@
-// Checks labels and token numbers of data that are being opened, a chunk at a time.
+// Checks labels and token numbers of data that are being opened, a chunk at a time, because the
+// data may be larger than memory.
 #include "data/labels.h"
 
 #include "data/convert.h"

@@ -1,4 +1,5 @@
-// Checks all labels and token numbers when data are opened: the model uses them as array indices.
+// Checks all labels and token numbers when data are opened: the model uses them as array indices,
+// so that a wrong one would read or write anywhere.
 #ifndef TRIREME_DATA_LABELS_H
 #define TRIREME_DATA_LABELS_H
 

@@ -14,8 +14,9 @@ enum { ALIGN_BYTES = 64, HINT_AHEAD = 3 };
 
 typedef enum buffer_state { BUFFER_FREE, BUFFER_FILLING, BUFFER_READY, BUFFER_HELD } buffer_state;
 
-// Micro-batches are numbered in the order of the run, from the loader's first. Number n uses buffer
-// n mod buffer_count.
+// Memory for one micro-batch. Micro-batches are numbered in the order of the run, from the loader's
+// first. Number n uses buffer n mod buffer_count, so that threads need not agree on who takes
+// which.
 typedef struct buffer {
     tri_data_batch batch;
     buffer_state state;
@@ -106,8 +107,8 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, void *scra
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Waits until the buffer of the next micro-batch to fill is free, and claims both; called with the
-// lock held. NULL: no more micro-batches.
+// Waits until the buffer of the next micro-batch to fill is free, and claims both for the calling
+// thread; called with the lock held. NULL: no more micro-batches.
 static buffer *claim_next(tri_loader *loader, cursor *at) {
     for (;;) {
         if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;
@@ -208,8 +209,8 @@ static void free_block(tri_loader *loader) {
         from->free(from->context, loader->memory);
 }
 
-// Allocates all memory as one block: for each buffer its fields, sample numbers and message, then
-// the scratch of each thread.
+// Allocates all memory as one block, so that steps allocate nothing: for each buffer its fields,
+// sample numbers and message, then the scratch of each thread.
 static tri_status allocate(tri_loader *loader) {
     const tri_dataset *dataset = loader->dataset;
     const tri_sampler_options *sampler = &loader->sampler.options;

@@ -11,7 +11,8 @@
 
 typedef struct tri_loader tri_loader;
 
-// Where a loader's memory comes from. All zero: from the C library.
+// Where a loader's memory comes from: a device may want memory of its own kind, from which it
+// copies faster. All zero: from the C library.
 typedef struct tri_loader_memory {
     tri_status (*alloc)(void *context, size_t size_bytes, void **out); // aligned to 64 bytes
     void (*free)(void *context, void *memory);
@@ -29,7 +30,8 @@ typedef struct tri_loader_options {
     tri_loader_memory memory;
 } tri_loader_options;
 
-// One micro-batch. A replica that has none in a round gets one of size 0.
+// One micro-batch. A replica that has none in a round gets one of size 0, so that all replicas
+// count the same rounds.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;             // its index and position in the step, and its size
@@ -38,10 +40,12 @@ typedef struct tri_data_batch {
                                        // to 64 bytes
 } tri_data_batch;
 
-// `dataset` must outlive the loader; `sampler` is copied. TRI_NO_MEMORY, TRI_BAD_INPUT.
+// Makes a loader and starts its threads. `dataset` must outlive the loader; `sampler` is copied.
+// TRI_NO_MEMORY, TRI_BAD_INPUT.
 tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
                              const tri_loader_options *options, tri_loader **out);
-// The number of batches for which a loader with these options allocates memory.
+// The number of batches for which a loader with these options allocates memory, which the plan
+// counts.
 int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads and frees all batches, including those that the caller holds. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
@@ -53,7 +57,8 @@ void tri_loader_destroy(tri_loader *loader);
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out);
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch);
 
-// Total time that tri_loader_next has spent waiting or reading.
+// Total time that tri_loader_next has spent waiting or reading: time in which training waits for
+// data.
 int64_t tri_loader_waited_ns(const tri_loader *loader);
 
 #endif

@@ -35,8 +35,8 @@ typedef struct tri_micro_batch {
     int64_t size;  // in samples; 0: the replica has no samples in this round
 } tri_micro_batch;
 
-// TRI_BAD_INPUT if a full step has fewer micro-batches than there are replicas, or an epoch has no
-// step; the message names settings that work.
+// Makes a sampler. TRI_BAD_INPUT if a full step has fewer micro-batches than there are replicas, so
+// that one would never work, or an epoch has no step; the message names settings that work.
 tri_status tri_sampler_make(const tri_sampler_options *options, tri_sampler *out);
 
 // Checks a full step as tri_sampler_make does, without the number of samples: for plans, which do
@@ -58,11 +58,11 @@ int64_t tri_micro_batch_count(int64_t step_size, int64_t micro,
 int64_t tri_micro_batch_rounds(int64_t step_size, int64_t micro, int64_t replicas);
 tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t replicas,
                                    int64_t replica, int64_t round);
-// The size of the largest micro-batch of any replica.
+// The size of the largest micro-batch of any replica, for which memory is planned.
 int64_t tri_micro_batch_largest(int64_t step_size, int64_t micro, int64_t replicas);
 
-// The order of an epoch's samples, made once for each epoch, and the sample at a position of a
-// step.
+// The order of an epoch's samples, made once for each epoch, and the sample at a position of a step
+// in that order.
 tri_permutation tri_sampler_order(const tri_sampler *sampler, int64_t epoch);
 int64_t tri_sampler_at(const tri_sampler *sampler, const tri_permutation *order, int64_t step,
                        int64_t position);

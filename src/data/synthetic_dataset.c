@@ -57,7 +57,8 @@ static tri_status synthetic_open(tri_dataset *dataset) {
 
 static void synthetic_close(tri_dataset *dataset) {}
 
-// Element e of a sample is word e mod 4 of block (e div 4, sample low, sample high, 0).
+// Makes a sample's elements. Element e is word e mod 4 of block (e div 4, sample low, sample high,
+// 0), so that any sample can be made at any time.
 static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
                                  void *buffer, const void **stored) {
     const synthetic_state *state = dataset->state;

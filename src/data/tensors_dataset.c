@@ -58,7 +58,8 @@ static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, 
                              .context = &source});
 }
 
-// The file of data.train, data.val or data.test; for training data.path may be the file itself.
+// The file of data.train, data.val or data.test; for training data.path may be the file itself, the
+// shortest recipe.
 static const char *file_of(tri_dataset *dataset) {
     const char *name = tri_dataset_file(dataset);
     if (name) return tri_dataset_path(dataset, name);

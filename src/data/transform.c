@@ -63,8 +63,8 @@ static void normalize_affine(const void *params, int channel, float *shift, floa
     *divisor = (float)options->std.items[options->std.count > 1 ? channel : 0];
 }
 
-// Single precision, and divisions instead of multiplications by 1 / std, give the same bits as
-// torchvision.
+// Normalises values. Single precision, and divisions instead of multiplications by 1 / std, give
+// the same bits as torchvision.
 static void normalize_map_values(const void *params, int channel, float *values, int64_t count) {
     float mean, std;
     normalize_affine(params, channel, &mean, &std);
@@ -123,7 +123,7 @@ static tri_status crop_output_shape(const void *params, tri_shape *image) {
     return TRI_OK;
 }
 
-// Maps a random word to an integer in [0, range).
+// Maps a random word to an integer in [0, range), without a division.
 static int64_t random_below(uint32_t word, int64_t range) {
     return (int64_t)((uint64_t)word * (uint64_t)range >> 32);
 }
@@ -180,7 +180,7 @@ struct tri_transforms {
     tri_pixels *pixels;        // of U8 images, for each channel: the value of each byte
 };
 
-// An entry is `name`, or a map of one key: `name: {option: value}`.
+// Reads an entry of data.transform: `name`, or a map of one key: `name: {option: value}`.
 static tri_status parse_entry(tri_arena *arena, const tri_tree *entry, transform *out) {
     const char *name = NULL;
     const tri_tree *options = NULL;
@@ -310,7 +310,7 @@ bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out
     return true;
 }
 
-// Moves the pixels of a sample, and returns where they are then.
+// Moves the pixels of a sample by each transform that does so, and returns where they are then.
 static const uint8_t *move_pixels(const tri_transforms *transforms, const void *stored,
                                   int64_t sample, int64_t epoch, void *scratch) {
     const uint8_t *from = stored;

@@ -31,10 +31,10 @@ const tri_shape *tri_transforms_shape(const tri_transforms *transforms);
 // Bytes of scratch memory that tri_transforms_apply needs.
 size_t tri_transforms_scratch_bytes(const tri_transforms *transforms);
 // True if all that the transforms do to values is to scale bytes by a tri_pixel_scale, which is
-// then *out.
+// then *out: then the device can do it.
 bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out);
-// Does to a U8 image only what moves pixels, as tri_transforms_apply would; the
-// caller scales the bytes later.
+// Does to a U8 image only what moves pixels, as tri_transforms_apply would; the device scales the
+// bytes later.
 void tri_transforms_move(const tri_transforms *transforms, const void *stored, int64_t sample,
                          int64_t epoch, void *scratch, uint8_t *out);
 // Transforms the image `stored` of a sample to floats at `out`. Any number of threads may call

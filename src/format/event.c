@@ -1,4 +1,5 @@
-// Writes TensorBoard event files. Messages are built back to front: see protobuf.h.
+// Writes TensorBoard event files. Messages are built from their ends, because each stands behind
+// its length: see protobuf.h.
 #include "format/event.h"
 
 #include "base/os.h"
@@ -40,7 +41,8 @@ static uint32_t masked(const void *data, size_t size) {
 
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
-// A record is built back to front: first room for the checksum of its data, last its length.
+// Begins a record. It is built from its end: first comes room for the checksum of its data, last
+// its length.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);
@@ -146,7 +148,7 @@ static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data
 
 static tri_status write_experiment(tri_event_writer *writer, const tri_event_hparam *hparams,
                                    int count, const char *const *metric_tags, int metric_count) {
-    // api.proto: DataType
+    // The numbers of DataType in TensorBoard's api.proto.
     static const uint64_t types[] = {
         [TRI_HPARAM_STRING] = 1, [TRI_HPARAM_BOOL] = 2, [TRI_HPARAM_NUMBER] = 3};
     begin(writer);

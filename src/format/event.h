@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// CRC-32C (Castagnoli) of `size` bytes.
+// CRC-32C (Castagnoli) of `size` bytes, which frames of TFRecord hold.
 uint32_t tri_crc32c(const void *data, size_t size);
 
 typedef struct tri_event_writer tri_event_writer;

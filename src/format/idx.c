@@ -66,7 +66,7 @@ static tri_status read_header(tri_unzip *source, const char *path, tri_idx *out)
     return TRI_OK;
 }
 
-// Converts the elements, which are big-endian in the file.
+// Reverses the bytes of the elements, which are big-endian in the file.
 static void to_host_order(tri_idx *idx) {
     size_t bytes = tri_dtype_bytes(idx->dtype);
     uint8_t *at = idx->data, *end = at + idx->size_bytes;
@@ -79,7 +79,8 @@ static void to_host_order(tri_idx *idx) {
     }
 }
 
-// Samples are read in random order: large pages reduce TLB misses.
+// Allocates memory for the elements, in large pages where possible: samples are read in random
+// order, and large pages reduce TLB misses.
 static void *allocate(size_t bytes) {
     if (bytes < LARGE_PAGE_BYTES) return malloc(bytes ? bytes : 1);
     size_t whole = (bytes + LARGE_PAGE_BYTES - 1) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;

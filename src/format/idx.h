@@ -21,10 +21,10 @@ typedef enum tri_idx_kind {
     TRI_IDX_LABELS, // U8 [N]
 } tri_idx_kind;
 
-// Reads the whole file into memory, decompressing it once. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT
-// (wrong magic, truncated, trailing bytes, damaged gzip), TRI_BAD_INPUT (images where labels are
-// expected, or the reverse). Sizes that the file cannot hold are refused before allocation. The
-// caller frees *out with tri_idx_free.
+// Reads the whole file into memory, decompressing it once, because samples are read in random
+// order. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (wrong magic, truncated, trailing bytes, damaged gzip),
+// TRI_BAD_INPUT (images where labels are expected, or the reverse). Sizes that the file cannot hold
+// are refused before allocation. The caller frees *out with tri_idx_free.
 tri_status tri_idx_read(const char *path, tri_idx_kind kind, tri_idx *out);
 void tri_idx_free(tri_idx *idx);
 

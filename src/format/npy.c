@@ -41,7 +41,7 @@ static tri_status open_file(const char *path, int *fd, int64_t *bytes, bool *is_
     return TRI_OK;
 }
 
-// The length of a member's name without ".npy".
+// The length of a member's name without ".npy", which users leave out.
 static size_t bare(const char *name) {
     size_t length = strlen(name);
     return length > 4 && !strcmp(name + length - 4, ".npy") ? length - 4 : length;

@@ -27,7 +27,8 @@ const tri_shape *tri_npy_shape(const tri_npy *array);
 // Copies elements first … first + count - 1 to `out`, in this machine's byte order. Any number of
 // threads may read at once.
 tri_status tri_npy_read(const tri_npy *array, int64_t first, int64_t count, void *out);
-// Verifies the checksum of an archive's member, unless opening has done so.
+// Verifies the checksum of an archive's member, unless opening has done so: it skips large ones,
+// because it would have to read all of them.
 tri_status tri_npy_verify(const tri_npy *array);
 
 #endif

@@ -61,7 +61,7 @@ static bool take_size(cursor *c, int64_t *out) {
     return true;
 }
 
-// The meaning of a type's letter, for the message about a type that is not supported.
+// What a type's letter means, for the message about a type that is not supported.
 static const char *meaning(char letter) {
     static const struct {
         char letter;

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The bytes written so far are data[start] … data[capacity - 1]. A zero-initialised struct is
-// empty; the caller frees `data`.
+// The bytes written so far, at the end of the buffer: data[start] … data[capacity - 1]. A
+// zero-initialised struct is empty; the caller frees `data`.
 typedef struct protobuf {
     uint8_t *data;
     size_t capacity, start;

@@ -1,5 +1,5 @@
-// Opens and reads safetensors files; the header is checked completely. Writing:
-// safetensors_write.c.
+// Opens and reads safetensors files. The header is checked completely, because files come from
+// anywhere. Writing: safetensors_write.c.
 #include "format/safetensors.h"
 
 #include "base/limits.h"
@@ -98,7 +98,7 @@ static tri_status parse_shape(const tri_safetensors *file, const char *name, jso
 }
 
 // Bytes of a tensor, or -1 if the number overflows. A tensor of which one size is 0 is refused too
-// if the product of the sizes before it overflows.
+// if the product of the sizes before it overflows, because other programs would fail on it.
 static int64_t bytes_of(const tri_shape *shape, tri_dtype dtype) {
     int64_t count = tri_shape_count(shape), bytes;
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)tri_dtype_bytes(dtype), &bytes))
@@ -148,8 +148,8 @@ static int compare_offset(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Checks that the tensors are contiguous from 0 to the file's end, and makes their offsets
-// absolute.
+// Checks that the tensors are contiguous from 0 to the file's end, as the format demands: holes and
+// overlaps could hide data. Makes their offsets absolute.
 static tri_status check_offsets(tri_safetensors *file) {
     qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_offset);
     int64_t end = 0, available = file->size_bytes - file->data_start; // end of the tensors so far

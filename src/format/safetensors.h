@@ -29,7 +29,8 @@ typedef struct tri_safetensors_entry {
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
 void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 
-// True if the first bytes of `path` look like this format; the suffix of its name does not matter.
+// True if the first bytes of `path` look like this format; the suffix of its name does not matter,
+// because users rename files.
 bool tri_safetensors_probe(const char *path);
 
 const char *tri_safetensors_path(const tri_safetensors *file);
@@ -42,8 +43,8 @@ const tri_safetensors_entry *tri_safetensors_find(const tri_safetensors *file,
 // A value of the header's __metadata__, or NULL.
 const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key);
 
-// Reads `size_bytes` bytes of a tensor from byte `first` of it. Any number of threads may read at
-// once.
+// Reads `size_bytes` bytes of a tensor from its byte `first` on, so that a tensor larger than
+// memory can be read in chunks. Any number of threads may read at once.
 tri_status tri_safetensors_read(const tri_safetensors *file, const tri_safetensors_entry *entry,
                                 int64_t first, int64_t size_bytes, void *out);
 
@@ -66,10 +67,10 @@ typedef struct tri_safetensors_layout {
     int64_t file_bytes;
 } tri_safetensors_layout;
 
-// Lays out a file of `count` tensors: larger element types first, then by name; the header is
-// padded with spaces to a multiple of 8. The result does not depend on the order of `specs`; it
-// lies in `arena`, names are copied. TRI_BAD_INPUT: a name that is used twice, is not UTF-8 or is
-// "__metadata__"; a size that overflows.
+// Lays out a file of `count` tensors: larger element types first, then by name, so that every
+// tensor is aligned; the header is padded with spaces to a multiple of 8. The result does not
+// depend on the order of `specs`; it lies in `arena`, names are copied. TRI_BAD_INPUT: a name that
+// is used twice, is not UTF-8 or is "__metadata__"; a size that overflows.
 tri_status tri_safetensors_lay_out(tri_arena *arena, const tri_safetensors_spec *specs, int count,
                                    const tri_safetensors_pair *metadata, int metadata_count,
                                    tri_safetensors_layout *out);

@@ -1,4 +1,4 @@
-// Lays out and writes safetensors files.
+// Lays out and writes safetensors files. See safetensors.h.
 #include "base/limits.h"
 #include "base/os.h"
 #include "format/safetensors.h"

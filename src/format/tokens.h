@@ -35,10 +35,11 @@ void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 // Copies tokens first … first + count - 1 to `out`, in the file's type. TRI_IO; TRI_CORRUPT: the
 // file was truncated after it was opened.
 tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out);
-// Finds the largest of these tokens; reads them all. Errors as of tri_tokens_read.
+// Finds the largest of these tokens, which the vocabulary must have; reads them all. Errors as of
+// tri_tokens_read.
 tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
                               uint32_t *out);
-// Prefetches tokens that will be read soon.
+// Asks the system to read tokens ahead that will be read soon.
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count);
 
 #endif

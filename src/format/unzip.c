@@ -27,8 +27,8 @@ struct tri_unzip {
     uint8_t input[INPUT_BYTES];
 };
 
-// Refills the empty input buffer, with at least `least` bytes unless the file ends before. The
-// buffer stays empty at the end of the file.
+// Refills the empty input buffer, with at least `least` bytes unless the file ends before: a header
+// must not be cut in two. The buffer stays empty at the end of the file.
 static tri_status refill(tri_unzip *source, uint32_t least) {
     struct inflate_state *state = &source->state;
     state->next_in = source->input;
@@ -86,7 +86,8 @@ void tri_unzip_close(tri_unzip *source) {
     free(source);
 }
 
-// After the end of a gzip member: begins the next one, if there is one (RFC 1952, 2.2).
+// Called after the end of a gzip member: begins the next one, if there is one, because a file may
+// consist of several (RFC 1952, 2.2).
 static tri_status next_member(tri_unzip *source) {
     if (source->state.avail_in == 0) TRI_TRY(refill(source, 1));
     if (source->state.avail_in == 0) {

@@ -48,7 +48,8 @@ static tri_status damaged(const char *path) {
                     path);
 }
 
-// True if `size` bytes from `offset` lie within a file of `total` bytes.
+// True if `size` bytes from `offset` lie within a file of `total` bytes; neither number is trusted,
+// so sums that overflow are avoided.
 static bool lies_within(uint64_t offset, uint64_t size, int64_t total) {
     return offset <= (uint64_t)total && size <= (uint64_t)total - offset;
 }
@@ -57,8 +58,8 @@ typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
 
-// Finds the end record, behind which only the archive's comment may follow. Reads from it where the
-// directory lies.
+// Finds the end record, behind which only the archive's comment may follow, and reads from the
+// record where the directory lies.
 static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     int64_t tail = zip->file_bytes < END_BYTES + COMMENT_BYTES + LOCATOR_BYTES
                        ? zip->file_bytes
@@ -91,8 +92,8 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     return TRI_OK;
 }
 
-// Numbers that do not fit into 32 bits are UINT32_MAX in the entry; an extra field of type 1 holds
-// them, in the order of `wanted`.
+// Reads numbers that do not fit into 32 bits: they are UINT32_MAX in the entry, and an extra field
+// of type 1 holds them, in the order of `wanted`.
 static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wanted[3]) {
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;
@@ -194,7 +195,7 @@ static tri_status fail_content(const tri_zip *zip, const tri_zip_member *member,
                     what);
 }
 
-// Reads the packed bytes of a member, a chunk at a time.
+// The packed bytes of a member, of which one chunk at a time is in memory.
 typedef struct packed {
     int fd;
     int64_t offset, left;

@@ -30,13 +30,14 @@ typedef struct tri_zip {
 // and more than TRI_MAX_ZIP_MEMBERS.
 tri_status tri_zip_open(tri_arena *arena, int fd, const char *path, tri_zip *out);
 
-// Finds the offset of a member's packed bytes, and checks that they lie within the file.
+// Finds the offset of a member's packed bytes, which only its local header tells, and checks that
+// they lie within the file.
 tri_status tri_zip_locate(const tri_zip *zip, int fd, const tri_zip_member *member,
                           int64_t *offset);
 // Unpacks a deflated member into `out`, which has room for size_bytes. TRI_CORRUPT if the size or
 // the checksum differs from the directory.
 tri_status tri_zip_inflate(const tri_zip *zip, int fd, const tri_zip_member *member, void *out);
-// Verifies the checksum of a stored member.
+// Verifies the checksum of a stored member, whose bytes are read in place without being unpacked.
 tri_status tri_zip_verify(const tri_zip *zip, int fd, const tri_zip_member *member);
 
 #endif

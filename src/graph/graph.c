@@ -22,7 +22,7 @@ void tri_graph_destroy(tri_graph *graph) {
     if (graph) tri_arena_destroy(graph->arena);
 }
 
-// Keeps the graph's first error.
+// Keeps the graph's first error: later ones mostly follow from it.
 static void keep_error(tri_graph *g, tri_status status) {
     if (g->status != TRI_OK) return;
     g->status = status;
@@ -154,7 +154,8 @@ void tri_block(tri_graph *graph, const char *name) {
     TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) = name;
 }
 
-// Nodes and parameters before the first tri_block belong to a block of their own.
+// Begins the block "model" if there is no block: nodes and parameters before the first tri_block
+// need one, because all work is done by blocks.
 static void need_block(tri_graph *g) {
     if (g->block < 0) tri_block(g, "model");
 }

@@ -67,7 +67,8 @@ typedef enum tri_parameter_role {
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
-// How the ranks of the tensor-parallel axis hold a value or a parameter.
+// How the ranks of the tensor-parallel axis hold a value or a parameter: it decides whether its
+// gradient has to be summed over them.
 typedef enum tri_placement {
     TRI_PLACEMENT_REPLICATED,       // every rank has all of it, and all of its gradient
     TRI_PLACEMENT_SLICED,           // each rank has a slice of it, and of its gradient
@@ -98,8 +99,8 @@ typedef struct tri_parameter_info {
     bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
 } tri_parameter_info;
 
-// What one block adds to the gradient of a parameter. A parameter that several blocks read has
-// several of them: their sum is its gradient.
+// What one block adds to the gradient of a parameter. A parameter that several blocks read (tied
+// weights) has several of them, and their sum is its gradient.
 typedef struct tri_gradient_info {
     int parameter, block;
     tri_value value;
@@ -134,7 +135,8 @@ typedef struct tri_weighted_sum {
     double weights[TRI_MAX_LOSS_TERMS];
 } tri_weighted_sum;
 
-// When the counts of the losses of a weighted sum, over the whole step, are known.
+// When the counts of the losses of a weighted sum, over the whole step, are known, and so where the
+// division takes place.
 typedef enum tri_counting {
     TRI_COUNT_BEHIND, // after BACKWARD: NORM learns the one count that all losses have
     TRI_COUNT_KNOWN,  // always: each loss counts a fixed number for each sample
@@ -153,7 +155,7 @@ typedef enum tri_scalar_kind {
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
-// Elements of the step scalars, read by update ops.
+// The elements of the step scalars, which NORM makes and update ops read.
 enum {
     TRI_STEP_LR,
     TRI_STEP_GRADIENT_SCALE,  // times every gradient: nominal / true count × clip factor / loss
@@ -182,7 +184,8 @@ typedef struct tri_graph_options {
     double dropout;          // replaces every rate when has_dropout
     bool has_dropout;
     bool direct_convolution; // no Winograd
-    // The recipe's model options: sets *out and returns true when `key` is there. May be NULL.
+    // Looks up one of the recipe's model options: sets *out and returns true when `key` is there.
+    // NULL: there are none.
     bool (*model_option)(void *context, const char *key, double *out);
     void *model_context;
 } tri_graph_options;
@@ -222,11 +225,12 @@ struct tri_graph {
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
 };
 
-// The graph and all it holds live in a child of `parent`.
+// Makes a graph. It and all that it holds live in a child of `parent`.
 tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options);
 void tri_graph_destroy(tri_graph *graph); // NULL allowed
 
-// Adds a node and returns its first output (none for an op without outputs). `attr` is copied.
+// Adds a node and returns its first output (none for an op without outputs). The op's shape rule
+// sets the outputs' shapes. `attr` is copied.
 tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
                        const void *attr, const char *name);
 // Another output of the node that made `value`.
@@ -237,54 +241,58 @@ tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_sha
 tri_value tri_input_find(const tri_graph *graph, const char *name);
 // The batch that a task's build function gets: the graph's inputs are its fields.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
-// The input "position", added when it is missing.
+// The input "position", which tells where in the step the micro-batch begins, so that dropout draws
+// the same numbers in any division into micro-batches; added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // True if `value` is one of the graph's values, or the value none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
-// Fails the graph when `value` is not one of its own. False when the graph has failed, now or
-// before. `what` and `name` (may be NULL) tell in the message who uses the value.
+// Fails the graph when `value` is not one of its own, as after a mistake in a model. False when the
+// graph has failed, now or before. `what` and `name` (may be NULL) tell in the message who uses the
+// value.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
-// Checks an input of a layer. If it is none, it is a field of tri_batch that the data lack: fails
-// the graph with a message that lists the fields that they have, and returns false. `name` may be
-// NULL.
+// Checks an input of a layer. If it is none, it is mostly a field of tri_batch that the data lacks:
+// fails the graph with a message that lists the fields that the data has, and returns false. `name`
+// may be NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);
-// Fails the graph when `name` is NULL or not UTF-8. False when the graph has failed.
+// Fails the graph when `name` is NULL or not UTF-8, which no checkpoint can hold. False when the
+// graph has failed.
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
-// What a layer does first: notes its name, and fails the graph if another one has it and it is not
-// shared. False when the graph has failed.
+// What every layer calls first: notes the layer's name, and fails the graph if another layer has
+// the name and it is not shared. False when the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
-// A trained parameter of the current block. Asked for again by its name, with the same shape, it is
-// the same value.
+// A trained parameter of the current block. If it exists already, with the same name and shape,
+// returns the same value: so layers share parameters.
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
 
-// Makes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch) a frozen
-// one. TRI_BAD_INPUT when a pattern matches none, or nothing is left to train. To be called before
-// autodiff.
+// Makes every trained parameter frozen whose name matches a pattern (`*` and `?`, as fnmatch).
+// TRI_BAD_INPUT when a pattern matches none, because it is mistyped then, or nothing is left to
+// train. To be called before autodiff, which makes no gradients of frozen ones.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// The only contribution to the parameter's gradient; none if there is none. Several are a bug of
-// the caller.
+// The only contribution to the parameter's gradient; none if there is none. The caller knows that
+// there is at most one.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // The index in the full parameter, in row-major order, of element `index` of a slice of shape
-// `shape`; `index` itself where the parameter is not sliced.
+// `shape`; `index` itself where the parameter is not sliced. Initial weights depend on this index,
+// so that slices get the values of the whole.
 int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index);
-// The other way: the number of the slice that has element `full` of the full parameter; *local is
-// its index there, and *count how many elements from it on are consecutive in both. A parameter
-// that is not sliced counts as slice 0.
+// Finds element `full` of the full parameter in the slices: returns the number of the slice that
+// has it; *local is its index there, and *count how many elements from it on are consecutive in
+// both, so that they can be copied at once. A parameter that is not sliced counts as slice 0.
 int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count);
 // How many elements, starting at any multiple of this number, are consecutive both in the slice and
-// in the full parameter.
+// in the full parameter: the length of copies between them.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
-// The layer of a parameter: "fc1" of "fc1.weight". Returns the length of the layer's name, with
-// which the parameter's name begins.
+// Finds the layer of a parameter: "fc1" of "fc1.weight". Returns the length of the layer's name,
+// with which the parameter's name begins.
 size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
@@ -301,9 +309,9 @@ tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 static inline bool tri_value_is(tri_value value) { return value.id != 0; }
 
-// Checks that every value is made before it is read, that shapes and types are what the ops' rules
-// say, and that blocks and phases follow one another. TRI_INTERNAL names node and rule: a pass is
-// at fault.
+// Checks what every pass has to leave true: that every value is made before it is read, that shapes
+// and types are what the ops' rules say, and that blocks and phases follow one another.
+// TRI_INTERNAL names node and rule, and means that a pass is wrong.
 tri_status tri_graph_verify(const tri_graph *graph);
 // Print a graph: one line per node, or as input of Graphviz.
 void tri_graph_print(const tri_graph *graph, FILE *out);

@@ -14,7 +14,8 @@ static bool is_pair(const tri_graph *g, tri_value value) {
            tri_shape_equal(&info->shape, &pair);
 }
 
-// Adds weight · loss to the sum. If the sum has that loss already, adds up the weights.
+// Adds weight · loss to the sum. If the sum has that loss already, adds up the weights, so that
+// each loss is computed and counted once.
 static void add_term(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double weight) {
     for (int i = 0; i < sum->count; i++) {
         if (sum->losses[i].id != loss.id) continue;
@@ -98,15 +99,15 @@ void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value val
     push_metric(to, copy);
 }
 
-// Samples of the micro-batch that the graph is built for.
+// How many samples the micro-batch has for which the graph is built.
 static int64_t batch_size(const tri_graph *g) {
     if (g->input_count == 0) return 1;
     const tri_shape *shape = &tri_value_get(g, g->inputs[0].value)->shape;
     return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
 }
 
-// Index of the graph's input that holds the labels, or from which a single op, *maker, makes them
-// and can count them; -1: there is none.
+// Finds how labels can be counted before the step: the index of the graph's input that holds them,
+// or from which a single op, *maker, makes them and can count them; -1: there is none.
 static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
     *maker = NULL;
     for (;;) {
@@ -156,8 +157,8 @@ static const char *name_of_term(tri_graph *g, tri_value loss) {
     return name;
 }
 
-// Declares the losses of the sum as metrics of their own. The engine makes "loss" from their sums
-// and counts.
+// Declares the losses of the sum as metrics of their own, so that each is summed with its own
+// count. The engine makes "loss" from them.
 static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
     bool is_counted = false, is_common = true;
     g->first_term = g->metric_count;

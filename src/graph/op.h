@@ -21,7 +21,8 @@ typedef struct tri_cost {
     double flops; // multiplications and additions
 } tri_cost;
 
-// An attribute for printing: where it lies in the attributes' struct.
+// The types of attributes, and below where one lies in its op's struct: so graphs can be printed
+// without knowing each op.
 typedef enum tri_attr_kind {
     TRI_ATTR_INT,
     TRI_ATTR_FLOAT,
@@ -36,7 +37,8 @@ typedef struct tri_attr_field {
     int count; // of an array; 0: 1
 } tri_attr_field;
 
-// Class or token numbers that an op reads.
+// The class or token numbers that an op reads, which have to be checked against the data, because
+// they are used as indices.
 typedef struct tri_op_classes {
     int64_t (*count)(const void *attr, const tri_op_signature *signature);
     const char *of_data,
@@ -61,8 +63,8 @@ typedef struct tri_op {
     int optional_inputs; // how many of the last inputs may be none
     int output_count;
     unsigned flags;
-    // Output 0 may be written over this input's memory where that input is not needed later: its
-    // index + 1; 0: never. Every kernel of the op must then allow it (same type, shape and layout).
+    // The input over whose memory output 0 may be written, if that input is not needed later: its
+    // index + 1; 0: none. Every kernel of the op must then allow it (same type, shape and layout).
     int in_place;
     size_t attr_bytes;
     const tri_attr_field *attr_fields; // a NULL name ends the list; NULL: none
@@ -80,10 +82,10 @@ typedef struct tri_op {
     // Of an op that makes labels from its only input: counts, on the host, those that are not left
     // out. `input` is the values of that input.
     int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
-    // Of an op that reads class or token numbers: how many classes or tokens there are. NULL: it
-    // reads none.
+    // Of an op that reads class or token numbers: how many classes or tokens there are, so that
+    // data with larger numbers can be refused. NULL: it reads none.
     const tri_op_classes *classes;
-    // NULL: one flop an output element.
+    // What the op costs, for stages and estimates. NULL: one flop an output element.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;
 

@@ -1,4 +1,5 @@
-// Arranges ranks along axes. Where the given sizes do not fit, names sizes that do.
+// Arranges ranks along axes. Where the given sizes do not fit, names sizes that do, because few
+// users know their products by heart.
 #include "mesh/mesh.h"
 
 #include "base/limits.h"
@@ -52,7 +53,7 @@ static void say_wish(mesh_text *text, const mesh_wish *wish) {
     if (!*between) say(text, "%s 1", names[wish->own]);
 }
 
-// Writes the nearest sizes of one axis, below and above the given one, that fit the other axes.
+// Names the nearest sizes of one axis, below and above the given one, that fit the other axes.
 static void say_nearest(mesh_text *text, const mesh_wish *wish, tri_axis axis, int *said) {
     int64_t rest = wish->product / wish->size[axis];
     int found[2] = {0};

@@ -1,4 +1,5 @@
-// How the ranks of a run are arranged: a grid of four axes, the last one running fastest.
+// How the ranks of a run are arranged: a grid of four axes. The last one runs fastest, so that
+// ranks that exchange most (slices of a layer) are neighbours, mostly on one host.
 #ifndef TRIREME_MESH_MESH_H
 #define TRIREME_MESH_MESH_H
 
@@ -22,9 +23,9 @@ typedef struct tri_mesh {
 
 const char *tri_axis_name(tri_axis axis);
 
-// A size of 0 is left open: the axis `own` (the strategy's) takes what the others leave, any other
-// open axis is 1. TRI_BAD_INPUT: the product is not `ranks`; the message has the nearest sizes, and
-// numbers of ranks, that fit.
+// Makes a mesh. A size of 0 is left open: the axis `own` (the strategy's) takes what the others
+// leave, any other open axis is 1. TRI_BAD_INPUT: the product is not `ranks`; the message has the
+// nearest sizes, and numbers of ranks, that fit.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
 // A rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
@@ -35,7 +36,7 @@ int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
-// The rank of `key` in the group of `rank`.
+// The rank that has number `key` in the group of `rank`.
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 
 // Replicas are the ranks that get different micro-batches: replicate × shard.
@@ -43,7 +44,8 @@ int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 int tri_mesh_replicas(const tri_mesh *mesh);
 int tri_mesh_replica(const tri_mesh *mesh, int rank);
 
-// "replicate 2 (ranks 0 4) x shard 4 (ranks 0 1 2 3)": each axis with the group of rank 0 along it.
+// Writes the mesh for people: "replicate 2 (ranks 0 4) x shard 4 (ranks 0 1 2 3)", each axis with
+// the group of rank 0 along it.
 char *tri_mesh_text(const tri_mesh *mesh, char *out, size_t size);
 
 #endif

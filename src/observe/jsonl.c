@@ -46,7 +46,8 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
     if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
 }
 
-// Adds a number with nine significant digits, or null if it is not finite, which JSON cannot write.
+// Adds a number with nine significant digits, which every F32 survives, or null if it is not
+// finite, which JSON cannot write.
 static void add_number(line *l, const char *key, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.9g", value);

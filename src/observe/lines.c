@@ -1,4 +1,4 @@
-// Opens a file of lines, and repairs its end.
+// Opens a file of lines, and repairs its end. See lines.h.
 #include "observe/lines.h"
 
 #include "base/log.h"
@@ -6,7 +6,8 @@
 
 #include <fcntl.h>
 
-// The offset at which the last complete line ends; -1: the file cannot be read.
+// The offset at which the last complete line ends, found from the end of the file, which may be
+// long; -1: the file cannot be read.
 static int64_t end_of_lines(int fd, int64_t size) {
     char block[4096];
     while (size > 0) {

@@ -61,7 +61,8 @@ void tri_liveness_destroy(tri_liveness *l) {
 static void observe(tri_liveness *l, int64_t now_ns) {
     bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
     for (int r = 0; r < l->config.comm->size; r++) {
-        // Only rank 0 looks at the others, which costs messages if they are on other hosts.
+        // Only rank 0 looks at the others and reports, because looking at ranks of other hosts
+        // costs messages; the others look only at themselves.
         if (l->config.comm->rank != 0 && r != l->config.comm->rank) continue;
         rank_view *view = &l->ranks[r];
         uint64_t moves = atomic_load_explicit(&ring_of(l, r)->moves, memory_order_relaxed);
@@ -142,8 +143,9 @@ const char *tri_liveness_look(tri_liveness *l, int64_t now_ns) {
     return l->ranks[rank].is_reported ? NULL : report(l, rank, waiting);
 }
 
-// After the communicator has failed, its calls return; but this rank may be stuck elsewhere, for
-// instance in a read. Then ends the process.
+// Ends the process if it is stuck. After the communicator has failed, its calls return, so a rank
+// that waited for another goes on; but this rank may be stuck elsewhere, for instance in a read,
+// and would keep its job for ever.
 static void end_if_stuck(tri_liveness *l, int64_t now_ns) {
     tri_comm *comm = l->config.comm;
     tri_status status = comm->backend->failed(comm);

@@ -21,16 +21,16 @@ typedef struct tri_liveness_config {
     void (*give_up)(tri_status why);
 } tri_liveness_config;
 
-// Starts the thread. *out is NULL for a single rank, and where the others' ledgers cannot be read.
-// The communicator must outlive it. TRI_NO_MEMORY.
+// Starts the thread. *out is NULL for a single rank, and where the others' ledgers cannot be read:
+// then there is nothing to watch. The communicator must outlive the thread. TRI_NO_MEMORY.
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
-// The search for stuck ranks without a thread, for tests.
+// The search for stuck ranks without a thread, for tests, which say what time it is.
 tri_liveness *tri_liveness_create(const tri_liveness_config *config); // NULL as above
 void tri_liveness_destroy(tri_liveness *liveness);
 // Looks at all ranks at the time `now_ns`. Returns a line to log, valid until the next call, or
-// NULL. A stuck rank is reported once, until it moves.
+// NULL. A stuck rank is reported once, until it moves again.
 const char *tri_liveness_look(tri_liveness *liveness, int64_t now_ns);
 
 #endif

@@ -1,4 +1,5 @@
-// Hands a run's events to its sinks, and computes rates and times for them.
+// Hands a run's events to its sinks, and computes rates and times for them, so that all sinks show
+// the same numbers.
 #include "observe/observe.h"
 
 #include "base/log.h"

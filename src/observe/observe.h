@@ -33,7 +33,8 @@ typedef enum tri_run_event_kind {
     TRI_EVENT_END,
 } tri_run_event_kind;
 
-// Emitted after every step. The observer fills in the last three members.
+// What is told after every step. The observer fills in the last three members, which depend on the
+// time.
 typedef struct tri_train_event {
     int64_t step;         // steps done, from 1
     int64_t epoch;        // from 0
@@ -70,7 +71,8 @@ typedef struct tri_run_event {
     };
 } tri_run_event;
 
-// All functions are required. Only one thread calls them.
+// What receives events: a file format, or the progress line. All functions are required. Only one
+// thread calls them.
 typedef struct tri_event_sink {
     const char *name; // for the warning if it fails
     // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.
@@ -85,7 +87,8 @@ extern const tri_event_sink tri_sink_tensorboard; // FOLDER/tensorboard/events.o
 extern const tri_event_sink tri_sink_progress;    // standard error
 
 enum { TRI_MAX_SINKS = 8 };
-// The sinks that `options` ask for; returns their number. Without a folder only the progress.
+// Chooses the sinks that `options` ask for; returns their number. Without a folder only the
+// progress, because the others write files.
 int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
@@ -95,13 +98,15 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed
 
-// Each hands one event to all sinks. A NULL observer (ranks other than 0) ignores it.
+// Each of these hands one event to all sinks. A NULL observer (ranks other than 0) ignores it, so
+// that callers need not ask.
 void tri_observe_train(tri_observer *observer, tri_train_event event);
 void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_test(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// Excludes `seconds` without training from the rate of the next line.
+// Excludes `seconds` without training (an evaluation, a checkpoint) from the rate of the next line,
+// which would else look like slow steps.
 void tri_observe_pause(tri_observer *observer, double seconds);
 void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
 

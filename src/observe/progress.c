@@ -39,7 +39,7 @@ static void wipe(void *context) {
     if (atomic_exchange(&p->is_drawn, false)) put("\r\x1b[K", 4);
 }
 
-// Prints a line that stays on the screen.
+// Prints a line that stays on the screen, above the one that is redrawn.
 __attribute__((format(printf, 2, 3))) static void print_line(progress *p, const char *format, ...) {
     char text[TEXT_BYTES];
     va_list arguments;
@@ -124,8 +124,8 @@ static void write_bar(const progress *p, double fraction, int cells, char *text,
     if (p->has_colour) snprintf(text + used, size - used, "\x1b[0m");
 }
 
-// The length of the text that fits into `columns` without cutting a field. Fields are separated by
-// two spaces.
+// The length of the text that fits into `columns` without cutting a field, because half a number
+// would be wrong. Fields are separated by two spaces.
 static int whole_fields(const char *text, int columns) {
     if (columns <= 0) return 0;
     for (int i = columns; i > 0; i--)

@@ -1,4 +1,5 @@
 // Finds a rank that the others wait for, by comparing the times of actions in all ranks' ledgers.
+// straggler.h says how.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -114,7 +115,8 @@ static void take_moment(tri_straggler *s, int64_t step, double now_s) {
     read_work(s, moment);
 }
 
-// The mean time of a kind of action on a rank in the window; 0: there were none. *count: how many.
+// The mean time of a kind of action on a rank in the window of the last steps; 0: there were none.
+// *count: how many.
 static double mean_s(const tri_straggler *s, int rank, int kind, double *count) {
     const straggler_work *from = &s->moments[0].work[cell(rank, kind)];
     const straggler_work *to = &s->moments[WINDOW_STRIDES].work[cell(rank, kind)];
@@ -127,7 +129,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The expected mean time: the median over its peers, or its own best time if it has none.
+// The expected mean time of a kind of action: the median over the rank's peers, which do the same
+// work, or its own best time if it has none.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
@@ -190,7 +193,8 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
-// The time of the rank's steps that the window shows of it, as long as rank 0's own took.
+// How much of the window's time the rank's steps took. A rank on another host may have told of
+// fewer steps than rank 0 has done; its time is scaled to those.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];
@@ -198,7 +202,8 @@ static double wall_s(const tri_straggler *s, int rank) {
     return own > 0 && theirs > 0 ? wall / own * theirs : wall;
 }
 
-// False: the rank is on another host, and told nothing new in the window.
+// Whether the window shows anything of the rank. False: the rank is on another host, and told
+// nothing new in the window.
 static bool has_news(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     return to->steps[0] == from->steps[0] || to->steps[rank] > from->steps[rank];

@@ -1,9 +1,10 @@
-// Finds a straggler from the times of all ranks' actions.
+// Finds a straggler from the times of all ranks' actions, because one slow rank makes all others
+// wait, and looks from outside as if all were slow.
 //
 // Each rank's ledger has the count and time of each kind of action, without waits. The expected
 // time of a rank's actions in a window of the last steps is the median of its peers (ranks that
 // do the same work, tri_ledger_set_peers) or, for a rank without peers, the best time that it had
-// itself. The others wait for the time that it takes beyond that.
+// itself. What a rank takes beyond that is time in which the others wait.
 #ifndef TRIREME_OBSERVE_STRAGGLER_H
 #define TRIREME_OBSERVE_STRAGGLER_H
 

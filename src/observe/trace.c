@@ -35,7 +35,8 @@ typedef struct trace_head { // describes a rank's events, and is sent before the
 
 static const char first_bytes[] = "{\"displayTimeUnit\"";
 
-// Refuses to replace a file that is no trace: a mistyped path would empty weights or data.
+// Refuses to replace a file that is no trace: a mistyped path would empty a file of weights or
+// data.
 static tri_status check_replaced(const char *path) {
     struct stat info;
     char begin[sizeof first_bytes - 1];
@@ -80,9 +81,8 @@ tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out) {
     return status;
 }
 
-// ---- gathering
-
-// Copies this rank's recorded events. An action that has not ended gets the present as its end.
+// Copies this rank's recorded events. An action that has not ended gets the present time as its
+// end, so that the trace shows where a rank is stuck.
 static tri_status trace_copy(const tri_ledger *ledger, trace_head *head, tri_ledger_event **out) {
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
     *head = (trace_head){.realtime_offset_ns = ring->realtime_offset_ns,
@@ -126,8 +126,6 @@ static tri_status trace_receive(tri_comm *comm, int peer, uint64_t count, tri_le
     if (!*out) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
     return trace_transfer(comm, TRI_COMM_RECV, peer, *out, count);
 }
-
-// ---- writing
 
 // Writes text as JSON. Bytes that are not UTF-8 become '?': a label may have been cut within a
 // character.
@@ -237,8 +235,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
         }
 }
 
-// What to add to a rank's times to get rank 0's clock. Times are of the host's monotonic clock, so
-// it is 0 on the same host; between hosts, the real-time clocks relate them.
+// What to add to a rank's times to get times of rank 0's clock. Times are of the host's monotonic
+// clock, so on the same host nothing; between hosts, the real-time clocks relate them.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;
@@ -256,7 +254,8 @@ static tri_status write_end(tri_trace *trace, const trace_head *heads, int ranks
     return TRI_FAIL(TRI_IO, "cannot write the trace '%s': %s", trace->path, strerror(errno));
 }
 
-// On rank 0: writes its own events, then receives and writes those of each other rank.
+// On rank 0: writes its own events, then receives and writes those of each other rank, one rank
+// after the other, so that memory for one is enough.
 static tri_status write_all(tri_trace *trace, const trace_head *heads, int ranks,
                             tri_ledger_event *own) {
     int64_t zero_ns = INT64_MAX;

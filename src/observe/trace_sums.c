@@ -1,4 +1,4 @@
-// Reads a trace file and sums it up.
+// Reads a trace file and sums it up, for `trireme trace`.
 #include "observe/trace_sums.h"
 
 #include "base/os.h"
@@ -75,8 +75,8 @@ static bool same_thread(const event *a, const event *b) {
     return a->rank == b->rank && a->thread == b->thread;
 }
 
-// Computes each event's time without that of the events nested in it. Events are sorted, and are
-// either nested or disjoint.
+// Computes each event's time without that of the events nested in it, so that sums over events
+// count no time twice. Events are sorted, and are either nested or disjoint.
 static void find_own_time(event *events, int count) {
     enum { DEPTH = 64 };
     int stack[DEPTH], depth = 0;
@@ -151,8 +151,8 @@ static int computing_thread(const reading *r, int first) {
     return 0;
 }
 
-// Sums up the thread on which each rank computes, and finds the gaps between its actions. Waiting
-// within an action counts as part of that action.
+// Sums up the thread on which each rank computes, and finds the gaps between its actions, in which
+// it could have computed. Waiting within an action counts as part of that action.
 static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 // The events of one name, "FORWARD conv1", or of one kind, "FORWARD". The time of nested events is
-// not included.
+// not included, so that sums can be added.
 typedef struct tri_trace_sum {
     const char *name, *lane;
     int64_t count, bytes;
@@ -21,7 +21,8 @@ typedef struct tri_trace_rank {
     double busy_s, waiting_s; // of the compute lane; together they are the trace's span
 } tri_trace_rank;
 
-// Time in which a rank's compute lane is idle between two of its actions.
+// Time in which a rank's compute lane is idle between two of its actions: what could be won by
+// better overlap.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;

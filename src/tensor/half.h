@@ -1,4 +1,4 @@
-// The 16-bit floating-point types in plain C: elements are uint16_t.
+// The 16-bit floating-point types in plain C: elements are uint16_t, because C17 has no such types.
 #ifndef TRIREME_TENSOR_HALF_H
 #define TRIREME_TENSOR_HALF_H
 
@@ -27,7 +27,8 @@ static inline float tri_bf16_to_float(uint16_t bits) {
     return tri_float_from_bits((uint32_t)bits << 16);
 }
 
-// Rounds to nearest, ties to even. NaN stays NaN.
+// F32 to BF16, rounded to nearest, ties to even, as hardware does. NaN stays NaN: a plain rounding
+// could turn it into infinity.
 static inline uint16_t tri_float_to_bf16(float value) {
     uint32_t bits = tri_float_bits(value);
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
@@ -56,7 +57,7 @@ static inline uint16_t tri_float_to_f16(float value) {
 // One number of the type `half`.
 float tri_half_to_float(tri_dtype half, uint16_t bits);
 uint16_t tri_float_to_half(tri_dtype half, float value);
-// The same for `count` numbers, in memory that does not overlap.
+// Converts `count` numbers, in memory that does not overlap.
 void tri_half_widen(tri_dtype half, const void *from, float *to, int64_t count);
 void tri_half_narrow(tri_dtype half, const float *from, void *to, int64_t count);
 

@@ -23,7 +23,7 @@ bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
     return !memcmp(a->order, b->order, sizeof a->order);
 }
 
-// Bytes of one step along each axis, outside and inside its blocks.
+// How many elements one step along each axis is, outside and inside its blocks.
 typedef struct layout_strides {
     int64_t outer[TRI_MAX_RANK];   // per whole block of the axis
     int64_t block[TRI_MAX_RANK];   // product of the axis's block sizes
@@ -53,8 +53,8 @@ int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
     return strides_of(layout, shape).elements;
 }
 
-// The offset of an element is the sum of the offsets of its axes. The innermost block of an axis
-// covers its fastest positions.
+// The part of an element's offset that one axis contributes; the offset is the sum over all axes.
+// The innermost block of an axis covers its fastest positions.
 static int64_t axis_offset(const tri_layout *layout, const layout_strides *s, int axis,
                            int64_t index) {
     int64_t offset = index / s->block[axis] * s->outer[axis], rest = index % s->block[axis];
@@ -93,8 +93,9 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
     return out;
 }
 
-// The offsets of elements along the last axis: offsets[i] is that of position i, below `period`.
-// Further on they repeat: position i + period lies `step` elements behind position i.
+// The offsets of elements along the last axis, computed once so that copies need no divisions:
+// offsets[i] is that of position i, below `period`. Further on they repeat: position i + period
+// lies `step` elements behind position i.
 enum { KNOWN_OFFSETS = 1024 };
 typedef struct last_axis {
     int64_t period, step;

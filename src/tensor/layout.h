@@ -25,15 +25,16 @@ static const tri_layout TRI_LAYOUT_PLAIN = {0};
 
 bool tri_layout_is_plain(const tri_layout *layout);
 bool tri_layout_equal(const tri_layout *a, const tri_layout *b);
-// Elements of memory that a tensor takes, padding included.
+// How many elements of memory a tensor takes, padding included.
 int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape);
 // Offset, in elements, of the element at `index` (shape->rank numbers).
 int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, const int64_t *index);
 // Writes "plain", or a text in oneDNN's style such as "aBcd16b", into `out` and returns it.
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size);
 
-// Copies `count` elements of `element_bytes`, in row-major order from element `first`, between
-// plain memory and a tensor in `layout`. Padding is not touched. `plain` holds just those elements.
+// Copy `count` elements of `element_bytes`, in row-major order from element `first`, between plain
+// memory and a tensor in `layout`. Padding is not touched, so that it stays zero. `plain` holds
+// just those elements, so that a large tensor can be copied in chunks.
 void tri_layout_to_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
                          const void *from, void *plain, int64_t first, int64_t count);
 void tri_layout_from_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,

@@ -1,4 +1,5 @@
-// Converts bytes to floats: by vector arithmetic where that gives the exact bits, else by a table.
+// Converts bytes to floats: by vector arithmetic, which is fastest, where that gives the exact
+// bits; else by a table.
 #include "tensor/pixels.h"
 
 #include <string.h>

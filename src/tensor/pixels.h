@@ -8,7 +8,7 @@
 enum { TRI_MAX_PIXEL_CHANNELS = 16 };
 
 // What the bytes of images stand for: byte x of channel c is the number (x / 255 - mean[c]) /
-// std[c], each operation rounded to F32.
+// std[c], each operation rounded to F32, as torchvision computes it.
 typedef struct tri_pixel_scale {
     int64_t channels;
     double mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS]; // F32 numbers
@@ -21,8 +21,8 @@ typedef struct tri_pixels {
     float shift, divisor;
 } tri_pixels;
 
-// Suggests that `values`, already filled in, equal (x / 255 - shift) / divisor. Tests that for all
-// bytes and sets is_affine, so a wrong suggestion costs speed but not exactness.
+// Suggests that `values`, already filled in, equal (x / 255 - shift) / divisor. The function tests
+// that for all bytes and sets is_affine, so a wrong suggestion costs speed but not exactness.
 void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor);
 
 // Fills all of *pixels for the values of one channel.
