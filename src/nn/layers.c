@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <trireme/nn.h>
 
-// Joins "conv1" and "weight" to "conv1.weight".
+// Joins "conv1" and "weight" to "conv1.weight", the name that PyTorch gives the parameter.
 static const char *join(tri_graph *g, const char *layer, const char *parameter) {
     return tri_name(g, "%s.%s", layer, parameter);
 }
@@ -155,13 +155,14 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                        name);
         return y;
     }
-    // FORWARD's means and variances are reduced as if they were gradients; STEP applies them.
+    // FORWARD's means and variances are reduced over ranks as if they were gradients; STEP applies
+    // them to the running statistics.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
 }
 
-// The shape [D] of x [.., D]; fails the graph if x has no axis.
+// The shape [D] of x [.., D], which weights of norms have; fails the graph if x has no axis.
 static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     if (!tri_graph_check_input(g, layer, name, x)) return shape;

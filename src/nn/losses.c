@@ -6,7 +6,7 @@
 #include <trireme/nn.h>
 
 // Adds the metric "accuracy". Training reports only the loss, so there the metric is declared but
-// not computed.
+// not computed, which saves the time. Both graphs have to have the same metrics.
 static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)

@@ -1,4 +1,5 @@
-// An optimizer of the recipe: the op that updates a parameter, its attributes and its states.
+// An optimizer of the recipe: the op that updates a parameter, its attributes and its states. So
+// the engine runs any optimizer without knowing it.
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 

@@ -4,7 +4,7 @@
 
 #include "base/option.h"
 
-// Members that do not apply to the named optimizer are zero.
+// The options of all optimizers. Members that do not apply to the named one are zero.
 typedef struct tri_optimizer_options {
     const char *name; // sgd | adam | adamw | adadelta
     double lr;

@@ -1,4 +1,5 @@
-// Accuracy: how often the largest score is the label's.
+// The op accuracy, a metric: how often the largest score is the label's. Shape rule and cost;
+// kernels are in src/device.
 #include "ops/rules.h"
 
 static tri_status accuracy_shape(const void *attr, tri_op_signature *s) {

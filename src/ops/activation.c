@@ -1,4 +1,5 @@
-// ReLU, leaky ReLU, and the gradient of an activation that is fused into another op.
+// The ops ReLU and leaky ReLU, and the gradient of an activation that is fused into another op:
+// shape rules, gradient rules, costs.
 #include "ops/rules.h"
 
 static tri_status relu_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// The update of Adadelta.
+// The op that updates a parameter by Adadelta: shape rule and cost; kernels are in src/device.
 #include "ops/rules.h"
 
 static tri_status adadelta_shape(const void *attr, tri_op_signature *s) {

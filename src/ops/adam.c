@@ -1,4 +1,4 @@
-// The update of Adam and AdamW.
+// The op that updates a parameter by Adam or AdamW: shape rule and cost; kernels are in src/device.
 #include "ops/rules.h"
 
 static tri_status adam_shape(const void *attr, tri_op_signature *s) {

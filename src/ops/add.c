@@ -1,4 +1,4 @@
-// The sum of two tensors.
+// The op that adds two tensors: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 #include "tensor/half.h"

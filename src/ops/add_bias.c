@@ -1,4 +1,5 @@
-// A bias added to the last axis.
+// The op that adds a bias to the last axis: shape rule, gradient rule, cost. Mostly linear does
+// this itself; tensor parallelism needs it after a sum over ranks.
 #include "ops/rules.h"
 
 static tri_status add_bias_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,5 @@
-// Scaled dot-product attention.
+// The op scaled dot-product attention: shape rule, gradient rule, cost. Grouped heads and the
+// causal mask are part of the op, so that kernels need no other tensors.
 #include "ops/rules.h"
 
 // Checks that q [N, T, H, D] fits k and v [N, S, K, D].
@@ -63,7 +64,7 @@ static void attention_gradient(tri_graph *graph, const tri_node *node, const tri
 }
 
 // Flops of `count` products of [T, D] by [D, S] for each head. Under a causal mask, only the pairs
-// of query and key that it leaves count. Softmax costs little next to them.
+// of query and key that it leaves count. Softmax costs little next to them, so it is left out.
 static tri_cost products(const tri_attention_attr *a, const tri_op_signature *s, double count) {
     const int64_t *q = s->in[0].dims;
     double queries = (double)q[1], keys = (double)s->in[1].dims[1];

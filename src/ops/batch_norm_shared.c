@@ -49,7 +49,7 @@ static tri_status shared_shape(const void *attr, tri_op_signature *s) {
     return ops_narrow_type(op, a->norm.narrow, s->in_type[0], &s->out_type[0]);
 }
 
-// Checks that x, y and dy have one shape, and that y and dy have the type of y.
+// Checks that x, y and dy have one shape, and that y and dy have the type that `narrow` demands.
 static tri_status want_gradient(const char *op, const tri_batch_norm_attr *a,
                                 const tri_op_signature *s, int64_t *channels) {
     tri_dtype y;
@@ -89,9 +89,9 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The gradient passes through y alone, as in batch_norm. That the moments come from x too is in the
-// formula of dx. Every replica has the same weight and bias: their gradients are the replica's own
-// sums.
+// The gradient passes through y alone, as in batch_norm. That the moments depend on x too is part
+// of the formula of dx. Every replica has the same weight and bias, so their gradients are the
+// replica's own sums, which REDUCE adds up as all others.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

@@ -1,4 +1,5 @@
-// Conversion of a tensor into another type.
+// The op that converts a tensor into another type: shape rule, gradient rule, cost. The pass for
+// mixed precision adds it.
 #include "ops/rules.h"
 
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {

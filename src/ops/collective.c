@@ -26,7 +26,8 @@ static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim,
     return TRI_OK;
 }
 
-// What ranks send and receive has to be contiguous, one slice after the other.
+// Checks that slices along `dim` are contiguous: what ranks send and receive has to be one range of
+// memory for each slice.
 static tri_status want_outermost(const char *op, const tri_shape *shape, int64_t dim) {
     char text[160];
     for (int64_t i = 0; i < dim; i++)
@@ -104,7 +105,8 @@ static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to
     return tri_node_add(graph, &tri_op_rechunk, &x, 1, &attr, "");
 }
 
-// The axis whose slices are contiguous: `dim` itself where all axes before it are 1, else axis 0.
+// The axis whose slices are contiguous: `dim` itself where all axes before it are 1, else axis 0. A
+// collective runs along this axis, and a rechunk brings the slices to the other one.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -126,7 +128,8 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// Gradient rules: each passes the gradient on, or applies the op's partner in the pair to it.
+// Gradient rules of the pairs: each passes the gradient on, or applies to it the other op of the
+// pair.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

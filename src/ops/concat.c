@@ -1,4 +1,5 @@
-// Puts tensors together along one axis, and cuts the gradient apart again.
+// The op that puts tensors together along one axis, and the one that cuts the gradient apart: shape
+// rules, gradient rule, cost.
 #include "ops/rules.h"
 
 static tri_status concat_shape(const void *attr, tri_op_signature *s) {

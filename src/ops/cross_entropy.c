@@ -1,4 +1,4 @@
-// Cross-entropy of scores and labels.
+// The op cross-entropy of scores and labels, a loss: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 static tri_status cross_entropy_shape(const void *attr, tri_op_signature *s) {

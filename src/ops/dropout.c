@@ -1,4 +1,5 @@
-// Dropout, with a mask that depends on step and position only.
+// The op dropout: shape rule, gradient rule, cost. The mask is not stored: it depends on step and
+// position only, so that the backward pass computes it again.
 #include "ops/rules.h"
 
 static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// GELU.
+// The op GELU, exact or by tanh: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 static tri_status gelu_shape(const void *attr, tri_op_signature *s) {

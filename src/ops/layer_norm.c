@@ -1,4 +1,4 @@
-// Layer norm.
+// The op layer norm: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 static tri_status layer_norm_shape(const void *attr, tri_op_signature *s) {

@@ -1,7 +1,7 @@
-// The linear layer: products with a weight matrix.
+// The op of the linear layer, products with a weight matrix: shape rules, gradient rule, costs.
 #include "ops/rules.h"
 
-// The shape of y, after checking x and weight.
+// Finds the shape of y, after checking x and weight.
 static tri_status linear_output(const char *op, int64_t axes, const tri_shape *x,
                                 const tri_shape *weight, tri_shape *y) {
     char x_text[160], w_text[160];
@@ -58,8 +58,8 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
-// True if several ranks read x, each for its slice of a column layer: each rank's gradient of x is
-// then one term of a sum over ranks.
+// True if several ranks read x, each for its slice of a column layer. Each rank's gradient of x is
+// then one term of a sum over ranks, which is rounded to a half type only after it was summed.
 static bool is_shared(const tri_graph *graph, tri_value x) {
     const tri_node *maker = tri_value_node(graph, x);
     while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);

@@ -1,4 +1,5 @@
-// The labels of a language model: each token's successor.
+// The op that makes the labels of a language model: each token's successor. Shape rule, and how its
+// labels are counted.
 #include "ops/rules.h"
 
 static tri_status next_token_shape(const void *attr, tri_op_signature *s) {

@@ -14,7 +14,8 @@ typedef enum tri_activation {
     TRI_ACTIVATION_LEAKY_RELU
 } tri_activation;
 
-// X(identifier): the row is `tri_op_<identifier>`, its name the identifier.
+// Every op that a device computes. X(identifier): the row is `tri_op_<identifier>`, its name the
+// identifier.
 #define TRI_OP_LIST(X)                                                                             \
     X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
@@ -110,7 +111,7 @@ TRI_OP_LIST(X)
 TRI_COLLECTIVE_LIST(X)
 #undef X
 
-// All rows, in the order of the lists.
+// All rows, in the order of the lists, for code that goes through all ops.
 extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
 const tri_op *tri_op_find(const char *name); // NULL: none
@@ -124,7 +125,8 @@ typedef struct tri_conv2d_attr {
     bool direct;        // no Winograd
 } tri_conv2d_attr;
 
-// Of conv2d_grad_input and conv2d_grad_weight; conv.activation is not looked at.
+// Of conv2d_grad_input and conv2d_grad_weight. They ignore conv.activation, because its gradient is
+// a node of its own.
 typedef struct tri_conv2d_grad_attr {
     tri_conv2d_attr conv;
     tri_shape shape; // grad_input: x's shape; grad_weight: the weight's
@@ -154,8 +156,9 @@ typedef struct tri_activation_grad_attr {
     double slope;
 } tri_activation_grad_attr;
 
-// y = dropout(relu(max)). index is the position kh·kernel_w + kw in the window of the (first)
-// maximum, or TRI_POOL_NO_GRADIENT where relu cut it off or dropout zeroed it.
+// y = dropout(relu(max)) of each window. index, which the gradient reads, is the position
+// kh·kernel_w + kw in the window of the (first) maximum, or TRI_POOL_NO_GRADIENT where relu cut it
+// off or dropout zeroed it.
 enum { TRI_POOL_NO_GRADIENT = 255 };
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
@@ -174,8 +177,8 @@ typedef struct tri_avg_pool2d_attr {
     tri_shape x_shape;    // avg_pool2d_grad only
 } tri_avg_pool2d_attr;
 
-// ops_avg_window: window number `place` along axis 0 (H) or 1 (W), which has `in` elements, covers
-// elements [*begin, *end) of x. ops_avg_divisor: what the sum over a window is divided by.
+// Window number `place` along axis 0 (H) or 1 (W), which has `in` elements, covers elements
+// [*begin, *end) of x. ops_avg_divisor: what the sum over a window is divided by.
 void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
@@ -191,8 +194,8 @@ typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
     // Where x is a slice of a larger tensor: the elements of the full sample that each sample of x
-    // has. These are runs of `run` elements, `stride` apart, the first run at element `first`. run
-    // 0: each sample is full.
+    // has, so that all slices draw parts of one mask. These are runs of `run` elements, `stride`
+    // apart, the first run at element `first`. run 0: each sample is full.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -219,7 +222,7 @@ typedef struct tri_embedding_grad_attr {
     tri_embedding_attr rows;
 } tri_embedding_grad_attr;
 
-// Of rms_norm and layer_norm and of their gradients.
+// The attributes of rms_norm and layer_norm and of their gradients.
 typedef struct tri_norm_attr {
     double eps;
     int64_t narrow; // tri_dtype of y in place of x's F32: F16 or BF16; 0: y has x's type
@@ -247,9 +250,9 @@ typedef enum tri_group {
     TRI_GROUP_COUNT
 } tri_group;
 
-// Of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. A tensor that every
-// rank has in full either has its full gradient on every rank, or (`partial`) one term of it on
-// each.
+// The attributes of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. A tensor
+// that every rank has in full either has its full gradient on every rank, or (`partial`) one term
+// of it on each, which still has to be summed.
 typedef struct tri_collective_attr {
     int64_t group;         // tri_group
     int64_t slices, index; // ranks of the group, and this one's number
@@ -258,13 +261,14 @@ typedef struct tri_collective_attr {
     bool partial; // all_gather, split: whether ranks have terms of the full tensor's gradient
 } tri_collective_attr;
 
-// Of batch_norm_shared and its gradient.
+// The attributes of batch_norm_shared and its gradient.
 typedef struct tri_batch_norm_shared_attr {
     tri_batch_norm_attr norm; // first, as in batch_norm: fusion and precision set it there
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
-// The scores are those of a slice of the classes, which begins at class `first` of `classes`.
+// The scores are those of a slice of the classes, which begins at class `first` of `classes`: the
+// labels of other classes are on other ranks.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;
@@ -300,7 +304,7 @@ typedef struct tri_sum_of_squares_attr {
     int64_t chunk; // numbers of one sum; 0: all of them
 } tri_sum_of_squares_attr;
 
-// Elements of the input `control` of step_numbers: what the host knows of a step.
+// Elements of the input `control` of step_numbers: what the host tells the device of a step.
 typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // largest norm of all gradients; 0: no clipping
     TRI_CONTROL_SAMPLES, // the nominal count of the step
@@ -309,7 +313,8 @@ typedef enum tri_step_control {
     TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;
 
-// The carried numbers: what one step hands to the next in the device's memory.
+// The carried numbers: what one step hands to the next in the device's memory, so that the device
+// need not wait for the host.
 typedef enum tri_carried_number {
     TRI_CARRIED_SCALE, // the loss scale; 0: gradients are as they are
     TRI_CARRIED_GOOD_STEPS,
@@ -319,8 +324,8 @@ typedef enum tri_carried_number {
     TRI_CARRIED_COUNT = 8
 } tri_carried_number;
 
-// The pairs (sum, count) of losses are in the input `sums`: `losses` pairs, the first at `loss`,
-// each `stride` behind the one before.
+// Where step_numbers finds the losses. Their pairs (sum, count) are in the input `sums`: `losses`
+// pairs, the first at `loss`, each `stride` behind the one before.
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
     // Index in `sums` of the true count by which gradients are still to be divided; -1: BACKWARD
@@ -333,13 +338,13 @@ typedef struct tri_moving_average_attr {
     double momentum;
 } tri_moving_average_attr;
 
-// Gathers or reduces x along any axis (attr->dim). The collective itself runs along the outermost
-// axis; for another axis a rechunk is added.
+// Gather or reduce x along any axis (attr->dim). The collective itself runs along the outermost
+// axis, whose slices are contiguous; for another axis a rechunk is added.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
-// Adds what replaces a batch_norm node, on new inputs: the moments of each replica, their
-// gathering, and batch_norm_shared, whose first output is returned.
+// Adds what replaces a batch_norm node, on new inputs, with trainer.sync_batchnorm: the moments of
+// each replica, their gathering, and batch_norm_shared, whose first output is returned.
 tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
                                 const tri_collective_attr *replicas);
 

@@ -1,4 +1,5 @@
-// The windows of average pooling, for the host and for kernels of a GPU: see ops_avg_window.
+// The windows of average pooling, for the host and for kernels of a GPU, so that both have the
+// same: see ops_avg_window.
 #ifndef TRIREME_OPS_POOL_WINDOW_H
 #define TRIREME_OPS_POOL_WINDOW_H
 
@@ -7,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// One axis of the pooling of x: `in` elements. If `out` is above 0, that many windows cover them.
+// One axis of the pooling of x, of `in` elements. If `out` is above 0, that many windows cover
+// them.
 typedef struct pool_axis {
     int64_t in, out, kernel, stride, padding;
 } pool_axis;
@@ -25,8 +27,8 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t place, int64_t
     *end = first + a->kernel < a->in ? first + a->kernel : a->in;
 }
 
-// The windows that cover element `at` are [*begin, *end), of `windows` in all. They overlap where
-// the stride is smaller than the kernel.
+// The windows that cover element `at`, whose gradients the backward pass adds up, are [*begin,
+// *end), of `windows` in all. They overlap where the stride is smaller than the kernel.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
     if (a->out > 0) {

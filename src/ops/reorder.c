@@ -1,4 +1,5 @@
-// The same tensor in another layout.
+// The op that copies a tensor into another layout of memory: the layout pass adds it where two
+// kernels want different ones.
 #include "ops/rules.h"
 
 static tri_status reorder_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// The same elements under another shape.
+// The op that gives the same elements another shape, as a view: shape rule and gradient rule.
 #include "ops/rules.h"
 
 static tri_status reshape_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// Rotary position embedding.
+// The op rotary position embedding: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 #include "base/limits.h"

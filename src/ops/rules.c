@@ -1,4 +1,4 @@
-// What shape rules and gradient rules share.
+// What shape rules and gradient rules of several ops share. See rules.h.
 #include "ops/rules.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// SiLU of one tensor times another: the gate of SwiGLU.
+// The op SiLU of one tensor times another, the gate of SwiGLU: shape rule, gradient rule, cost.
 #include "ops/rules.h"
 
 static tri_status silu_mul_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,5 @@
 // How the numbers of a step follow from its sums: what kernels of step_numbers and loss_seeds
-// compute, on the host and on a GPU.
+// compute. In a header, so that the host and a GPU have the same rule.
 #ifndef TRIREME_OPS_STEP_RULE_H
 #define TRIREME_OPS_STEP_RULE_H
 
@@ -24,7 +24,7 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_overflow(const tri_loss_scale
     return TRI_LOSS_SCALE_SKIP;
 }
 
-// tri_loss_scale_update.
+// The rule of tri_loss_scale_update.
 TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_options *options,
                                                          tri_loss_scale *state, bool overflow) {
     if (options->fixed > 0) return overflow ? TRI_LOSS_SCALE_SKIP : TRI_LOSS_SCALE_APPLY;
@@ -36,7 +36,8 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
     return TRI_LOSS_SCALE_APPLY;
 }
 
-// Computes the carried numbers that a step hands to the next.
+// Computes the carried numbers that a step hands to the next: the loss scale, the count of updates,
+// and the halt.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
                                        bool finite, double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
@@ -92,7 +93,8 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step_rule_carry(&a->loss_scale, carried, finite, after, step);
 }
 
-// The gradient of the sum of a loss: `loss` is its pair (weight, count).
+// The loss seed, the gradient of a loss with respect to its sum: `loss` is its pair (weight,
+// count).
 TRI_KERNEL_INLINE float step_rule_seed(const double *carried, const double *loss) {
     double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
     double weight = scale * loss[0], count = loss[1];

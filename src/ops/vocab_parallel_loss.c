@@ -12,7 +12,8 @@ static tri_status want_classes(const char *op, const tri_classes_attr *a,
                     op, here, a->first, a->classes);
 }
 
-// Checks that an input has one number for each row of the scores, in the type of sums.
+// Checks that an input has one number for each row of the scores, in the type in which sums are
+// kept.
 static tri_status want_per_row(const char *op, const char *name, const tri_op_signature *s,
                                int input) {
     TRI_TRY(ops_want_shape(op, name, &s->in[input], ops_rows(s)));
@@ -44,7 +45,7 @@ static tri_status vocab_parallel_softmax_shape(const void *attr, tri_op_signatur
     return TRI_OK;
 }
 
-// Checks the inputs scores, labels, max and sums.
+// Checks the inputs scores, labels, max and sums, which all ranks have to agree on.
 static tri_status want_loss_inputs(const char *op, const void *attr, const tri_op_signature *s) {
     TRI_TRY(ops_want_float(op, "the scores", s->in_type[0]));
     TRI_TRY(ops_want_labels(op, &s->in[0], &s->in[1], s->in_type[1]));
@@ -67,7 +68,7 @@ static tri_status vocab_parallel_cross_entropy_grad_shape(const void *attr, tri_
     return TRI_OK;
 }
 
-// The gradient passes through the scores alone. That max and sums come from them too is in the
+// The gradient passes through the scores alone. That max and sums depend on them too is part of its
 // formula.
 static void vocab_parallel_cross_entropy_gradient(tri_graph *graph, const tri_node *node,
                                                   const tri_value *out_grads, const bool *wanted,

@@ -24,14 +24,15 @@ static void mark_wanted(autodiff *a) {
 }
 
 // What the current block has added to the parameter's gradient so far, or NULL. The backward pass
-// goes from block to block, so that the current block's gradients are the last of the list.
+// goes from block to block, so the current block's gradients are the last of the list.
 static tri_value *contribution(tri_graph *g, int parameter) {
     for (int i = g->gradient_count - 1; i >= 0 && g->gradients[i].block == g->block; i--)
         if (g->gradients[i].parameter == parameter) return &g->gradients[i].value;
     return NULL;
 }
 
-// The gradient in the type in which the parameter is stored; a rule may have made it half.
+// The gradient in the type in which the parameter is stored, in which it is summed; a gradient rule
+// may have made it half.
 static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
     if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;
@@ -75,7 +76,8 @@ static tri_status check_gradients(const tri_graph *g) {
     int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count);
     for (int i = 0; i < g->gradient_count; i++) {
         has[g->gradients[i].parameter] = true;
-        // Each gradient has its own range of the flat buffer.
+        // Two parameters cannot share a gradient, because each gradient has its own range of the
+        // flat buffer.
         int *of_value = &gradient_of[g->gradients[i].value.id];
         if (*of_value)
             return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",
@@ -92,8 +94,8 @@ static tri_status check_gradients(const tri_graph *g) {
     return TRI_OK;
 }
 
-// Sets the gradient with which the backward pass begins, the seed. A loss that is a sum has one for
-// each of its terms. False: no loss depends on a trained parameter.
+// Sets the gradient with which the backward pass begins, the loss seed. A loss that is a weighted
+// sum has one for each of its terms. False: no loss depends on a trained parameter.
 static bool seed_losses(autodiff *a) {
     tri_graph *g = a->graph;
     bool any = false;

@@ -1,5 +1,6 @@
-// Bytes: the model reads images as F32, but they arrive as U8. Each block that reads images
-// normalises them itself, so that normalised images need not travel from block to block.
+// The pass bytes: the model reads images as F32, but they arrive as U8, so that a quarter of the
+// bytes is copied. Each block that reads images normalises them itself, so that normalised images
+// need not travel from block to block.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -62,7 +63,8 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
     for (int i = 0; i < count; i++) {
         tri_node node = b.nodes[i];
         TRI_ASSERT(node.phase == TRI_PHASE_FORWARD);
-        // A view of the images: `own` copies it into each block that reads it.
+        // A view of the images is not kept in its block: `own` copies it into each block that reads
+        // it.
         if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue;
         graph->phase = node.phase;
         graph->block = node.block;

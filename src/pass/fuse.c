@@ -1,5 +1,6 @@
-// Fusion: merges nodes that a device computes in one go, by the table of fusions.c. The device is
-// asked for a kernel of each node that would change.
+// Fusion: merges nodes that a device computes in one go, by the table of fusions.c, because values
+// that go from one to the other then need no trip through memory. The device is asked for a kernel
+// of each node that would change.
 #include "pass/fusions.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ static void count_uses(rewrite *w) {
     for (int i = 0; i < g->gradient_count; i++) w->uses[g->gradients[i].value.id]++;
 }
 
-// The node that the fusion merges with this one; NULL: none.
+// Finds the node that the fusion would merge with this one; NULL: there is none.
 static tri_node *producer_of(const rewrite *w, const fusion *f, const tri_node *node) {
     tri_value x = node->inputs[f->input];
     if (!tri_value_is(x)) return NULL;
@@ -48,7 +49,7 @@ static tri_node copy_of(const rewrite *w, const tri_node *node) {
     return copy;
 }
 
-// Whether everything that `copy` reads is made before the node that it would replace.
+// Whether everything that `copy` reads is made before the node whose position it would take.
 static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *producer) {
     for (int k = 0; k < copy->input_count; k++) {
         if (!tri_value_is(copy->inputs[k])) continue;

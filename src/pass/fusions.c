@@ -36,7 +36,8 @@ static bool leaky_relu_into_linear(const tri_graph *graph, tri_node *node, tri_n
                              ((const tri_leaky_relu_attr *)node->attr)->slope);
 }
 
-// The attributes of all kinds of batch norm begin with tri_batch_norm_attr.
+// All kinds of batch norm take ReLU over in the same way: their attributes begin with
+// tri_batch_norm_attr.
 static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
     ((tri_batch_norm_attr *)attr_of(producer))->relu = true;
     return true;
@@ -68,7 +69,8 @@ static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *
     return true;
 }
 
-// linear(flatten(x)) contracts the axes of x itself, whatever its layout.
+// linear(flatten(x)) contracts the axes of x itself, whatever its layout, so that x need not be
+// copied into rows.
 static bool flatten_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_linear_attr *attr = attr_of(node);
     tri_shape from = tri_value_shape(graph, producer->inputs[0]);
@@ -105,8 +107,8 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
     return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
 }
 
-// FORWARD is a fusion that is tried before autodiff, of the node's first input; BACKWARD one that
-// is tried after autodiff, of the input `input_`.
+// Makers of rows. FORWARD is a fusion that is tried before autodiff, of the node's first input;
+// BACKWARD one that is tried after autodiff, of the input `input_`.
 #define FORWARD(name_, op_, producer_, result_, merge_)                                            \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \

@@ -6,7 +6,7 @@
 
 typedef enum fusion_result {
     // The producer computes what the node would, and the node goes. Done only if nothing else reads
-    // what the producer makes, and both are in one block.
+    // what the producer makes, because that is not made any more, and both are in one block.
     FUSION_PRODUCER_STAYS,
     // Both nodes stay, and work moves from one to the other. Done under the same condition.
     FUSION_BOTH_STAY,
@@ -21,7 +21,8 @@ typedef struct fusion {
     int input;              // which of the node's inputs the producer makes, as its output 0
     const tri_op *producer; // the producer's op
     fusion_result result;
-    // Changes copies of the two nodes, with attributes of their own. false: these two do not fit.
+    // Changes copies of the two nodes, with attributes of their own, so that nothing has changed if
+    // the fusion is given up. False: these two do not fit.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);
 } fusion;
 

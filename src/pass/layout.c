@@ -1,4 +1,5 @@
-// The layout pass: asks the device which layout each kernel wants, and adds reorders in between.
+// The layout pass: asks the device which layout each kernel wants, and adds reorders where a value
+// has another one. Blocked layouts let kernels read vectors.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -8,12 +9,13 @@ typedef struct relayout {
     const tri_device_description *device;
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // gradient_of[v]: the first gradient that is value v. next_gradient[i]: the next one that is
-    // the same value as gradient i. Both as index + 1; 0: none.
+    // Gradients by value. gradient_of[v]: the first gradient that is value v. next_gradient[i]: the
+    // next one that is the same value as gradient i. Both as index + 1; 0: none.
     int *gradient_of, *next_gradient;
 } relayout;
 
-// A copy of `value` in `layout`, made by a node of the current phase and block.
+// Makes a copy of `value` in `layout`, by a node of the current phase and block; a copy that was
+// made before is used again.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {
@@ -57,7 +59,8 @@ static tri_status layout_node(relayout *r, tri_node node) {
     return TRI_OK;
 }
 
-// A gradient gets its parameter's home layout, in which it is summed over ranks and stepped.
+// Gives a gradient its parameter's home layout: both are ranges of flat buffers, which reductions
+// and the optimizer read element by element.
 static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
     for (int k = 0; k < node->output_count; k++)

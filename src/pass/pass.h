@@ -15,9 +15,10 @@ typedef struct tri_tensor_parallel_options {
     // replaces what layers are annotated with; NULL: none.
     const tri_tree *layers;
     // Between a row-parallel layer and the next column-parallel one, each rank has a slice of the
-    // sequences.
+    // sequences, which saves memory for activations (Korthikanti et al. 2022).
     bool sequence_parallel;
-    // Batch norm normalises over the step, in which each replica has one micro-batch.
+    // Batch norm normalises over the step, in which each replica has one micro-batch
+    // (trainer.sync_batchnorm).
     bool sync_batch_norm;
 } tri_tensor_parallel_options;
 
@@ -32,7 +33,7 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
 // Lets the input `input`, which the model reads as F32, arrive as U8: each block that reads it, or
 // a view of it, begins with normalize_bytes. Does nothing if there is no such input.
 tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
-// When a fusion is tried.
+// When a fusion is tried: its nodes exist only then.
 typedef enum tri_fusion_time {
     // Fusions of the forward pass: activations into the node that makes their input, ReLU and
     // dropout into max pooling, flatten into linear, log-softmax into NLL.
@@ -45,7 +46,7 @@ typedef enum tri_fusion_time {
 // this is called. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
-// Drops nodes whose outputs no node, metric or gradient reads.
+// Drops nodes whose outputs no node, metric or gradient reads, so that no kernel computes them.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Gives every value the type in which it is computed and puts casts in between, by the table of
 // precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype): the

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
-// Which types an op reads and makes when the graph is computed in a half type.
+// Which types an op reads and makes when the graph is computed in a half type. Sums over many terms
+// stay in F32, because a half type has few digits.
 typedef enum precision_class {
     PRECISION_FULL,   // F32 in and out; ops without a row too
     PRECISION_HALF,   // half types in and out, sums in F32
@@ -19,7 +20,8 @@ typedef enum precision_class {
     PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
 } precision_class;
 
-// One row per op of the forward pass; gradients follow from the types of their values.
+// The class of each op of the forward pass; the types of backward nodes follow from those of their
+// values.
 static const struct precision_row {
     const tri_op *op;
     precision_class class;
@@ -92,7 +94,7 @@ static const struct {
     [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
 };
 
-// What the pass knows of a value. A cast is always to the other one of F32 and the half type.
+// What the pass knows of a value. A cast goes from F32 to the half type or back.
 typedef struct precision_value {
     bool narrows;  // all its readers want it in the half type, directly or through what they make
     bool wide;     // it is half, but readers without a wish read it as F32
@@ -136,8 +138,8 @@ static void find_narrowing(precision *p) {
     }
 }
 
-// A trained parameter has the half type if an op of the class HALF or BIAS reads it, and always in
-// BF16_TRUE.
+// Sets the types of parameters. A trained parameter has the half type if an op of the class HALF or
+// BIAS reads it, and always in BF16_TRUE.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)
@@ -202,7 +204,8 @@ static void set_narrow(precision *p, tri_node *node, size_t offset) {
     node->attr = attr;
 }
 
-// Follows the terms that a row-parallel linear layer makes to the op that sums them.
+// Follows the terms that a row-parallel linear layer makes to the op that sums them: they stay F32
+// until then, so that a sum over ranks is rounded once, as on one rank.
 static void mark_sums(precision *p, const tri_node *node) {
     precision_value *y = &p->values[node->outputs[0].id];
     const precision_value *x = &p->values[node->inputs[0].id];
@@ -231,8 +234,8 @@ static tri_status type_node(precision *p, tri_node *node) {
     return TRI_OK;
 }
 
-// A value that other blocks read only in the half type is cast where it is made: fewer bytes travel
-// between stages and wait in memory.
+// Decides where casts stand. A value that other blocks read only in the half type is cast where it
+// is made: fewer bytes travel between stages and wait in memory.
 static void choose_cast_sides(precision *p) {
     const tri_graph *g = p->graph;
     bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count); // another block reads it uncast

@@ -1,10 +1,12 @@
-// Splits the backward pass: what no other block waits for moves into the phase WEIGHT.
+// Splits the backward pass: what no other block waits for moves into the phase WEIGHT, which a
+// pipeline may run later, while it would else wait (zero-bubble).
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-// awaited[i]: another block reads node i's outputs, directly or through other nodes.
+// awaited[i]: another block reads node i's outputs, directly or through other nodes, so the node
+// cannot wait.
 static bool *find_awaited(const tri_graph *g) {
     bool *awaited = TRI_NEW_ARRAY(g->arena, bool, g->node_count);
     for (int i = g->node_count - 1; i >= 0; i--) {
@@ -20,8 +22,8 @@ static bool *find_awaited(const tri_graph *g) {
     return awaited;
 }
 
-// All gradients of a block have to be written in one phase, WEIGHT. One that an awaited node makes
-// is copied there.
+// Copies gradients that an awaited node makes into the phase WEIGHT, because all gradients of a
+// block have to be written in one phase: the engine opens their buffers for one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

@@ -1,7 +1,8 @@
-// The sweep: drops nodes whose outputs no node, metric or gradient reads.
+// The sweep: drops nodes whose outputs no node, metric or gradient reads. Other passes leave such
+// nodes, because it is simpler to drop all at once.
 #include "pass/pass.h"
 
-// A node stays if one of its outputs is read, or if it changes memory.
+// Marks which nodes stay: a node whose outputs are read, or that changes memory.
 static void mark(const tri_graph *g, bool *live) {
     for (int i = 0; i < g->metric_count; i++) live[g->metrics[i].value.id] = true;
     for (int i = 0; i < g->gradient_count; i++) live[g->gradients[i].value.id] = true;

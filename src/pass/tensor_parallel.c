@@ -38,7 +38,7 @@ static tri_status choose_splits(parallel_pass *pass) {
     return TRI_OK;
 }
 
-// Where a parameter is read: an entry of that parameter's list.
+// Where a parameter is read: an entry of that parameter's list of uses.
 typedef struct parameter_use {
     int node, input, next; // next: the parameter's next use, index + 1; 0: none
 } parameter_use;
@@ -93,7 +93,8 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
                     (long long)pass->tensor_parallel.slices, *axis);
 }
 
-// Copies inputs, parameters and blocks into the new graph, where they keep their numbers.
+// Copies inputs, parameters and blocks into the new graph, where they keep their numbers, so that
+// plans and checkpoints find them.
 static tri_status copy_sources(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
@@ -135,7 +136,8 @@ static tri_status copy_sources(parallel_pass *pass) {
                     (long long)pass->tensor_parallel.slices);
 }
 
-// The new value of a loss, metric or statistic. No rule leaves one of these in slices.
+// The new value of a loss, metric or statistic, which all ranks have to have in full. No rule
+// leaves one of these in slices.
 static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
     TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
     return pass->values[from.id];

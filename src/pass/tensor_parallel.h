@@ -19,7 +19,8 @@ static inline parallel_placement parallel_sliced(int dim) {
     return (parallel_placement){.kind = TRI_PLACEMENT_SLICED, .dim = dim};
 }
 
-// A value of the old graph in a placement that nodes of one block asked for.
+// A value of the old graph in a placement that nodes of one block asked for. It is kept, so that
+// the exchange takes place once for all of them.
 typedef struct parallel_conversion {
     uint32_t from;
     int block;
@@ -36,9 +37,11 @@ typedef struct parallel_pass {
     parallel_placement *placements;                // placements[v]: that of old value v
     tri_split *splits;                             // splits[p]: that of parameter p's layer
     // partial[p]: some reader of parameter p adds one term of its gradient. complete[p]: some
-    // reader adds all of it.
+    // reader adds all of it. Both together are an error: the sum over ranks would count the second
+    // several times.
     bool *partial, *complete;
-    // The old value whose row maxima were asked for last, and those maxima as a new value.
+    // The old value whose row maxima were asked for last, and those maxima as a new value: loss and
+    // accuracy ask for the same.
     tri_value scores, max;
     parallel_conversion *conversions;
     int conversion_count, conversion_capacity;
@@ -51,12 +54,13 @@ int parallel_parameter_axis(const tri_op *op, int input, tri_split split);
 // Rewrites one node by its op's rule (tensor_parallel_rules.c).
 void parallel_rewrite(parallel_pass *pass, const tri_node *node);
 
-// tensor_parallel_values.c: the new value of an old one in the placement that is asked for,
-// converted where it has another.
+// tensor_parallel_values.c: returns the new value of an old one in the placement that is asked for,
+// and converts it where it has another.
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement placement);
 // The placement of an old value.
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from);
-// Adds a node of the same op to the new graph; its outputs have the given placement.
+// Adds a node of the same op to the new graph, with these inputs; its outputs have the given
+// placement.
 void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
                    const void *attr, parallel_placement placement);
 // Records that the old value `from` is now `value`.

@@ -1,4 +1,4 @@
-// How the tensor-parallel pass rewrites each op: one table.
+// How the tensor-parallel pass rewrites each op: one table, so that a new op needs only a row.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
@@ -99,7 +99,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
         parallel_emit(pass, node, in, node->attr, parallel_sliced(last));
         return;
     }
-    // Each rank computes one term of the sum over the features; the bias is added to the sum, once.
+    // Each rank has a slice of the features, so it computes one term of the sum over them; the bias
+    // is added to the sum, once.
     parallel_placement placement;
     tri_value bias = in[2];
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1); // before fusion
@@ -116,7 +117,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     parallel_set(pass, node->outputs[0], y, placement);
 }
 
-// Each rank looks up the ids of its own slice of the vocabulary and gives zeros for all other ids.
+// Each rank looks up the ids of its own slice of the vocabulary and gives zeros for all other ids,
+// so that the sum over ranks is the embedding.
 static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
@@ -133,9 +135,9 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const r
     parallel_set(pass, node->outputs[0], parallel_sum(pass, y, &placement), placement);
 }
 
-// The axis of `to` whose slices have the elements of the slices along axis `dim` of `from`. The
-// axes before it must have as many elements in both shapes, and it must divide into the slices. -1:
-// there is none.
+// Follows slices through a reshape: the axis of `to` whose slices have the elements of the slices
+// along axis `dim` of `from`. The axes before it must have as many elements in both shapes, and it
+// must divide into the slices. -1: there is none.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
@@ -199,7 +201,8 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node, const r
     parallel_emit(pass, node, in, node->attr, q);
 }
 
-// The largest score of each row, over all slices of the classes.
+// The largest score of each row, over all slices of the classes: softmax subtracts it, so that no
+// exponential overflows.
 static tri_value max_of(parallel_pass *pass, tri_value scores) {
     if (pass->scores.id == scores.id) return pass->max;
     tri_collective_attr attr = pass->tensor_parallel;
@@ -210,7 +213,8 @@ static tri_value max_of(parallel_pass *pass, tri_value scores) {
     return pass->max;
 }
 
-// Whether the scores are sliced along the classes; then loss and accuracy need not gather them.
+// Whether the scores are sliced along the classes; then loss and accuracy work on the slices and
+// need not gather the scores, which are large.
 static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_attr *classes) {
     parallel_placement is = parallel_placement_of(pass, scores);
     tri_shape full = full_shape(pass, scores);
@@ -271,7 +275,7 @@ static const rule rules[] = {
     {.op = &tri_op_rotary, .streams = 1, .axes = ROWS, .edit = edit_rotary},
     {.op = &tri_op_rms_norm, .streams = 1, .axes = ROWS},
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
-    // Every rank computes the full tensors.
+    // These need whole tensors, so every rank computes all of them.
     {.op = &tri_op_conv2d, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},

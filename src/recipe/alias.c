@@ -1,11 +1,13 @@
-// The names of other systems' strategies, and the strategy of this program that each stands for.
+// The names of other systems' strategies, and the strategy of this program that each stands for, so
+// that a recipe can keep the word that its author knows.
 #include "recipe/alias.h"
 
 #include <string.h>
 #include <strings.h>
 
 // From https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies
-// of https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Case does not matter.
+// of https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Upper and lower case are
+// equal.
 static const struct {
     const char *alias, *name;
     const char *offload; // NULL: the recipe's own strategy.offload

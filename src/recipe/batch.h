@@ -1,4 +1,4 @@
-// The sizes of a batch, once the number of replicas is known.
+// The sizes of a batch, once the number of replicas is known, on which they depend.
 #ifndef TRIREME_RECIPE_BATCH_H
 #define TRIREME_RECIPE_BATCH_H
 
@@ -10,7 +10,7 @@
 // micro-batch. TRI_BAD_INPUT, naming the numbers, if they contradict each other.
 tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
                                    tri_batch_options *out);
-// The sizes of a batch for commands that do not train. They need no exact batch.global: if it is
+// The sizes of a batch for commands that do not train, and so need no exact batch.global: if it is
 // auto, it becomes batch.micro.
 tri_batch_options tri_recipe_batch_without_steps(const tri_recipe *recipe);
 

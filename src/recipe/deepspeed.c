@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Sets the sizes of a batch. DeepSpeed's train_batch_size is train_micro_batch_size_per_gpu x
-// gradient_accumulation_steps x replicas.
+// Sets the sizes of a batch. In DeepSpeed train_batch_size is train_micro_batch_size_per_gpu x
+// gradient_accumulation_steps x replicas, of which a configuration gives any two.
 static void finish_batch(deepspeed_reader *reader) {
     tri_arena *arena = reader->arena;
     if (reader->train)
@@ -114,7 +114,8 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     return status;
 }
 
-// Whether an override sets `key`, a map around it or a key in it, or changes its section's `name`.
+// Whether an override sets `key`, a map around it or a key in it, or changes its section's `name`:
+// then the override decides, and the configuration's value is dropped.
 static bool is_overridden(const char *key, const char *const *overrides, int count) {
     size_t length = strlen(key), section = strcspn(key, ".");
     for (int i = 0; i < count; i++) {
@@ -129,8 +130,8 @@ static bool is_overridden(const char *key, const char *const *overrides, int cou
     return false;
 }
 
-// The map in which the last word of `key` is an entry; missing maps are made. NULL where one of
-// them is not a map: decoding the recipe refuses it later.
+// Finds the map in which the last word of `key` is an entry, and makes maps that are missing. NULL
+// where one of them is not a map: decoding the recipe refuses it later.
 static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         const char *word = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);

@@ -16,9 +16,9 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
 tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const char *file,
                                tri_deepspeed *out);
 
-// Writes the settings into a recipe's tree. If the recipe itself sets a key to another value, that
-// is an error that names both, unless the configuration comes from an override or an override sets
-// the key.
+// Writes the settings into a recipe's tree. If the recipe itself sets a key to another value,
+// nobody can know which is meant: that is an error that names both, unless the configuration comes
+// from an override or an override sets the key.
 tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
                                bool is_override, const char *const *overrides, int count);
 

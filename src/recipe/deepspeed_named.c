@@ -4,7 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-// A key whose value was already used when its optimizer or scheduler was set: only checks its type.
+// Handles a key whose value was used already when its optimizer or scheduler was set: only checks
+// its type.
 static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                              tri_tree *node) {
     bool truth;
@@ -12,8 +13,8 @@ static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row,
     return deepspeed_fail(reader, path, "has to be true or false");
 }
 
-// A number of updates. The recipe's key would also accept a fraction of the run, DeepSpeed's does
-// not.
+// Reads a number of updates. The recipe's key would also accept a fraction of the run, which
+// DeepSpeed's does not.
 static tri_status convert_count(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     int64_t number;
@@ -106,8 +107,8 @@ static void name_optimizer(deepspeed_reader *reader, const char *name) {
     deepspeed_set(reader, "optimizer.name", "optimizer.type", tri_tree_string(reader->arena, name));
 }
 
-// DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode is false. In its own
-// implementation the default weight_decay is 0; in torch's AdamW it is not.
+// Decides between Adam and AdamW. DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode
+// is false. In its own implementation the default weight_decay is 0; in torch's AdamW it is not.
 static tri_status settle_adam(deepspeed_reader *reader, const tri_tree *params, bool is_adamw) {
     is_adamw = is_adamw || is_true(params, "adam_w_mode", true);
     name_optimizer(reader, is_adamw ? "adamw" : "adam");
@@ -157,8 +158,9 @@ static tri_status warmup_cosine(deepspeed_reader *reader, const tri_tree *params
     return TRI_OK;
 }
 
-// By default, DeepSpeed's OneCycle varies the momentum (beta1) of optimizers that have one, which
-// this program does not support.
+// Handles OneCycle's momentum. By default, DeepSpeed's OneCycle varies the momentum (beta1) of
+// optimizers that have one. This program does not support that, so the configuration has to turn it
+// off.
 static tri_status one_cycle(deepspeed_reader *reader, const tri_tree *params) {
     static const char *const without[] = {"SGD", "Adadelta"};
     const tri_tree *type = tri_tree_find(reader->root, "optimizer.type");

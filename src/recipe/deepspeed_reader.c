@@ -36,7 +36,7 @@ void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *va
     deepspeed_add(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_fallback = true});
 }
 
-// The row for the key at `path`: its own, or a row "section.*" around it.
+// Finds the row for the key at `path`: its own, or a row "section.*" around it.
 static const deepspeed_row *find_row(const deepspeed_table *table, const char *path) {
     for (int i = 0; i < table->count; i++) {
         const char *key = table->rows[i].key;
@@ -79,7 +79,8 @@ static bool is_off(const tri_tree *node) {
     return tri_tree_to_bool(flag, &enabled) && !enabled;
 }
 
-// Whether a key that is refused otherwise has a value that asks for nothing.
+// Whether a key that is refused otherwise has a value that asks for nothing, such as the default:
+// many configurations list all keys.
 static bool is_harmless(const deepspeed_row *row, const tri_tree *node) {
     double value, harmless;
     tri_tree plain = {.kind = TRI_TREE_SCALAR, .text = row->harmless};

@@ -25,7 +25,8 @@ typedef struct deepspeed_row deepspeed_row;
 typedef tri_status deepspeed_convert(deepspeed_reader *reader, const deepspeed_row *row,
                                      const char *path, tri_tree *node);
 
-// One key. Without `to`, `convert` and `refusal` it is accepted and has no effect.
+// One key of DeepSpeed's, and what becomes of it. Without `to`, `convert` and `refusal` it is
+// accepted and has no effect.
 struct deepspeed_row {
     const char *key;            // its path below the table's section; "section.*": all keys there
     const char *to;             // the recipe's key for the same value
@@ -43,11 +44,12 @@ typedef struct deepspeed_table {
 // configuration; `below` is its path within the table.
 tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
                           const char *section, const char *below, const tri_tree *map);
-// Adds a setting, unless the section is disabled.
+// Adds a setting, unless the section is disabled, whose keys then mean nothing.
 void deepspeed_add(deepspeed_reader *reader, tri_deepspeed_setting setting);
 // Sets the recipe's `key`, because of the configuration's key at `path`.
 void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value);
-// Sets the recipe's `key` to DeepSpeed's default, unless the recipe sets it.
+// Sets the recipe's `key` to DeepSpeed's default where this program has another one, unless the
+// recipe sets the key.
 void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value);
 // Returns TRI_BAD_INPUT with the message "file: 'path' …".
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)

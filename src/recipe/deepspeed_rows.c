@@ -35,7 +35,7 @@ static tri_status accumulation(deepspeed_reader *reader, const deepspeed_row *ro
     return deepspeed_is_auto(node) ? TRI_OK : read_count(reader, path, node, &reader->accumulation);
 }
 
-// Steps from one line of metrics to the next. DeepSpeed's 0, never, sets nothing here.
+// Sets how many steps lie between two lines of metrics. DeepSpeed's 0, never, sets nothing here.
 static tri_status print_interval(deepspeed_reader *reader, const deepspeed_row *row,
                                  const char *path, tri_tree *node) {
     int64_t steps;
@@ -87,8 +87,8 @@ static tri_status autocast(deepspeed_reader *reader, const deepspeed_row *row, c
     return enabled && !typed ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
-// The wire type of gradients. DeepSpeed's default, null, is the type of computation; this program's
-// default is at least as precise.
+// Sets the wire type of gradients. DeepSpeed's default, null, is the type of computation; this
+// program's default is at least as precise, so null sets nothing.
 static tri_status communication(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     static const char *const names[][2] = {

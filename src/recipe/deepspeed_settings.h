@@ -18,7 +18,8 @@ typedef struct tri_deepspeed {
     tri_deepspeed_setting *settings;
     int count, capacity;
     // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not stated,
-    // but both sizes of a batch are, so that it has to be a whole number; 0: open.
+    // but both sizes of a batch are, so that it follows from them and has to be a whole number; 0:
+    // open.
     int64_t rounds;
     tri_strings notes; // warnings, one line each
 } tri_deepspeed;

@@ -1,14 +1,15 @@
-// Settings of a recipe that have no effect because of its other settings.
+// Finds settings of a recipe that have no effect because of its other settings: mostly the user
+// meant something else.
 #ifndef TRIREME_RECIPE_IDLE_H
 #define TRIREME_RECIPE_IDLE_H
 
 #include "mesh/mesh.h"
 #include "recipe/recipe.h"
 
-// Returns one line for each key that differs from its default but has no effect, so that the user
-// may have meant something else. The lines live in `arena`.
+// Returns one line for each key that differs from its default but has no effect. The lines live in
+// `arena`.
 tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, const tri_mesh *mesh);
-// Logs these lines as warnings; one rank calls it.
+// Logs these lines as warnings; one rank calls it, so that they appear once.
 void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh);
 
 #endif

@@ -70,7 +70,7 @@ static const struct {
     {"gpus", NULL, "use trireme run --nproc-per-node N, which starts N ranks"},
     {"output_dir", NULL, "use the flag --run-dir DIR"},
     {"config", NULL, "the recipe is the first word and needs no flag"},
-    // Keys of a model's config.json.
+    // Keys of Hugging Face's config.json of a model.
     {"architectures", NULL, HUGGING_FACE},
     {"model_type", NULL, HUGGING_FACE},
 };
@@ -105,7 +105,8 @@ static const char *instead_of_key(tri_arena *arena, size_t i) {
     return tri_arena_printf(arena, "use %s%s%s", own, remark ? ", " : "", remark ? remark : "");
 }
 
-// The only key of a recipe that is `name` or ends in it: "trainer.max_epochs" of "max_epochs".
+// Searches the only key of a recipe that is `name` or ends in it: "trainer.max_epochs" for
+// "max_epochs".
 typedef struct key_search {
     tri_arena *arena;
     const char *name, *found;

@@ -70,7 +70,8 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// A DeepSpeed configuration becomes part of the recipe before the other overrides apply to it.
+// Merges a DeepSpeed configuration into the recipe before the other overrides are applied, so that
+// they can change what it sets.
 static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
                                   const char *const *overrides, int count,
                                   tri_recipe_dropped *dropped, tri_deepspeed *out) {
@@ -94,8 +95,8 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// A relative path in a recipe's file starts at the working directory or, if nothing exists there,
-// at the recipe's folder, so that a recipe can be shipped with its data.
+// Settles what a relative path in a recipe's file means: it starts at the working directory or, if
+// nothing exists there, at the recipe's folder, so that a recipe can be shipped with its data.
 static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     const char *slash = strrchr(file, '/');
     if (!slash || !node || node->kind != TRI_TREE_SCALAR || !node->file) return;
@@ -212,7 +213,8 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
     return tri_yaml_emit(arena, tri_recipe_tree(arena, recipe));
 }
 
-// Keys that may change between a run and its continuation; a section stands for all its keys.
+// Keys that may change between a run and its continuation, because they do not change what the run
+// computes; a section stands for all its keys.
 static const char *const free_keys[] = {
     "name",
     "data.path",

@@ -48,15 +48,18 @@ extern const tri_option_table tri_recipe_table;
 // override.
 tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
                            int count, const char *task, tri_recipe *out);
-// Like tri_recipe_load, for text that was read already; `file` is its name in errors.
+// Reads a recipe as tri_recipe_load does, from text that was read already (a checkpoint's); `file`
+// is its name in errors.
 tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);
 
-// Logs the notes as warnings. One rank calls it, after the recipe has proved to be valid.
+// Logs the notes as warnings. One rank calls it, after the recipe has proved to be valid: a recipe
+// with an error needs no advice.
 void tri_recipe_log_notes(const tri_recipe *recipe);
 
-// The resolved recipe: every key with its value, also defaults. Loading it gives the same recipe.
+// The resolved recipe: every key with its value, also defaults. Loading it gives the same recipe,
+// which makes a run reproducible after defaults have changed.
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe);
 char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe); // as YAML
 

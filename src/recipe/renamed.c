@@ -1,4 +1,4 @@
-// Drops the keys that belong to the old name of a section, and tells which of them mattered.
+// Drops the keys that belong to the old name of a section, and finds which of them mattered.
 #include "recipe/renamed.h"
 
 #include "data/options.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-// Sections in which the key `name` decides which other keys exist. Of data, nothing is told: other
-// data are expected to need other settings.
+// Sections in which the key `name` decides which other keys exist. For `data` no note is made:
+// other data are expected to need other settings.
 static const struct {
     const char *section, *key;
     const tri_option_table *table;
@@ -41,8 +41,8 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
     }
 }
 
-// The line about one section; NULL if no value has changed. Keys that the new name does not have
-// are named too, but are no reason for a line by themselves.
+// The note about one section; NULL if no value has changed. Keys that the new name does not have
+// are named too, but are no reason for a note by themselves.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;

@@ -7,12 +7,14 @@
 
 enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
 
-// The sections as they were before their keys were dropped; NULL: nothing was.
+// The sections as they were before their keys were dropped, for the notes; NULL: nothing was
+// dropped.
 typedef struct tri_recipe_dropped {
     const tri_tree *sections[TRI_RECIPE_NAMED_SECTIONS];
 } tri_recipe_dropped;
 
-// If setting `path` to `value` changes the `name` of a section, drops the section's other keys.
+// If setting `path` to `value` changes the `name` of a section, drops the section's other keys: an
+// option of SGD means nothing to Adam.
 void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
                              const tri_tree *value, tri_recipe_dropped *dropped);
 
@@ -23,7 +25,7 @@ tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped 
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);
 
-// The line about an override of a whole section that leaves out keys of the recipe's: they would
+// The note about an override of a whole section that leaves out keys of the recipe's: they would
 // silently become defaults. NULL: it leaves out none.
 const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, const char *override);
 

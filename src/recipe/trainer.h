@@ -9,7 +9,7 @@
 #include "ops/loss_scale.h"
 
 // What becomes of a job of Slurm whose time is over before the run is complete: it is put back into
-// the queue, or its script is submitted once more.
+// the queue, or its script is submitted once more (a chain of jobs).
 typedef enum tri_on_timeout {
     TRI_ON_TIMEOUT_NONE,
     TRI_ON_TIMEOUT_REQUEUE,
@@ -53,10 +53,11 @@ typedef enum tri_schedule_unit { TRI_EVERY_EPOCH, TRI_EVERY_STEP } tri_schedule_
 typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
 typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_type;
 
-// Members that the named schedule does not use are zero. step, linear, cosine and onecycle are
-// PyTorch's schedulers of these names, with t counted in `every`; the warmup schedules and triangle
-// count updates and are DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without
-// momentum). Factors are relative to optimizer.lr.
+// The options of all schedules of the learning rate; those that the named one does not use are
+// zero. step, linear, cosine and onecycle are PyTorch's schedulers of these names, with t counted
+// in `every`; the warmup schedules and triangle count updates and are DeepSpeed's WarmupLR,
+// WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
+// optimizer.lr.
 typedef struct tri_schedule_options {
     // constant | step | linear | cosine | onecycle | warmup | warmup-decay | warmup-cosine |
     // triangle

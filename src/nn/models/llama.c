@@ -35,7 +35,8 @@ static const tri_option llama_rows[] = {
 };
 #undef C
 
-// Sizes default to those of recipes/llama-tiny.yaml, all else to Hugging Face's defaults.
+// Sizes default to those of recipes/llama-tiny.yaml, all else to Hugging Face's defaults, so that
+// its config.json can be copied into a recipe.
 const tri_option_table model_llama_options = TRI_OPTION_TABLE(
     "llama", llama_config, llama_rows, "a decoder of text, with Hugging Face's names");
 
@@ -73,7 +74,8 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        (long long)ids.dims[1], (long long)c->max_position_embeddings);
 }
 
-// Tensor parallelism divides the projections by heads, or by features of the MLP.
+// A linear layer with its split for tensor parallelism, which divides the projections by heads, or
+// by features of the MLP.
 static tri_value project(tri_graph *g, const llama_config *c, const char *name, tri_value x,
                          int64_t features, bool bias, tri_split split) {
     x = tri_linear_with(
@@ -157,6 +159,6 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// The data say how many tokens a text has. Where no data are opened, it has 32.
+// The data tells how many tokens a text has. Where no data is opened, as for plans, it has 32.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};

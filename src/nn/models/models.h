@@ -9,7 +9,7 @@
 extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_autoencoder,
     tri_model_denoise_cnn, tri_model_mlp_jax, tri_model_llama;
 
-// Fields of a sample: grey images of 28 by 28, a class.
+// The fields of a sample of MNIST and its like: grey images of 28 by 28, a class.
 #define MODEL_IMAGES_28                                                                            \
     {                                                                                              \
         "images", TRI_F32, {                                                                       \
@@ -25,10 +25,11 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
-// rows without a member.
+// rows without a member, which something else reads.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
-// A row of every table. It has no member in the options struct: the graph reads it.
+// The row `dropout`, which every model's table has. It has no member in the options struct, because
+// the graph itself reads it for each dropout layer.
 #define MODEL_DROPOUT                                                                              \
     {                                                                                              \
         .key = "dropout", .type = TRI_OPTION_IS_FLOAT, .offset = SIZE_MAX, .max = 1,               \
