@@ -1,4 +1,5 @@
-// `trireme bench comm`: times an operation, checks its result, and times the memory beside it.
+// `trireme bench comm`: times an operation, checks its result, and times the memory beside it,
+// because no operation can be faster than the memory.
 #include "comm/bench.h"
 
 #include "base/os.h"
@@ -35,7 +36,7 @@ static bool bench_ranged(tri_comm_kind kind) {
 }
 
 // True if `send` and `recv` overlap, as they do in training, where a shard is a range of the whole.
-// A fold adds to another buffer, so it is never in place.
+// The operation "fold" adds to another buffer, so it is never in place.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
@@ -63,7 +64,7 @@ static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *option
     return run;
 }
 
-// Small whole numbers, so that every sum is exact.
+// The numbers that are sent: small whole ones, so that every sum is exact and a wrong one shows.
 static float bench_value(int rank, int64_t i) { return (float)((i + rank * 3) % 11 - 5); }
 
 static const char *bench_name(const bench_run *run) {
@@ -134,7 +135,8 @@ static int64_t bench_elements(const bench_run *run, bool sends) {
                  : tri_comm_recv_count(&op, run->comm->size);
 }
 
-// One operation on known numbers. All ranks fail if one does.
+// Does one operation on known numbers and checks its result. All ranks fail if one does, so that
+// none waits for it.
 static tri_status bench_check(bench_run *run) {
     int64_t sends = bench_elements(run, true), recvs = bench_elements(run, false), wrong = -1;
     for (int64_t i = 0; i < sends; i++)
@@ -152,7 +154,8 @@ static tri_status bench_check(bench_run *run) {
     if (wrong >= 0)
         return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
                         bench_name(run), run->bytes, run->comm->backend->name, (long long)wrong);
-    // Zeros, so that sums do not overflow however often the operation is repeated.
+    // From here on the buffers have zeros, so that sums do not overflow however often the operation
+    // is repeated.
     memset(run->send, 0, (size_t)sends * tri_dtype_bytes(run->dtype));
     return TRI_OK;
 }
@@ -164,7 +167,8 @@ static int compare_doubles(const void *a, const void *b) {
 
 typedef tri_status bench_body(bench_run *run);
 
-// The median of the slowest rank's times of one operation, in seconds.
+// Times the operation: the median over the repetitions of the slowest rank's seconds, because an
+// operation is done when its last rank is.
 static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     double times[BENCH_MAX_REPETITIONS];
     for (int warm = 0; warm < 2; warm++) TRI_TRY(body(run));
@@ -186,8 +190,8 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     return TRI_OK;
 }
 
-// Reads and writes a rank's own bytes in place. An all-reduce of two ranks causes the same traffic:
-// each rank reads half of both buffers and writes half of both.
+// Reads and writes a rank's own bytes in place, as a bound: an all-reduce of two ranks causes the
+// same traffic, because each rank reads half of both buffers and writes half of both.
 static tri_status bench_touch(bench_run *run) {
     bool gathers = run->kind == TRI_COMM_ALL_GATHER; // its buffer begins at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);
@@ -195,7 +199,8 @@ static tri_status bench_touch(bench_run *run) {
     return TRI_OK;
 }
 
-// Bytes over the busiest link per byte of the operation; nccl-tests, doc/PERFORMANCE.md.
+// Bytes over the busiest link per byte of the operation, by which operations of different kinds and
+// numbers of ranks can be compared; nccl-tests, doc/PERFORMANCE.md.
 static double bench_bus_factor(tri_comm_kind kind, int size) {
     if (kind == TRI_COMM_ALL_REDUCE) return 2.0 * (size - 1) / size;
     return bench_ranged(kind) ? (double)(size - 1) / size : 1;
@@ -235,7 +240,7 @@ static tri_status bench_size(bench_run *run, const tri_comm_bench_options *optio
     return TRI_OK;
 }
 
-// The buffers of a run; `recv` is NULL where it is in place.
+// The buffers of a run; `recv` is NULL where the operation is in place.
 typedef struct bench_memory {
     void *send, *recv;
 } bench_memory;

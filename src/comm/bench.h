@@ -19,14 +19,14 @@ typedef struct tri_comm_bench_options {
     bool json;       // one object per line instead of a table
 } tri_comm_bench_options;
 
-// Collective. Rank 0 alone writes to `out` (flushed line by line): the median over the repetitions
-// of the slowest rank's time. As an upper bound the table also shows the rate of the memory, at
-// which all ranks at once read and write buffers of that size in place; an all-reduce causes that
-// traffic. TRI_INTERNAL: an operation gave a wrong result.
+// Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out` (flushed line
+// by line): the median over the repetitions of the slowest rank's time. As an upper bound the table
+// also shows the rate of the memory, at which all ranks at once read and write buffers of that size
+// in place; an all-reduce causes that traffic. TRI_INTERNAL: an operation gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
-// Collective: seconds of one operation on a whole buffer of `bytes`, and *bus_bytes_per_s, what the
-// busiest link then carries, as in nccl-tests. F32; medians as above.
+// Times one operation on a whole buffer of `bytes`, for preflight. Collective. *bus_bytes_per_s:
+// what the busiest link then carries, as in nccl-tests. F32; medians as above.
 tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, double *seconds,
                               double *bus_bytes_per_s);
 

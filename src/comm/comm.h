@@ -61,12 +61,12 @@ typedef struct tri_comm_op {
     tri_comm_reduction reduction;
     tri_dtype dtype; // reductions: F32, F64, I64, I32, BF16, F16; the other kinds: any
     // REDUCE_SCATTER of sums of F32 or F64: adds to what recv holds, recv[i] + send_0[i] +
-    // send_1[i] + …. Over several rounds this gives the bits of one rank that adds all terms in
-    // that order. `recv` and `send` must not overlap.
+    // send_1[i] + …. Gradients of several rounds are added in this way, with the bits of one rank
+    // that adds all terms in that order. `recv` and `send` must not overlap.
     bool accumulate;
     // The wire type of a sum of F32: BF16 or F16 round values (to nearest, ties to even) where they
-    // travel, which is each rank's `send` and the result of an ALL_REDUCE. The additions stay in
-    // F32; a communicator of one rank rounds nothing.
+    // travel, which halves the bytes: each rank's `send` and the result of an ALL_REDUCE. The
+    // additions stay in F32; a communicator of one rank rounds nothing.
     tri_dtype wire;
     int64_t count;    // elements, as the kind says; 0 is legal
     const void *send; // must stay unchanged until the operation was waited for
@@ -77,21 +77,25 @@ typedef struct tri_comm_op {
                         // live until waited for
     bool waits_at_once; // a hint: the caller waits right after the start, no thread need help
     // The operation of which this one is a step, on a communicator that is made of others. Ranks
-    // compare it as well, and messages name it. It must live as long as `label`. NULL: none.
+    // compare it as well, and messages name it, because users know only that one. It must live as
+    // long as `label`. NULL: none.
     const struct tri_comm_op *part_of;
 } tri_comm_op;
 
-// Stands for an operation group: the operations that one call of `start` begins. Value 0: none.
+// Stands for an operation group: the operations that one call of `start` begins together. Value 0:
+// none.
 typedef struct tri_comm_ticket {
     uint64_t value;
 } tri_comm_ticket;
 
 typedef struct tri_comm tri_comm;
 
-// What a communicator can do by itself. The layer comm/generic adds what is missing.
+// What a communicator can do by itself. The layer comm/generic adds what is missing, so that a
+// backend may be small.
 typedef enum tri_comm_ability {
-    // Sums are ((send_0 + send_1) + send_2) + …. Without it their bits depend on the values and on
-    // how the ranks are arranged, but not on the time; only trainer.deterministic demands it.
+    // Sums are ((send_0 + send_1) + send_2) + …. Without this ability their bits depend on the
+    // values and on how the ranks are arranged, but not on the time; only trainer.deterministic
+    // demands it.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1,
     TRI_COMM_WIRE_TYPES = 1 << 2,
@@ -105,12 +109,12 @@ typedef struct tri_comm_backend {
     const char *name;
     unsigned (*abilities)(const tri_comm *comm); // tri_comm_ability, or-ed
     // In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank
-    // touches. `is_private`: operations use memory that alloc did not give.
+    // touches, which plans count. `is_private`: operations use memory that alloc did not give.
     int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
     void (*close)(tri_comm *comm);
-    // Collective: a new communicator of the ranks that give the same colour, ordered by key, then
-    // by old rank. colour < 0: this rank takes part and gets *out = NULL.
+    // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
+    // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
     // Zeroed memory on which this backend's operations are fastest, aligned to 64 bytes (to 4096
     // from 4096 bytes on). Collective: every rank asks for the same size in the same order; `free`
@@ -119,8 +123,8 @@ typedef struct tri_comm_backend {
     // allocated by the communicator over all of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
-    // Makes the group of operations that is started next wait for the ticket's work. NULL: the
-    // caller waits for that work itself before it starts the group.
+    // Makes the operation group that is started next wait for the ticket's work, so that the caller
+    // need not. NULL: the caller waits for that work itself before it starts the group.
     tri_status (*after)(tri_comm *comm, const tri_ticket *ticket);
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
@@ -161,30 +165,32 @@ struct tri_comm {
     int lane;
 };
 
-// One rank alone: every operation is a copy or nothing.
+// The communicator of one rank alone: every operation is a copy or nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
-// Makes the group of operations that is started next wait for the ticket's work. Where the backend
-// has no `after`, this call blocks until that work is done.
+// Makes the operation group that is started next wait for the ticket's work. Where the backend has
+// no `after`, this call blocks until that work is done.
 tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
 // Turns the number of a started group into a ticket for work of any kind (base/ticket.h).
 tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);
-// Collective: TRI_OK if every rank passes TRI_OK, else on every rank the status and message of the
-// lowest rank that failed. `what` is the operation's label.
+// Makes ranks decide alike. Collective: TRI_OK if every rank passes TRI_OK, else on every rank the
+// status and message of the lowest rank that failed. `what` is the operation's label.
 tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
     return comm->job_rank ? comm->job_rank[rank] : rank;
 }
 // Links the families of a and b: if one of them fails, the other fails with the same cause, as soon
-// as a rank that is in both notices it. The link ends when either is closed.
+// as a rank that is in both notices it. Else ranks would wait in b for a rank that has ended
+// because of a. The link ends when either is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
-// "all_reduce", …: the names of `bench comm --op` and of the ledger.
+// The name of a kind, "all_reduce", …, as `bench comm --op` and the ledger have it.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// From now on messages about ranks that shared memory does not show are based on `health`, in this
-// family and in those that are linked to it, which must end before it.
+// From now on messages about ranks of other hosts, which shared memory does not show, use what
+// `health` knows; in this family and in those that are linked to it, which must end before
+// `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
 // Names the communicator's lane in traces: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);

@@ -1,4 +1,4 @@
-// Chooses which communicators carry a device's data: of a table of ways, the first that serves.
+// Chooses which communicators carry a device's data: of a table of ways, the first that can serve.
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
@@ -34,7 +34,8 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
     return TRI_OK;
 }
 
-// Opens a communicator that takes the host's memory and has all abilities that are wanted.
+// Opens a communicator that takes the host's memory and has all abilities that are wanted. What the
+// control communicator lacks is added as layers.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;
@@ -55,7 +56,8 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
     return tri_comm_staged_open(inner, q->device, out);
 }
 
-// One rank needs no library, and without it on any of them all take the way through the host.
+// Whether NCCL can be used. One rank needs no library; and unless all ranks have the library, all
+// go through the host, because the ranks must use the same.
 static bool may_use_nccl(const data_request *q) {
     return tri_comm_nccl_takes(q->device) && q->control->size > 1;
 }

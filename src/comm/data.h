@@ -1,5 +1,6 @@
-// Data communicators: what actions use. They are opened for a device, over the control communicator
-// of their group, which takes the host's memory and is opened first.
+// Data communicators: those that actions use. Each is opened for a device, over the control
+// communicator of its group, which takes the host's memory and is opened first, so that the ranks
+// can agree on how to open it.
 #ifndef TRIREME_COMM_DATA_H
 #define TRIREME_COMM_DATA_H
 
@@ -13,9 +14,10 @@ enum {
         TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES | TRI_COMM_FINDS_MISMATCHES,
 };
 
-// Collective over `control`. *out takes the memory of `device` and has at least the abilities
-// `wanted`; comm/generic and comm/staged add what is missing. If `control` can do all that itself,
-// *out is `control`. The two fail together. If `control` is NULL, so is *out.
+// Opens a data communicator. Collective over `control`. *out takes the memory of `device` and has
+// at least the abilities `wanted`; comm/generic and comm/staged add what is missing. If `control`
+// can do all that itself, *out is `control`. The two fail together. If `control` is NULL, so is
+// *out.
 tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wanted,
                               tri_comm **out);
 // Ends what is under way and starts nothing else, so that the device's queues can end.

@@ -1,4 +1,4 @@
-// The store as the place where ranks meet.
+// Makes the store the place where ranks meet. See meeting.h.
 #include "comm/meeting.h"
 
 static tri_status set(void *context, const char *key, const void *value, size_t size) {

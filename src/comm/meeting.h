@@ -1,5 +1,5 @@
 // How ranks that are not connected yet tell each other what they need for it: tri_store's set and
-// get, or a test's own.
+// get, or a test's own, so that a backend does not depend on the store.
 #ifndef TRIREME_COMM_MEETING_H
 #define TRIREME_COMM_MEETING_H
 

@@ -1,4 +1,4 @@
-// Checks and sizes of operations, the same for all backends.
+// Checks and sizes of operations, the same for all backends, so that all refuse the same mistakes.
 #include "comm/op.h"
 
 #include <stdio.h>

@@ -15,11 +15,12 @@ tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
 int64_t tri_comm_send_count(const tri_comm_op *op, int size);
 int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 
-// Records the beginning of an operation in the ledger. `sequence`: its number in the communicator,
-// from 1.
+// Records the beginning of an operation in the ledger, so that traces and messages about hangs show
+// it. `sequence`: its number in the communicator, from 1.
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
 
-// What ranks compare of an operation, in memory that other processes read.
+// What ranks compare of an operation. It lies in memory that other processes read, so it has no
+// pointers.
 typedef struct tri_comm_numbers {
     uint32_t kind, dtype, reduction, accumulate, wire;
     int32_t root;
@@ -32,7 +33,7 @@ typedef struct tri_comm_call {
     char label[TRI_COMM_LABEL_BYTES];
 } tri_comm_call;
 
-// Cuts a label that is too long; snprintf would cost a tenth of a small operation's time.
+// Copies a label, cut if it is too long; snprintf would cost a tenth of a small operation's time.
 static inline void tri_comm_copy_label(const tri_comm_op *op, char to[TRI_COMM_LABEL_BYTES]) {
     size_t bytes = op->label ? strnlen(op->label, TRI_COMM_LABEL_BYTES - 1) : 0;
     if (bytes) memcpy(to, op->label, bytes);
@@ -55,7 +56,8 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
     tri_comm_copy_label(op, out->label);
 }
 
-// True if two ranks may call these collectives together, or if a SEND and a RECV fit together.
+// True if two ranks may call these collectives together, or if a SEND and a RECV fit together; else
+// one of the ranks has a mistake.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
 // Writes the whole call as text: "all_reduce 'REDUCE a' of 4 F32 (sum)".
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);

@@ -27,11 +27,11 @@ extern const tri_option_table tri_comm_table;
 
 const char *tri_comm_choice_name(tri_comm_choice choice); // "auto", …
 int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
-// In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches.
-// AUTO: as the backend that would be chosen. `is_private`: operations use memory that the backend's
-// alloc did not give.
+// In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches,
+// for plans. AUTO: as the backend that would be chosen. `is_private`: operations use memory that
+// the backend's alloc did not give.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private);
-// TRI_BAD_INPUT: the backend cannot serve so many ranks.
+// Checks that the backend can serve so many ranks; else TRI_BAD_INPUT.
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);
 
 #endif

@@ -1,5 +1,6 @@
-// Reductions for every type, operation and instruction set, made by macros; the table of the best
-// instruction set is chosen at run time.
+// Reductions for every type, operation and instruction set, made by macros, because they differ in
+// one word each. The table of the best instruction set is chosen at run time, so that one program
+// runs on all machines.
 #include "comm/reduce.h"
 
 #include "base/status.h"
@@ -42,7 +43,7 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
-// Half types to F32 and back, to add them there. GCC vectorises the loops for BF16; F16 uses the
+// Half types to F32 and back, to add them in F32. GCC vectorises the loops for BF16; F16 uses the
 // conversion instruction below.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
@@ -182,8 +183,8 @@ static void round_to(const reduce_half *type, float *values, size_t count) {
     type->widen(values, narrow, count);
 }
 
-// Sums in F32 where values are stored or travel in a half type. It works block by block, so that
-// the sum stays in the first cache until it has been copied to every output.
+// Adds in F32 what is stored or travels in a half type. It works block by block, so that the sum
+// stays in the first cache until it has been copied to every output.
 static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int in_count,
                           const void *const *in, int out_count, void *const *out, size_t count,
                           bool stream) {

@@ -1,4 +1,4 @@
-// The steps of operations that an inner communicator cannot do alone.
+// The steps of operations that an inner communicator cannot do alone. generic.h says which.
 #include "comm/generic/generic.h"
 
 #include "base/limits.h"
@@ -19,7 +19,8 @@ enum { INNER, CONTROL };
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 
-// Whether this layer adds the terms itself.
+// Whether this layer adds the terms itself, because the inner communicator lacks an ability that
+// the operation needs.
 static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     if (!tri_comm_kind_reduces(op->kind) || op->reduction != TRI_REDUCE_SUM) return false;
     unsigned demands = TRI_COMM_RANK_ORDER;
@@ -28,9 +29,10 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     return demands & comm->detail;
 }
 
-// ---- scratch memory: what each rank calls, to be compared, and then four arrays for the terms of
-// one window: those that this rank sends and those that it receives, both in the type in which they
-// travel; those received, in the type in which they are added; and their sum.
+// The next functions divide the scratch memory: it has what each rank calls, to be compared, and
+// then four arrays for the terms of one window: those that this rank sends and those that it
+// receives, both in the type in which they travel; those received, in the type in which they are
+// added; and their sum.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;
@@ -100,8 +102,6 @@ static void widen(const layered_comm *comm, void *to, const void *from, int64_t 
         memcpy(to, from, (size_t)count * layered_width(comm));
 }
 
-// ---- sums
-
 static tri_status put_terms(layered_comm *comm) {
     size_t travels = tri_dtype_bytes(travel_dtype(comm)), bytes = (size_t)share(comm) * travels;
     memset(array(comm, TERMS_SENT), 0, bytes * (size_t)ranks(comm));
@@ -153,8 +153,6 @@ static void list_sum(layered_comm *comm) {
     layered_do(comm, take_sums);
 }
 
-// ---- mismatches
-
 static tri_status compare_calls(layered_comm *comm) {
     const tri_comm_call *all = calls(comm) + 1, *mine = calls(comm);
     for (int r = 0; r < ranks(comm); r++) {
@@ -201,8 +199,6 @@ static tri_status divide(const layered_comm *comm, const progress_group *group,
     }
     return TRI_OK;
 }
-
-// ---- opening
 
 static unsigned abilities(const tri_comm *head) {
     const layered_comm *comm = layered_of(head);

@@ -21,14 +21,13 @@ typedef struct layered_family {
     bool has_to_look;
 } layered_family;
 
-// What the two ends of a message compare.
+// What the two ends of a message compare before the data go, so that a wrong size is reported
+// instead of written.
 typedef struct layered_header {
     tri_comm_call mine, theirs;
 } layered_header;
 
 enum { MESSAGE_NEW, MESSAGE_HEADER, MESSAGE_DATA };
-
-// ---- steps
 
 static layered_step *add_step(layered_comm *comm) {
     TRI_ASSERT(comm->step_count < LAYERED_STEPS);
@@ -104,7 +103,7 @@ static progress_result advance_collective(layered_comm *comm, progress_item *ite
     return PROGRESS_ADVANCED;
 }
 
-// ---- messages: first their headers, where those are compared, then the data
+// A message goes in two parts: first its header, where the two ends compare it, then the data.
 
 static tri_status start_header(layered_comm *comm, progress_item *item, int inner) {
     layered_header *header = calloc(1, sizeof *header);
@@ -171,10 +170,9 @@ static progress_result advance(progress_comm *base, progress_item *item) {
                                                    : advance_collective(comm, item);
 }
 
-// Never reports that this rank waits for another: the inner communicators do that.
+// This layer never reports that its rank waits for another: the inner communicators know it, and
+// do.
 static bool awaits(const progress_comm *comm, const progress_item *item, int r) { return false; }
-
-// ---- sleeping
 
 static void ring(void *family) { progress_bell_ring(&((layered_family *)family)->bell); }
 
@@ -205,10 +203,8 @@ static void sleep_end(progress_family *base) { progress_bell_end(&((layered_fami
 
 static void wake(progress_family *base) { ring(base); }
 
-// ---- making, splitting and closing
-
-// Waits until no inner operation uses the caller's memory. The inner communicators have failed too,
-// so these waits end.
+// Waits until no inner operation uses the caller's memory, which the caller may free then. The
+// inner communicators have failed too, so these waits end.
 static void quiesce(progress_comm *base) {
     layered_comm *comm = (layered_comm *)base;
     tri_status status;
@@ -366,8 +362,6 @@ static const progress_backend layered_progress = {
     .close_comm = close_comm,
     .close_family = close_family,
 };
-
-// ---- slots
 
 tri_status layered_alloc(tri_comm *head, size_t size_bytes, void **out) {
     tri_comm *inner = layered_of(head)->inner[0];

@@ -1,6 +1,7 @@
 // Communicators that are made of others, on the progress base. A collective is a list of steps that
 // are carried out one after the other: each is an operation of an inner communicator, or work of
-// this rank. If the steps need memory, they are repeated for one window after the other.
+// this rank. If the steps need memory, they are repeated for one window after the other, so that
+// the memory is bounded.
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
@@ -26,13 +27,15 @@ typedef struct layered_kind {
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
     // Lists the steps of comm->op for comm->window (layered_run, layered_do).
     void (*list)(layered_comm *comm);
-    // Finds the inner communicator that carries a message, and the peer's rank in it.
+    // Finds the inner communicator that carries a message to a peer, and the peer's rank in it.
     // TRI_UNSUPPORTED: there is none.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
-    // Colours and keys with which the inner communicators are split; colour -1: not at all.
+    // Finds the colours and keys with which the inner communicators are split for a group; colour
+    // -1: not at all.
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]);
-    // The inner communicator that compares messages before they go; -1: nobody does.
+    // The inner communicator over which the ends of a message compare it before it goes; -1: nobody
+    // compares.
     int (*header)(const layered_comm *comm);
 } layered_kind;
 
@@ -70,7 +73,7 @@ typedef struct layered_open {
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);
 
-// Adds a step. `op` needs no label.
+// Add a step to the list: an inner operation (`op` needs no label), or work of this rank.
 void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 

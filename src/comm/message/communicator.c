@@ -1,5 +1,5 @@
-// Communicators over messages: which algorithm carries out an operation, and what the progress base
-// needs.
+// Communicators over messages: chooses which algorithm carries out an operation, and has what the
+// progress base needs.
 #include "comm/message/communicator.h"
 
 #include "comm/message/header.h"
@@ -15,8 +15,6 @@
 #include <string.h>
 
 enum { MESSAGE_ALIGNMENT = 64, MESSAGE_PAGE = 4096 };
-
-// ---- which algorithm
 
 static const message_algorithm *choose(const message_comm *comm, const tri_comm_op *op) {
     bool is_few = message_size(comm) <= TRI_MESSAGE_EXCHANGE_RANKS;
@@ -83,8 +81,6 @@ static bool rests(const progress_comm *base) {
     return result;
 }
 
-// ---- slots
-
 static unsigned abilities(const tri_comm *comm) {
     return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
 }
@@ -122,7 +118,7 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
         .alloc = allocate, .free = release, .ledger_of = ledger_of, PROGRESS_SLOTS                 \
     }
 
-// A table for each name that `bench comm` can show.
+// A table for each name that `bench comm` can show: the functions are the same for all transports.
 static const tri_comm_backend slots[] = {MESSAGE_SLOTS("ucx"), MESSAGE_SLOTS("mpi"),
                                          MESSAGE_SLOTS("message")};
 
@@ -131,8 +127,6 @@ static const tri_comm_backend *slots_of(const char *name) {
     while (strcmp(row->name, name) != 0 && row < slots + sizeof slots / sizeof *slots - 1) row++;
     return row;
 }
-
-// ---- making and closing
 
 static size_t eager_bytes(int size) {
     size_t bytes = TRI_MESSAGE_EAGER_TOTAL_BYTES / (size_t)size / 64 * 64;
@@ -155,7 +149,8 @@ static void free_comm(message_comm *comm) {
     free(comm);
 }
 
-// A header that was asked for early may still arrive; then the memory stays until the family ends.
+// Closes a communicator. A header that was asked for early may still arrive in its memory; then the
+// memory stays until the family ends.
 static void close_comm(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
@@ -226,7 +221,8 @@ static void leave(progress_comm *base) {
 
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
-// The new communicator's number: the next one of the rank that has made the most.
+// Makes a communicator for a split. Its number, which tells its messages from others, is the next
+// one of the rank that has made the most: no rank has used it.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

@@ -6,7 +6,7 @@
 
 extern const progress_backend message_progress_backend;
 
-// A communicator of the family; member[size] are its ranks in the family.
+// Makes a communicator of the family; member[size] are its ranks in the family.
 tri_status message_comm_create(message_family *family, uint32_t number, const int *member, int rank,
                                int size, message_comm **out);
 

@@ -1,4 +1,4 @@
-// Communicator of processes of any hosts over messages, which a transport carries.
+// Communicators of processes on any hosts, over messages that a transport carries.
 #ifndef TRIREME_COMM_MESSAGE_MESSAGE_H
 #define TRIREME_COMM_MESSAGE_MESSAGE_H
 
@@ -8,28 +8,29 @@
 
 typedef struct tri_message_config {
     int timeout_ms; // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
-    // As in tri_shm_config: for an open of some of the job's ranks, or beside a control
+    // Both as in tri_shm_config: for an open of some of the job's ranks only, or beside a control
     // communicator.
     const int *job_ranks;
     const char *group;
     tri_comm *control;
     tri_ledger *ledger; // records the operations; NULL: the control communicator's, or its own
-    // Called once this rank's end of the transport is open, before any other rank is waited for.
-    // Where it fails, so does the open. NULL: nothing is called.
+    // Called once this rank's end of the transport is open, before any other rank is waited for. If
+    // it fails, so does the open. NULL: nothing is called.
     tri_status (*opened)(void *context);
-    // Called where the open fails, before the other ranks see that this one closes its end; returns
-    // the status, or that of a failure which is the cause. NULL: nothing is called.
+    // Called if the open fails, before the other ranks see that this one closes its end, so that
+    // they can be told why; returns the status, or that of a failure which is the cause. NULL:
+    // nothing is called.
     tri_status (*failed)(void *context, tri_status status);
     void *context; // of both
 } tri_message_config;
 
-// Collective over ranks 0 … size-1. `meeting` is used only during the call, and not at all where
-// the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT, TRI_NETWORK: a rank did not
-// join.
+// Opens the communicator. Collective over ranks 0 … size-1. `meeting` is used only during the call,
+// and not at all where the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT,
+// TRI_NETWORK: a rank did not join.
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out);
-// Bytes of memory of its own that a rank of a communicator of so many ranks touches.
+// Bytes of memory of its own that a rank of a communicator of so many ranks touches, for plans.
 int64_t tri_comm_message_scratch_bytes(int size);
 
 #endif

@@ -1,6 +1,6 @@
 // How ranks learn each other's addresses. A rank reads those of the few that it speaks to first
 // from the meeting, and all others come from these: in each round what it knows doubles. So the
-// store answers log2(size) questions of each rank, and not one for each other rank.
+// store answers log2(size) questions of each rank instead of size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
@@ -18,7 +18,7 @@
 
 enum { CARD_MAGIC = 0x54524d31 };
 
-// What a rank tells all others.
+// A card: what a rank tells all others of itself.
 typedef struct message_card {
     uint32_t magic;
     uint32_t address_bytes;
@@ -44,8 +44,6 @@ typedef struct open_call { // arguments of an open, and the prefix of its keys
 static int job_rank(const open_call *call, int rank) {
     return call->job_ranks ? call->job_ranks[rank] : rank;
 }
-
-// ---- cards
 
 static uint64_t boot_number(void) {
     char *text;
@@ -112,7 +110,8 @@ static tri_status meet(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
-// cards[i] is that of rank own + i, so that what goes and what comes lie in one range.
+// Gathers the cards of all ranks. cards[i] is that of rank own + i, so that what goes and what
+// comes lie in one range each.
 static tri_status gather(const open_call *call, message_card *cards) {
     const tri_transport *transport = call->transport;
     for (int distance = 1; distance < call->size; distance *= 2) {
@@ -145,7 +144,8 @@ static tri_status gather(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
-// A rank may spin while it waits only if every rank of its host has a core to itself.
+// A rank may spin while it waits only if every rank of its host has a core to itself: else it would
+// take the core from the rank for which it waits.
 static bool can_spin(const message_card *own, const message_card *cards, int size) {
     cpu_set_t all;
     int count = 0;
@@ -176,8 +176,6 @@ static tri_status exchange_cards(const open_call *call) {
     free(cards);
     return status;
 }
-
-// ---- the family
 
 static tri_status make_family(open_call *call) {
     message_family *family = calloc(1, sizeof *family);
@@ -230,7 +228,8 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
     message_listen(call->family);
     message_turn_end(call->family);
     status = progress_thread_start(&call->family->base);
-    // After it all ranks know all addresses, so that none has to wait for another one's.
+    // After this barrier all ranks know all addresses, so that none has to wait for another one's
+    // later.
     if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
     if (status == TRI_OK) return TRI_OK;
     progress_close(*out); // and the family

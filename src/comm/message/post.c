@@ -1,5 +1,5 @@
-// Sends and receives: a header, with the data where they are small, and then the data from the
-// sender's memory to the receiver's. `state` of an item is a message_post.
+// Sends and receives: first a header, with the data where they are small; then the data from the
+// sender's memory to the receiver's, without a copy. `state` of an item is a message_post.
 #include "comm/message/post.h"
 
 #include "comm/message/header.h"

@@ -4,7 +4,7 @@
 
 #include "comm/message/state.h"
 
-// One bounded step; sets item->done at the end.
+// Does one bounded step of a send or receive; sets item->done at the end.
 progress_result message_post_advance(message_comm *comm, progress_item *item);
 
 #endif

@@ -15,8 +15,7 @@ static size_t bytes_of(const tri_comm_op *op) {
     return op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * message_width(op);
 }
 
-// ---- what a rank makes of all ranks' data: term(r) is what rank r sent to this one
-
+// Finds what rank r sent to this one; each algorithm keeps the data somewhere else.
 typedef const char *term_of(const message_comm *comm, const tri_comm_op *op, int r);
 
 static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
@@ -39,13 +38,11 @@ static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
     }
 }
 
-// Rank r's data for this one, in this rank's own memory.
+// Rank r's data for this one, in this rank's own memory: of one rank alone, all data are its own.
 static const char *own_term(const message_comm *comm, const tri_comm_op *op, int r) {
     return (const char *)op->send +
            (tri_comm_kind_scatters(op->kind) ? (size_t)r * bytes_of(op) : 0);
 }
-
-// ---- alone
 
 static void alone_begin(message_comm *comm, progress_item *item) {}
 
@@ -57,13 +54,12 @@ static bool alone_advance(message_comm *comm, progress_item *item, bool *advance
 
 const message_algorithm message_alone = {.begin = alone_begin, .advance = alone_advance};
 
-// ---- exchange
-
 bool message_fits_exchange(const message_comm *comm, const tri_comm_op *op) {
     return bytes_of(op) <= comm->eager_bytes;
 }
 
-// Where the data of all receivers are the same, all headers are the first one.
+// The header that goes to rank r. Where the data of all receivers are the same, one header serves
+// all.
 static message_header *exchange_out(const message_comm *comm, const tri_comm_op *op, int r) {
     return message_header_out(comm, tri_comm_kind_scatters(op->kind) ? r : 0);
 }
@@ -103,7 +99,8 @@ static bool exchange_advance(message_comm *comm, progress_item *item, bool *adva
 const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
-// ---- gather: scratch holds the headers and data of this rank and of those after it
+// The algorithm `gather`: its scratch holds the headers and data of this rank and of those after
+// it.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;
@@ -119,7 +116,7 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Rounds: 0, 1, …; in each this rank's knowledge doubles.
+// Starts the next round: 0, 1, …; in each, what this rank knows doubles.
 static void gather_round(message_comm *comm, const tri_comm_op *op) {
     int size = message_size(comm), distance = 1 << comm->current.round;
     int from = (message_rank(comm) + distance) % size;
@@ -166,8 +163,8 @@ static bool gather_advance(message_comm *comm, progress_item *item, bool *advanc
 
 const message_algorithm message_gather = {.begin = gather_begin, .advance = gather_advance};
 
-// ---- tree: ranks count from the root, and number n gets the data from n with its lowest 1 bit
-// cleared, so that the data reach all in as many steps as the largest number has bits
+// The algorithm `tree`: ranks count from the root, and number n gets the data from n with its
+// lowest 1 bit cleared, so that the data reach all in as many steps as the largest number has bits.
 
 static int tree_number(const message_comm *comm, const tri_comm_op *op) {
     return (message_rank(comm) + message_size(comm) - op->root) % message_size(comm);

@@ -1,6 +1,7 @@
-// Data go from the caller's memory to the caller's memory, one message for each pair of ranks and
-// direction. A broadcast has two halves: the root sends each other rank one slice of the data, and
-// each rank passes its slice on to all others, so that no rank sends much more than the data.
+// Collectives without sums, of more data than travels with headers. Data go from the caller's
+// memory to the caller's memory, one message for each pair of ranks and direction, without a copy.
+// A broadcast has two halves: the root sends each other rank one slice of the data, and each rank
+// passes its slice on to all others, so that no rank sends much more than the data.
 #include "comm/message/spread.h"
 
 #include "comm/message/header.h"
@@ -13,14 +14,12 @@ typedef struct spread_range {
     size_t bytes;
 } spread_range;
 
-// ---- ranges of bytes
-
 static size_t next_bytes(const message_comm *comm, size_t size, int64_t at) {
     size_t left = size - (size_t)at, most = message_family_of(comm)->transport->most_bytes;
     return left < most ? left : most;
 }
 
-// A request that is over leaves room for the next one.
+// Takes note of a request that is over; it leaves room for the next one.
 static bool ended(tri_transport_request *request, bool *advanced) {
     if (request->state == TRI_REQUEST_DONE) {
         request->state = TRI_REQUEST_NONE;
@@ -53,8 +52,6 @@ bool message_recv_range(message_comm *comm, message_class class, int r, void *me
     return false;
 }
 
-// ---- what goes to each rank and comes from it
-
 // The slice of a broadcast that rank r gets first; the root gets none.
 static spread_range slice(const message_comm *comm, const tri_comm_op *op, const void *memory,
                           int r) {
@@ -86,7 +83,7 @@ static spread_range data_from(const message_comm *comm, const tri_comm_op *op, i
     return (spread_range){0};
 }
 
-// The second half of a broadcast.
+// The slice that this rank passes on to rank r in the second half of a broadcast.
 static spread_range result_to(const message_comm *comm, const tri_comm_op *op, int r) {
     if (op->kind != TRI_COMM_BROADCAST || r == op->root) return (spread_range){0};
     return slice(comm, op, op->recv, message_rank(comm));
@@ -96,8 +93,6 @@ static spread_range result_from(const message_comm *comm, const tri_comm_op *op,
     if (op->kind != TRI_COMM_BROADCAST || message_rank(comm) == op->root) return (spread_range){0};
     return slice(comm, op, op->recv, r);
 }
-
-// ---- the algorithm
 
 static void begin(message_comm *comm, progress_item *item) {
     for (int r = 0; r < message_size(comm); r++) {

@@ -6,8 +6,8 @@
 
 extern const message_algorithm message_spread;
 
-// Part of a range of bytes under way: sends or receives from `*at` on, as long as the transport's
-// messages are, one after the other. True when all `size` bytes are there.
+// Send or receive a range of bytes in several messages, from `*at` on, as long as the transport's
+// messages may be. True when all `size` bytes are there.
 bool message_send_range(message_comm *comm, message_class class, int r, const void *data,
                         size_t size, int64_t *at, tri_transport_request *request, bool *advanced);
 bool message_recv_range(message_comm *comm, message_class class, int r, void *memory, size_t size,

@@ -30,7 +30,8 @@
 
 #include <pthread.h>
 
-// What a message is for: with the number of its communicator it makes the tag.
+// What a message is for: with the number of its communicator it makes the tag, by which the
+// transport tells messages apart.
 typedef enum message_class {
     MESSAGE_NOTICE, // to the family; number 0
     MESSAGE_HEADER,
@@ -59,7 +60,7 @@ typedef enum message_notice_kind {
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// From one rank to the family.
+// A notice: what one rank tells the family outside of operations.
 typedef struct message_notice {
     int32_t kind, rank;
     int32_t status;  // of a failure
@@ -95,7 +96,7 @@ typedef struct message_family {
     int rank;                // ours in the family
     message_member *members; // by rank
     pthread_mutex_t turn;
-    // All below is used with the turn.
+    // Everything below is used only by the thread that has the turn.
     uint32_t next_number; // of the next communicator that a split makes
     message_notice heard; // the one that arrives next
     tri_transport_request hearing;
@@ -105,7 +106,7 @@ typedef struct message_family {
     struct message_comm *closed; // communicators that are closed, but not their memory
     bool stopped;                // the transport has ended all requests
     bool has_told;               // the others, of a failure
-    // Sleeping.
+    // What threads need to sleep until something arrives.
     progress_bell bell;
     pthread_mutex_t waiting; // held by the thread that waits for the transport's descriptor
     _Atomic bool waits;
@@ -119,20 +120,20 @@ typedef struct message_comm message_comm;
 
 // How a collective is carried out.
 typedef struct message_algorithm {
-    // Posts what can be posted at the beginning.
+    // Posts what can be posted when the operation begins.
     void (*begin)(message_comm *comm, progress_item *item);
-    // One bounded step: *advanced tells if it did anything. True at the end.
+    // Does one bounded step: *advanced tells if it did anything. True at the end.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);
     bool sends_at_once; // once its sends are done, it only waits
 } message_algorithm;
 
-// What a rank does with another one in the collective at the head.
+// What a rank does with another one in the collective at the head of the queue.
 typedef struct message_peer {
     tri_transport_request header_in, header_out;
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // Of windows or bytes, as the algorithm counts: how much was asked for, and is done.
+    // How much was asked for, and is done: of windows or bytes, as the algorithm counts.
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 

@@ -32,13 +32,13 @@ typedef enum tri_transport_state {
     TRI_REQUEST_ENDED,     // by `stop`
 } tri_transport_state;
 
-// A send or receive under way; the caller's, who does not move it until it is over. The transport
-// changes it inside its own calls only.
+// A send or receive under way. It is the caller's, who does not move it until it is over. The
+// transport changes it inside its own calls only, so that no lock is needed.
 typedef struct tri_transport_request {
     tri_transport_state state;
     int peer;
     size_t bytes; // to send; of a receive: what has arrived
-    // The transport's own.
+    // For the transport's own use.
     struct tri_transport_end *end;
     void *handle;
     uint64_t number;
@@ -53,9 +53,10 @@ typedef struct tri_transport_job {
 typedef struct tri_transport {
     const char *name;
     size_t most_bytes; // of one message
-    // Where it fails, it writes the reason to why[TRI_TRANSPORT_WHY_BYTES].
+    // Opens this rank's end. If it fails, it writes the reason to why[TRI_TRANSPORT_WHY_BYTES].
     tri_status (*open)(const tri_transport_job *job, tri_transport_end **out, char *why);
-    // Where other ranks reach this one. *size 0: they know it by its number.
+    // The address at which other ranks reach this one, as bytes that only the transport
+    // understands. *size 0: they know it by its number.
     const void *(*address)(tri_transport_end *end, size_t *size);
     // Tells where a rank is reached, before anything is sent to it; the bytes are copied. May be
     // NULL where addresses are empty.
@@ -65,27 +66,29 @@ typedef struct tri_transport {
                  tri_transport_request *request);
     void (*recv)(tri_transport_end *end, int peer, uint32_t tag, void *memory, size_t size,
                  tri_transport_request *request);
-    // The next message with the tag from any rank.
+    // Receives the next message with the tag from any rank.
     void (*recv_any)(tri_transport_end *end, uint32_t tag, void *memory, size_t size,
                      tri_transport_request *request);
     // Moves what can be moved; never waits. True if a request ended.
     bool (*progress)(tri_transport_end *end);
-    // Readable when there may be something to move; -1: there is no such descriptor.
+    // A descriptor that is readable when there may be something to move, so that a thread can sleep
+    // until then; -1: there is none.
     int (*event_fd)(tri_transport_end *end);
-    // Before a wait for the descriptor: false if there is something to move already. NULL: it needs
-    // no preparation.
+    // Prepares a wait for the descriptor: false if there is something to move already. NULL: it
+    // needs no preparation.
     bool (*arm)(tri_transport_end *end);
-    // NULL: the rank may still be reached. Else what happened to it, such as "died".
+    // What happened to the rank, such as "died"; NULL: it may still be reached.
     const char *(*loss)(tri_transport_end *end, int peer);
-    // From now on `loss` tells of the rank although nothing is sent to it. NULL: it does anyway, or
-    // never.
+    // From now on `loss` tells of the rank although nothing is sent to it: some networks notice a
+    // loss only by sending. NULL: it does anyway, or never.
     void (*watch)(tri_transport_end *end, int peer);
-    // True if a message to the rank needs no new connection.
+    // True if a message to the rank needs no new connection, which could block.
     bool (*reaches)(tri_transport_end *end, int peer);
-    // Ends all requests: afterwards none is pending, and no memory of theirs is touched. Nothing
-    // but `loss` and `close` is called after it.
+    // Ends all requests: afterwards none is pending, and no memory of theirs is touched, so that it
+    // may be freed. Nothing but `loss` and `close` is called after it.
     void (*stop)(tri_transport_end *end);
-    // `is_whole`: all ranks close, and nothing is under way between them.
+    // Closes this rank's end. `is_whole`: all ranks close, and nothing is under way between them,
+    // so that connections can end in order.
     void (*close)(tri_transport_end *end, bool is_whole);
 } tri_transport;
 

@@ -1,5 +1,6 @@
-// Calls of the transport, one thread at a time. A thread that sleeps waits for the transport's
-// descriptor, and other sleepers wait for that thread: whatever arrives may be theirs.
+// Calls of the transport, one thread at a time, because few transports allow more. A thread that
+// sleeps waits for the transport's descriptor, and other sleepers wait for that thread: whatever
+// arrives may be theirs.
 #include "comm/message/turn.h"
 
 #include "base/os.h"
@@ -26,8 +27,6 @@ enum {
 static message_family *of(progress_family *family) { return (message_family *)family; }
 
 static int64_t after_ms(int ms) { return tri_os.monotonic_ns() + ms * (int64_t)1000000; }
-
-// ---- notices
 
 static void send_notice(message_family *family, const message_notice *notice, const int *ranks,
                         int count) {
@@ -62,7 +61,7 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all ranks of a failure that this one was the first to notice. With the turn.
+// Tells all ranks of a failure that this one was the first to notice. Called with the turn.
 static void tell_failure(message_family *family) {
     const progress_failure *failure = family->base.failure;
     atomic_store(&family->must_tell, false);
@@ -89,7 +88,8 @@ void message_tell_left(message_comm *comm) {
     for (int r = 0; ranks && r < message_size(comm); r++) {
         int member = comm->member[r];
         if (member == family->rank || family->transport->loss(family->end, member)) continue;
-        // A rank that waits for this one has most likely heard from it before.
+        // A rank that has no connection to this one is left out: one that waits for this rank has
+        // most likely heard from it before.
         if (family->transport->reaches(family->end, member)) ranks[count++] = member;
     }
     if (count) send_notice(family, &notice, ranks, count);
@@ -142,7 +142,8 @@ const char *message_loss(progress_comm *base, int r) {
     if (!family->stopped && family->transport->watch)
         family->transport->watch(family->end, comm->member[r]);
     const char *what = family->transport->loss(family->end, comm->member[r]);
-    // It may have ended because of a failure of which another rank tells.
+    // The rank may have ended because of a failure of which another rank is about to tell, so its
+    // loss is reported only after a moment.
     if (what && !member->lost_ns) member->lost_ns = now;
     if (what && now - member->lost_ns < GRACE_MS * (int64_t)1000000) what = NULL;
     for (int i = 0; i < family->departure_count && !what; i++)
@@ -153,15 +154,14 @@ const char *message_loss(progress_comm *base, int r) {
     return what ? what : tri_health_loss(atomic_load(&base->family->health), member->job_rank);
 }
 
-// ---- the turn
-
 void message_turn_begin(message_family *family) { pthread_mutex_lock(&family->turn); }
 
 void message_turn_end(message_family *family) {
     do {
         if (atomic_load(&family->must_tell)) tell_failure(family);
         pthread_mutex_unlock(&family->turn);
-        // A thread that reported a failure meanwhile has left it to us.
+        // A thread that reported a failure meanwhile could not get the turn, and has left the
+        // telling to this one.
     } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
 }
 
@@ -201,7 +201,7 @@ static bool waits_for_answers(const message_family *family) {
 void message_stop(message_family *family) {
     int64_t until = after_ms(TELL_MS);
     message_turn_begin(family);
-    // Another thread of this process may be about to say why.
+    // Another thread of this process may be about to record why.
     while (atomic_load(&family->base.failure->state) == PROGRESS_FAILURE_BEING_WRITTEN &&
            tri_os.monotonic_ns() < until)
         tri_os.sleep_ns(NAP_LEAST_US * 1000);
@@ -238,8 +238,6 @@ bool message_say_goodbye(message_family *family) {
     return whole;
 }
 
-// ---- sleeping
-
 tri_status message_turn_init(message_family *family) {
     pthread_mutex_init(&family->turn, NULL);
     pthread_mutex_init(&family->waiting, NULL);
@@ -275,8 +273,9 @@ static void wait_for_descriptors(message_family *family, int fd, int64_t timeout
     if (ready[0].revents) (void)!read(family->wake_fd, &rings, sizeof rings);
 }
 
-// Without a descriptor a thread looks again and again. First it only yields its core, because MPI
-// moves large messages bit by bit, in calls that end none; then it sleeps ever longer.
+// How long to sleep before the next look, where the transport has no descriptor to wait for. At
+// first not at all: the thread only yields its core, because MPI moves large messages bit by bit,
+// in calls that end none. Then it sleeps ever longer, so that an idle rank costs little.
 static int64_t nap_ns(message_family *family) {
     int looks = atomic_fetch_add(&family->looks, 1), most = family->base.can_spin ? 2000 : 50;
     if (looks < most) return 0;
@@ -284,7 +283,8 @@ static int64_t nap_ns(message_family *family) {
     return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
 }
 
-// With the right to wait for the transport.
+// Waits until the transport has something to move, or somebody rings. The calling thread has the
+// right to wait for the transport.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
     int64_t timeout_ns = timeout_ms * (int64_t)1000000;
@@ -301,7 +301,7 @@ static void wait_for_transport(message_family *family, uint32_t seen, int timeou
             return;
         }
     }
-    // The ringer raises `rings` and then reads `waits`.
+    // The ringer raises `rings` and then reads `waits`, so one of the two sees the other.
     atomic_store(&family->waits, true);
     if (atomic_load(&family->bell.rings) == seen) wait_for_descriptors(family, fd, timeout_ns);
     atomic_store(&family->waits, false);
@@ -315,7 +315,7 @@ void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
     }
     wait_for_transport(family, seen, timeout_ms);
     pthread_mutex_unlock(&family->waiting);
-    // Another sleeper takes the right to wait over, and may have to advance its own operation.
+    // Another sleeper now takes the right to wait over, and may have to advance its own operation.
     if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
 }
 
@@ -326,14 +326,12 @@ void message_wake(progress_family *base) {
     if (atomic_load(&family->waits)) (void)!write(family->wake_fd, &one, sizeof one);
 }
 
-// ---- failures
-
 void message_wake_all(progress_family *base) {
     message_family *family = of(base);
     if (!atomic_load(&family->was_told)) atomic_store(&family->must_tell, true);
     message_wake(base);
     progress_thread_wake(base);
-    // The thread that has the turn, perhaps this one, tells the others when it ends it.
+    // The thread that has the turn, perhaps this one, tells the others when it gives the turn back.
     if (pthread_mutex_trylock(&family->turn) == 0) message_turn_end(family);
 }
 

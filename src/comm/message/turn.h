@@ -7,24 +7,27 @@
 
 void message_turn_begin(message_family *family);
 void message_turn_end(message_family *family); // also tells others of a failure that is new
-// With the turn: moves messages and reads notices. True if a request ended.
+// Moves messages and reads notices. Called with the turn. True if a request ended.
 bool message_progress(message_family *family);
 
 tri_status message_turn_init(message_family *family);
 void message_turn_destroy(message_family *family);
-// With the turn: from now on notices are heard.
+// From now on notices are heard. Called with the turn.
 void message_listen(message_family *family);
-// With the turn: tells the ranks of a communicator that this one leaves it.
+// Tells the ranks of a communicator that this one leaves it, so that they do not take it for lost.
+// Called with the turn.
 void message_tell_left(message_comm *comm);
-// After a failure: ends all requests, when the other ranks know of it or a moment is over.
+// Ends all requests after a failure, once the other ranks know of it or a moment is over: told
+// ranks report the cause.
 void message_stop(message_family *family);
-// Waits until all ranks of the family have called it, or some time is over: then false.
+// Waits until all ranks of the family have called it, so that none closes while others still send;
+// false: some time is over before.
 bool message_say_goodbye(message_family *family);
 // Moves messages until `count` requests are over. False: they failed, or the time is over.
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 
-// For the progress base.
+// The functions with which threads sleep and wake, for the progress base.
 uint32_t message_sleep_begin(progress_family *family);
 void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);

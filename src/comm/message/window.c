@@ -19,15 +19,13 @@ enum {
 static bool is_all(const tri_comm_op *op) { return op->kind == TRI_COMM_ALL_REDUCE; }
 static bool narrows(const tri_comm_op *op) { return op->wire != TRI_F32; }
 
-// ---- shares and windows
-
 static int64_t longest_share(const message_comm *comm, const tri_comm_op *op) {
     if (!is_all(op)) return op->count;
     int64_t even = (op->count + message_size(comm) - 1) / message_size(comm);
     return (even + SHARE_GRAIN - 1) / SHARE_GRAIN * SHARE_GRAIN;
 }
 
-// Elements of window w of rank r's share, and where they begin in `send`.
+// How many elements window w of rank r's share has, and where they begin in `send`.
 static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r, int64_t w,
                          int64_t *begin) {
     int64_t share = longest_share(comm, op), first = r * share, end = first + share;
@@ -37,7 +35,8 @@ static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r,
     return left < 0 ? 0 : left < comm->current.window ? left : comm->current.window;
 }
 
-// ---- scratch: windows that arrive; of half types also those that leave, and the wide ones
+// The scratch memory holds windows that arrive; where values travel as half types, also those that
+// leave, and the ones that were widened to F32.
 
 static size_t others(const message_comm *comm) { return (size_t)message_size(comm) - 1; }
 
@@ -50,7 +49,7 @@ size_t message_scratch_bytes(int size) {
     return windows * window;
 }
 
-// Bytes of scratch for each element of a window.
+// Bytes of scratch for each element of a window, from which the window's length follows.
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
     size_t terms = others(comm) * MESSAGE_DEPTH * HALF_BYTES; // of each of three kinds
@@ -59,7 +58,7 @@ static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Of window w to or from rank r.
+// The scratch of window w to or from rank r.
 static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_kind kind, int r,
                      int64_t w) {
     size_t window = (size_t)comm->current.window;
@@ -77,8 +76,6 @@ static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_ki
     }
     return at + slot * window * width;
 }
-
-// ---- the terms
 
 static size_t travelling(const tri_comm_op *op, int64_t count) {
     return (size_t)count * (narrows(op) ? HALF_BYTES : message_width(op));
@@ -110,7 +107,7 @@ static void post_terms(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether the memory of window w is free again: its predecessor there was sent.
+// Whether the memory of window w is free again: the window that was there before was sent.
 static bool can_post(const message_comm *comm, int64_t w) {
     if (w >= comm->current.windows || w >= comm->current.reduced + MESSAGE_DEPTH) return false;
     for (int r = 0; r < message_size(comm); r++)
@@ -123,8 +120,6 @@ static bool terms_are_there(const message_comm *comm, int64_t w) {
         if (!message_is_over(&comm->peers[r].data_in[w % MESSAGE_DEPTH])) return false;
     return true;
 }
-
-// ---- the sums
 
 static bool sums_can_leave(const message_comm *comm, const tri_comm_op *op, int64_t w) {
     for (int r = 0; is_all(op) && r < message_size(comm); r++)
@@ -166,14 +161,14 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
 }
 
 // Whether this rank's terms of window w have left for rank r. Their request may serve a later
-// window by now, which was posted only when they had.
+// window by now, which was posted only when they had left.
 static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
     return comm->current.posted > w + MESSAGE_DEPTH ||
            message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);
 }
 
-// Takes the sums of rank r's share that have arrived, and asks for the next ones. True when all
-// are there.
+// Takes the sums of rank r's share that have arrived, and asks for the next ones. True when all are
+// there.
 static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *advanced) {
     message_peer *peer = &comm->peers[r];
     int64_t begin, count;
@@ -187,7 +182,8 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         peer->results_taken = w + 1;
         *advanced = true;
     }
-    // The sums may take the place of terms that were sent from there.
+    // The sums may be received over terms that were sent from the same memory, but only when these
+    // have left.
     while (peer->results_asked < comm->current.posted &&
            peer->results_asked < peer->results_taken + MESSAGE_DEPTH &&
            terms_have_left(comm, peer, peer->results_asked)) {
@@ -203,8 +199,6 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
     }
     return peer->results_taken == comm->current.windows;
 }
-
-// ---- the algorithm
 
 static void reset(tri_transport_request requests[MESSAGE_DEPTH]) {
     for (int d = 0; d < MESSAGE_DEPTH; d++) requests[d].state = TRI_REQUEST_NONE;

@@ -16,7 +16,8 @@ enum { ABORT_DELAY_US = 500000 }; // for the other ranks to report what they wer
 
 struct tri_transport_end {
     MPI_Comm comm;
-    // Requests that MPI has: handles and whose they are, side by side as MPI_Testsome wants them.
+    // Requests that MPI has not finished: handles and whose they are, side by side as MPI_Testsome
+    // wants them.
     MPI_Request *handles;
     tri_transport_request **pending;
     bool *is_receive;
@@ -36,8 +37,6 @@ static tri_status refuse(char *why, const char *call, int code) {
     snprintf(why, TRI_TRANSPORT_WHY_BYTES, "%s: %.300s", call, text);
     return TRI_NETWORK;
 }
-
-// ---- starting and ending MPI
 
 static void end_mpi(int status, void *argument) {
     int is_over = 0;
@@ -67,8 +66,6 @@ static tri_status start_mpi(char *why) {
              level);
     return TRI_UNSUPPORTED;
 }
-
-// ---- opening
 
 static void free_end(tri_transport_end *end) {
     free(end->handles);
@@ -133,8 +130,6 @@ static const void *mpi_address(tri_transport_end *end, size_t *size) {
     *size = 0;
     return NULL;
 }
-
-// ---- requests
 
 static void lose(tri_transport_end *end, int r, int code) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -202,7 +197,7 @@ static void mpi_recv_any(tri_transport_end *end, uint32_t tag, void *memory, siz
     receive(end, MPI_ANY_SOURCE, tag, memory, size, request);
 }
 
-// Closes the gaps that finished requests leave.
+// Closes the gaps that finished requests leave in the lists.
 static void compact(tri_transport_end *end) {
     int kept = 0;
     for (int i = 0; i < end->pending_count; i++) {
@@ -240,8 +235,6 @@ static const char *mpi_loss(tri_transport_end *end, int r) {
 
 static bool mpi_reaches(tri_transport_end *end, int r) { return true; }
 
-// ---- ending
-
 static void cancel_receives(tri_transport_end *end) {
     for (int i = 0; i < end->pending_count; i++) {
         if (!end->is_receive[i]) continue;
@@ -253,7 +246,8 @@ static void cancel_receives(tri_transport_end *end) {
     compact(end);
 }
 
-// What is being sent cannot be taken back; but MPI is not called again, so that it reads no memory.
+// Ends all requests. What is being sent cannot be taken back; but MPI is not called again, so it
+// reads no memory of theirs.
 static void mpi_stop(tri_transport_end *end) {
     has_failed = true;
     cancel_receives(end);

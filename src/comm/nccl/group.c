@@ -1,4 +1,4 @@
-// The memory of groups.
+// Makes and frees operation groups.
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>

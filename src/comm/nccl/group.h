@@ -1,4 +1,4 @@
-// One group of operations on its way to the GPU.
+// One operation group on its way to the GPU.
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
@@ -15,7 +15,8 @@ typedef enum nccl_state {
     NCCL_DONE,
 } nccl_state;
 
-// Collectives, or sends and receives, of one call of `start`.
+// What one call of `start` begins, or part of it: collectives only, or sends and receives only,
+// because these two take different ways.
 typedef struct nccl_group {
     struct nccl_group *next;
     uint64_t number;

@@ -1,4 +1,5 @@
-// The communicator: groups in order, and the thread that issues them.
+// The communicator over NCCL: operation groups in order, and the thread that issues them. nccl.h
+// says why a thread.
 #include "comm/nccl/nccl.h"
 
 #include "base/limits.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// UNDER_WAY: groups that are issued at one time. A queue tells 256 tickets apart.
+// UNDER_WAY: how many groups may be issued at one time. A queue tells 256 tickets apart.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
@@ -52,13 +53,15 @@ static tri_status outcome(const nccl_comm *c) {
     return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "%s", c->message);
 }
 
-// Ends what is under way on the GPU. Only the thread calls it, or nobody else is there any more.
+// Ends what is under way on the GPU, where a collective whose other ranks are lost would wait for
+// ever. Only the thread calls it, or nobody else is there any more.
 static void abort_nccl(nccl_comm *c) {
     if (c->nccl) c->device->runtime->close_nccl(c->nccl, true);
     c->nccl = NULL;
 }
 
-// The family's first failure, which this one becomes if there is none yet.
+// Takes over the family's first failure, so that all ranks report one cause; if there is none yet,
+// this failure becomes it.
 static tri_status share_failure(nccl_comm *c, tri_status status) {
     struct progress_family *family = c->compares->backend->family(c->compares);
     char message[TRI_MESSAGE_MAX_BYTES];
@@ -77,8 +80,6 @@ static void fail(nccl_comm *c, tri_status status) {
     abort_nccl(c);
     pthread_cond_broadcast(&c->less);
 }
-
-// ---- one group, by the thread
 
 static tri_status checked(nccl_comm *c, const nccl_group *g, tri_status status, const char *why) {
     if (status == TRI_OK) return TRI_OK;
@@ -155,7 +156,7 @@ static tri_status issue_step(nccl_comm *c, nccl_group *g, const nccl_step *step)
     return TRI_OK;
 }
 
-// NCCL may still be busy with the step before.
+// Issues a group. NCCL may still be busy with the step before; then the thread comes back later.
 static tri_status issue(nccl_comm *c, nccl_group *g, bool *moved) {
     char why[CUDA_WHY_BYTES] = "";
     for (;;) {
@@ -179,8 +180,8 @@ static bool comes_after(const nccl_group *g) {
     return true;
 }
 
-// Fails where a group waits longer for other ranks than they may take. Time in which it waits for
-// work of this rank does not count.
+// Fails if a group waits longer for other ranks than they may take. Time in which it waits for work
+// of this rank does not count.
 static tri_status check_time(nccl_comm *c, nccl_group *g, int64_t now_ns) {
     if (g->is_messages || !comes_after(g)) return TRI_OK; // staged has limits of its own
     if (!g->waits_since_ns) g->waits_since_ns = now_ns;
@@ -221,8 +222,6 @@ static tri_status advance(nccl_comm *c, nccl_group *g, bool may_begin, bool *mov
     if (g->state == NCCL_ISSUES) return issue(c, g, moved);
     return g->state == NCCL_RUNS ? end_run(c, g, moved) : TRI_OK;
 }
-
-// ---- the thread
 
 static tri_status check_all(nccl_comm *c) {
     char why[CUDA_WHY_BYTES] = "";
@@ -306,8 +305,6 @@ void tri_comm_nccl_stop(tri_comm *comm) {
     if (!idle) abort_nccl(c);
     tri_comm_staged_stop(c->messages);
 }
-
-// ---- the backend's functions
 
 static void nccl_close(tri_comm *comm) {
     nccl_comm *c = nccl_of(comm);
@@ -410,7 +407,8 @@ static tri_status nccl_failed(tri_comm *comm) {
     return status == TRI_OK ? c->compares->backend->failed(c->compares) : status;
 }
 
-// This communicator fails when the one that compares does, whose family tells the other ranks.
+// The family of the communicator that compares calls: this one fails when that one does, and its
+// family tells the other ranks.
 static struct progress_family *nccl_family(tri_comm *comm) {
     tri_comm *compares = nccl_of(comm)->compares;
     return compares->backend->family ? compares->backend->family(compares) : NULL;
@@ -446,8 +444,6 @@ static const tri_comm_backend nccl_backend = {
     .ledger_of = nccl_ledger_of,
 };
 
-// ---- opening
-
 bool tri_comm_nccl_takes(const tri_device *device) { return device->backend == &tri_device_cuda; }
 
 bool tri_comm_nccl_is_there(const tri_device *device) {
@@ -455,7 +451,8 @@ bool tri_comm_nccl_is_there(const tri_device *device) {
     return !(wanted && strcmp(wanted, "0") == 0) && cuda_of(device)->runtime->has_nccl();
 }
 
-// Rank 0 makes the id. Every rank learns whether that went well.
+// Gives all ranks NCCL's id, which rank 0 makes and by which NCCL connects them. Every rank learns
+// whether that went well.
 static tri_status share_id(nccl_comm *c, char id[CUDA_NCCL_ID_BYTES]) {
     char why[CUDA_WHY_BYTES] = "";
     tri_status status = TRI_OK;
@@ -519,7 +516,7 @@ tri_status tri_comm_nccl_open(tri_comm *compares, tri_comm *messages, tri_device
     c->timeout_ms = family && family->timeout_ms ? family->timeout_ms : TRI_DEFAULT_TIMEOUT_MS;
     tri_status status = open_parts(c);
     if (status != TRI_OK) {
-        // The other ranks wait for this one.
+        // The other ranks wait for this one in the open, so they have to be told.
         status = share_failure(c, status);
         abort_nccl(c);
         char message[TRI_MESSAGE_MAX_BYTES];

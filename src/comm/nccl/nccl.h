@@ -14,15 +14,17 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-// Whether NCCL takes memory of devices of this kind, and whether this rank has the library and may
-// use it: TRIREME_NCCL=0 forbids that.
+// tri_comm_nccl_takes: whether NCCL takes memory of devices of this kind. tri_comm_nccl_is_there:
+// whether this rank has the library and may use it; TRIREME_NCCL=0 forbids that.
 bool tri_comm_nccl_takes(const tri_device *device);
 bool tri_comm_nccl_is_there(const tri_device *device);
-// Collective. Takes over `compares`, a communicator of the same ranks in the host's memory, and
-// `messages`, which carries sends and receives, also if it fails. *out cannot be split.
+// Opens the communicator. Collective. Takes over `compares`, a communicator of the same ranks in
+// the host's memory, over which calls are compared, and `messages`, which carries sends and
+// receives, also if it fails. *out cannot be split.
 tri_status tri_comm_nccl_open(tri_comm *compares, tri_comm *messages, tri_device *device,
                               bool rank_order, tri_comm **out);
-// As tri_comm_staged_stop. Does nothing for NULL and for communicators of other kinds.
+// Ends what is under way, as tri_comm_staged_stop does. Does nothing for NULL and for communicators
+// of other kinds.
 void tri_comm_nccl_stop(tri_comm *comm);
 
 #endif

@@ -26,7 +26,7 @@ static tri_status begin_transfers(nccl_steps *s) {
     return add_step(s, (nccl_step){.kind = NCCL_TRANSFERS, .first = s->transfer_count});
 }
 
-// To the group that begin_transfers has begun.
+// Adds a transfer to those that NCCL does together, which begin_transfers has begun.
 static tri_status add_transfer(nccl_steps *s, cuda_transfer transfer) {
     void *larger =
         grown(s->transfers, s->transfer_count, &s->transfer_capacity, sizeof *s->transfers);
@@ -61,9 +61,7 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// ---- sums of exchanged terms
-
-// One window of such a sum, on one rank.
+// One window of a sum that goes as an exchange of terms, on one rank.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
@@ -81,7 +79,8 @@ static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
 
-// The elements of the window that rank r adds: *begin is their place in the window.
+// The elements of the window that rank r adds: returns how many, and *begin is where they begin in
+// the window.
 static int64_t range(const exchange *x, int r, int64_t *begin) {
     *begin = r * share(x);
     if (scatters(x)) return x->count;
@@ -97,7 +96,7 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// The same as they travel.
+// Where the terms of rank r lie as they travel: narrowed, or as in `send`.
 static const char *travelling(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
@@ -184,8 +183,6 @@ static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_co
     }
     return TRI_OK;
 }
-
-// ---- operations
 
 static tri_status add_all_to_all(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op) {
     int64_t bytes = op->count * (int64_t)tri_dtype_bytes(op->dtype);

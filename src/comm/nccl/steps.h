@@ -1,4 +1,4 @@
-// What a queue does for one operation, step by step.
+// What a queue of the GPU does for one operation, step by step, as a list that the host makes once.
 #ifndef TRIREME_COMM_NCCL_STEPS_H
 #define TRIREME_COMM_NCCL_STEPS_H
 

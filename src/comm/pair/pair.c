@@ -1,4 +1,4 @@
-// The steps of each operation on two levels.
+// The steps of each operation on two levels, inside hosts and across them. pair.h says how.
 #include "comm/pair/pair.h"
 
 #include "base/limits.h"
@@ -13,15 +13,15 @@
 
 enum { INSIDE, ACROSS, DIRECT };
 
-// Of a group that is not divided by hosts, the only inner communicator stands in the place of
-// `inside`.
+// How many hosts there are. A group that is not divided by hosts has only one inner communicator,
+// in the place of `inside`.
 static int hosts(const layered_comm *comm) {
     return comm->inner[ACROSS] ? comm->inner[ACROSS]->size : 1;
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// ---- memory: the window is a block of `count` elements for each rank, in three arrays of scratch
-
+// The scratch memory has three arrays; each holds one window, a block of `count` elements for each
+// rank.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }
@@ -65,8 +65,9 @@ static tri_status unpack_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Transposes what this rank received inside its host, so that it can be sent to the other hosts:
-// from [local rank that sent][host that receives] to [host that receives][local rank that sent].
+// Transposes what this rank received inside its host, so that it can be sent to the other hosts in
+// one range each: from [local rank that sent][host that receives] to [host that receives][local
+// rank that sent].
 static tri_status turn(layered_comm *comm) {
     size_t bytes = (size_t)comm->window.count * layered_width(comm);
     for (int l = 0; l < local_ranks(comm); l++)
@@ -87,10 +88,8 @@ static tri_status spread_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// ---- steps
-
-// An operation of one level: of another kind, memory and count than the caller's, with its type,
-// reduction and wire type.
+// Makes an operation of one level: of another kind, memory and count than the caller's, with its
+// type, reduction and wire type.
 static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
                         const void *send, void *recv) {
     tri_comm_op op = {
@@ -105,8 +104,9 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// As many elements as divide evenly among the local ranks are scattered inside, reduced across, and
-// gathered inside. The rest, fewer elements than local ranks, is all-reduced on both levels.
+// The steps of an all-reduce. As many elements as divide evenly among the local ranks are scattered
+// inside, reduced across, and gathered inside, so that the slower network carries each element
+// once. The rest, fewer elements than local ranks, is all-reduced on both levels.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
@@ -202,8 +202,8 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
                     comm->base.job_rank[comm->base.head.rank], comm->base.job_rank[peer]);
 }
 
-// ---- splitting: a group must have the same local ranks of each of its hosts
-
+// Finds how a split divides the two levels. A group can have two levels only if it has the same
+// local ranks of each of its hosts.
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
     int across = 0, locals = local_ranks(comm);
@@ -226,8 +226,6 @@ static tri_status divide(const layered_comm *comm, const progress_group *group,
     key[DIRECT] = group->rank;
     return TRI_OK;
 }
-
-// ---- opening
 
 static unsigned abilities(const tri_comm *head) {
     const layered_comm *comm = layered_of(head);

@@ -24,8 +24,9 @@ typedef struct tri_comm_pair {
     const int *job_rank; // by rank; NULL: the ranks of the pair are the job's
 } tri_comm_pair;
 
-// Takes the communicators over, also when it fails. Collective. It can be split into groups that
-// have the same ranks of each host, in order; other groups use `direct` for all operations.
+// Makes the pair, and takes the communicators over, also when it fails. Collective. It can be split
+// into groups that have the same ranks of each host, in order; other groups use `direct` for all
+// operations.
 tri_status tri_comm_pair_open(const tri_comm_pair *pair, tri_comm **out);
 
 #endif

@@ -1,4 +1,4 @@
-// Communicators of a family: what each of them has on the base, splitting and closing.
+// Communicators of a family: what each of them has on the progress base, splitting and closing.
 #include "comm/progress/communicator.h"
 
 #include "comm/progress/failure.h"
@@ -85,7 +85,7 @@ static bool split_before(const split_request *requests, int a, int b) {
     return requests[a].key != requests[b].key ? requests[a].key < requests[b].key : a < b;
 }
 
-// Fills `ranks` with the ranks of our colour in their new order.
+// Fills `ranks` with the ranks of our colour in their new order, which all of them find alike.
 static progress_group split_group(const split_request *requests, int size, int rank, int *ranks) {
     progress_group group = {.ranks = ranks};
     if (requests[rank].colour < 0) return group;

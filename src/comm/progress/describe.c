@@ -1,5 +1,5 @@
-// What messages about failures say of a rank: the backend knows it, or the control communicator, or
-// the store.
+// What messages about failures tell of a rank. The backend knows it, or the control communicator,
+// or the store; the nearest is asked first.
 #include "comm/progress/describe.h"
 
 #include "comm/progress/failure.h"
@@ -45,9 +45,7 @@ int progress_awaited(const progress_family *family, int job_rank, bool asks) {
     return asks && health ? tri_health_awaited(health, job_rank) : PROGRESS_NOBODY;
 }
 
-// ---- ranks that disagree
-
-// "rank 0 (host a)". Asks nobody: the caller may hold locks.
+// Writes "rank 0 (host a)". Asks nobody who might block: the caller may hold locks.
 static void name(progress_comm *comm, int rank, char *out, size_t size) {
     const progress_family *family = comm->family;
     int job_rank = comm->job_rank[rank];

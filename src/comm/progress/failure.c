@@ -1,5 +1,6 @@
-// The first failure of a family, and the families that fail with it. A process passes a failure on
-// when it records it, when a call returns it, and otherwise with its next heartbeat.
+// Keeps the first failure of a family, and passes it on to the linked families, which fail with it.
+// A process does so when it records the failure, when a call returns it, and otherwise with its
+// next heartbeat.
 #include "comm/progress/failure.h"
 
 #include "base/os.h"
@@ -7,7 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Protects the rings of linked families. A thread that holds it waits for nothing.
+// Protects the rings of linked families. A thread that holds it waits for nothing, so that no rank
+// hangs in it.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {
@@ -58,8 +60,6 @@ tri_status progress_failure_status(progress_comm *comm) {
     progress_spread_failure(comm->family);
     return TRI_FAIL((tri_status)failure->status, "%s", failure->text);
 }
-
-// ---- linked families
 
 static void set_health(progress_family *family, tri_health *health) {
     progress_family *at = family;
@@ -125,8 +125,6 @@ void progress_tell_awaited(progress_family *family, int job_rank) {
 void progress_clear_awaited(progress_family *family) {
     progress_tell_awaited(family, PROGRESS_NOBODY);
 }
-
-// ---- slots
 
 tri_status progress_failed(tri_comm *head) {
     progress_comm *comm = progress_of(head);

@@ -1,27 +1,29 @@
 // The first failure of any communicator ends all communicators of the family, and of the families
-// that are linked to it.
+// that are linked to it: so all ranks report the cause, and none waits for ever.
 #ifndef TRIREME_COMM_PROGRESS_FAILURE_H
 #define TRIREME_COMM_PROGRESS_FAILURE_H
 
 #include "comm/progress/state.h"
 
-// Records the failure for all ranks and wakes them. A later failure than the first is dropped.
+// Records the failure for all ranks and wakes them. Only the first failure counts; later ones
+// mostly follow from it.
 void progress_fail(progress_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// The same for a failure that another rank has told of, with its text.
+// Records in the same way a failure that another rank has told of, with its text.
 void progress_take_failure(progress_family *family, tri_status status, const char *text);
 static inline bool progress_has_failed(const progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
     return atomic_load_explicit(&failure->state, memory_order_acquire) != PROGRESS_FAILURE_NONE;
 }
-// Returns the recorded status and sets the error message to the recorded text. Only if
+// Returns the recorded status and sets the error message to the recorded text. To be called only if
 // progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
-// Passes a failure that another rank recorded on to the linked families.
+// Passes a failure that another rank recorded on to the linked families of this process.
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
 
-// Tells the ranks of this family and of those that are linked to it for which rank this one waits.
+// Tells the ranks of this family and of those that are linked to it for which rank this one waits,
+// so that a message can name the rank at the end of the chain.
 void progress_tell_awaited(progress_family *family, int job_rank);
 void progress_clear_awaited(progress_family *family); // this rank waits for none any more
 

@@ -1,4 +1,5 @@
-// Words on which threads sleep, also those of other processes.
+// Words on which threads sleep, also those of other processes: ranks that share memory wake each
+// other without system calls that copy data.
 #ifndef TRIREME_COMM_PROGRESS_FUTEX_H
 #define TRIREME_COMM_PROGRESS_FUTEX_H
 

@@ -1,4 +1,5 @@
-// Start, test, wait and notify: functions of tri_comm_backend.
+// Start, test, wait and notify of communicators on the progress base, as tri_comm_backend describes
+// them.
 #ifndef TRIREME_COMM_PROGRESS_OPERATION_H
 #define TRIREME_COMM_PROGRESS_OPERATION_H
 

@@ -26,7 +26,7 @@ void progress_call_listener(progress_comm *comm) {
     atomic_load (&comm->listener)(atomic_load(&comm->listener_context));
 }
 
-// Wakes threads of this process that wait for what was just carried out.
+// Wakes threads of this process that wait for what this thread has just carried out.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);
@@ -64,7 +64,8 @@ static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) 
     }
 }
 
-// Removes finished sends and receives from the front of the queue, up to the first unfinished one.
+// Removes finished sends and receives from the front of the queue, up to the first unfinished one:
+// numbers of finished operations have no gaps.
 static void drop_messages(progress_comm *comm) {
     int done = 0;
     while (done < comm->messages && progress_message(comm, done)->done) done++;
@@ -126,8 +127,8 @@ static progress_result advance_head(progress_comm *comm) {
 }
 
 progress_result progress_advance(progress_comm *comm) {
-    // The lock keeps `start` from reallocating the queue; no thread waits for another rank under
-    // it.
+    // The lock keeps `start` from reallocating the queue meanwhile; it is held for long by nobody,
+    // because no thread waits for another rank under it.
     pthread_mutex_lock(&comm->lock);
     progress_result result = advance_head(comm);
     pthread_mutex_unlock(&comm->lock);

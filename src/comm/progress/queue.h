@@ -14,10 +14,12 @@ tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count)
 progress_result progress_advance(progress_comm *comm);
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
-// Like progress_end_execute, for a caller that does not wait itself: also wakes a thread of this
-// process that went to sleep because it found the caller executing.
+// Gives the right to execute back as progress_end_execute does, for a caller that does not wait
+// itself: also wakes a thread of this process that went to sleep because it found the caller
+// executing, and would sleep on.
 void progress_end_execute_and_wake(progress_comm *comm);
-// True when all of the ticket's group is done. The caller holds `lock` or has set `executing`.
+// True when all operations of the ticket's group are done. The caller holds `lock` or has set
+// `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
 // Operation `index` of those at the head that advance side by side.
 progress_item *progress_message(const progress_comm *comm, int index);

@@ -35,7 +35,7 @@ typedef enum progress_result {
 typedef struct progress_comm progress_comm;
 typedef struct progress_family progress_family;
 
-// An operation that was started.
+// An operation that was started, in the queue of its communicator.
 typedef struct progress_item {
     tri_comm_op op;
     uint64_t sequence;     // its number in the communicator, from 1
@@ -48,7 +48,7 @@ typedef struct progress_item {
     void *state; // the base frees it
 } progress_item;
 
-// Some of a communicator's ranks, in the order of the new communicator.
+// Some of a communicator's ranks, in the order in which the new communicator has them.
 typedef struct progress_group {
     int size;         // 0: this rank takes part in the split and is in no group
     int rank;         // ours in the group
@@ -56,26 +56,27 @@ typedef struct progress_group {
 } progress_group;
 
 typedef struct progress_backend {
-    // One bounded step; sets item->done at the end. Never waits. A collective is advanced alone.
-    // Sends and receives advance side by side, but of those to one rank only the oldest, and
-    // likewise of those from one rank. Called under the communicator's lock.
+    // Does one bounded step of an operation; sets item->done at the end. Never waits, because the
+    // thread has other communicators to serve. A collective is advanced alone. Sends and receives
+    // advance side by side, but of those to one rank only the oldest, and likewise of those from
+    // one rank. Called under the communicator's lock.
     progress_result (*advance)(progress_comm *comm, progress_item *item);
-    // Finds whether a collective waits for rank r.
+    // Finds whether a collective waits for rank r, which messages then name.
     bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
     // True if this rank has sent everything that the operation at the head sends. Then no thread
     // needs to advance the operation until one waits for it. NULL: never true.
     bool (*rests)(const progress_comm *comm);
 
-    // A thread that may sleep announces it by `seen = sleep_begin(…)`. Then it checks once more
-    // that it has nothing to do, and calls sleep. So no wake between the two calls gets lost.
+    // A thread that is about to sleep announces it by `seen = sleep_begin(…)`. Then it checks once
+    // more that it has nothing to do, and calls sleep. So no wake between the two calls gets lost.
     uint32_t (*sleep_begin)(progress_family *family);
     void (*sleep)(progress_family *family, uint32_t seen, int timeout_ms);
     void (*sleep_end)(progress_family *family);
     void (*wake)(progress_family *family);     // the threads of this process
     void (*wake_all)(progress_family *family); // of all ranks: there is a failure to be seen
 
-    // Collective over `parent`: a communicator of the same family (progress_comm_init, …_add);
-    // *out = NULL where the group is empty.
+    // Makes a communicator of the same family (progress_comm_init, …_add) for a split. Collective
+    // over `parent`; *out = NULL where the group is empty.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
     // Tells the other ranks that this one closes the communicator. NULL: nobody is told.
     void (*leave)(progress_comm *comm);
@@ -85,13 +86,14 @@ typedef struct progress_backend {
     void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
     void (*close_family)(progress_family *family);
 
-    // What the backend knows of other ranks. Each function may be NULL. Where a function is about a
-    // family, a rank has its number in the job.
+    // The functions below are what the backend knows of other ranks. Each may be NULL. Where a
+    // function is about a family, a rank has its number in the job.
     void (*beat)(progress_family *family);    // called every TRI_HEARTBEAT_MS
     void (*observe)(progress_family *family); // called by a blocked rank before it asks `loss`
-    // NULL: rank r may still move. Else what happened to it: "died", "left the communicator".
+    // What happened to rank r: "died", "left the communicator"; NULL: it may still move.
     const char *(*loss)(progress_comm *comm, int r);
-    // True if rank r has begun the next collective of the communicator; writes "KIND 'label'".
+    // True if rank r has begun the next collective of the communicator, so that it will not send
+    // what we wait for; writes "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank); // NULL: unknown
     const char *(*host)(const progress_family *family, int job_rank); // where it has no ring
@@ -122,10 +124,10 @@ struct progress_family {
     bool can_spin;      // every rank has a core to itself
     // Where failures are recorded: in memory that all ranks share, or in own_failure.
     progress_failure *failure, own_failure;
-    // Tells what ranks of other hosts do; NULL: nothing is known of them. Linked families have the
-    // same.
+    // What tells what ranks of other hosts do; NULL: nothing is known of them. Linked families have
+    // the same.
     tri_health *_Atomic health;
-    // Families that fail together, as a ring; under a lock of all families.
+    // The next of the families that fail together, which form a ring; under a lock of all families.
     progress_family *linked;
     _Atomic bool spread;      // the failure was passed on to them
     _Atomic int awaited_rank; // 1 + the job's rank that was last told to set_awaited
@@ -142,18 +144,19 @@ struct progress_comm {
     progress_family *family;
     progress_comm *next;
     int *job_rank; // job_rank[r]: the job's rank of our rank r
-    // Operations from `completed` to `started`, as a ring; under `lock`.
+    // The operations from `completed` to `started`, as a ring; under `lock`.
     pthread_mutex_t lock;
     progress_item *queue;
     uint64_t capacity; // a power of two
     _Atomic uint64_t started, completed;
     _Atomic uint64_t thread_target; // the thread carries out operations up to this one
     _Atomic uint32_t executing, waiters;
-    // One call of `listener` is due when something ends (tri_comm_backend.notify).
+    // One call of `listener` is due when something ends (tri_comm_backend.notify), so that a caller
+    // can sleep until then.
     _Atomic int armed; // progress_armed
     void (*_Atomic listener)(void *context);
     void *_Atomic listener_context;
-    // All below belongs to the thread that has set `executing`, except busy_since_ns.
+    // Everything below belongs to the thread that has set `executing`, except busy_since_ns.
     int messages; // sends and receives at the head that advance side by side; 0: a collective
     uint64_t advances, advances_seen; // calls that advanced, and how many progress_watch has seen
     int64_t advanced_ns, checked_ns;  // when progress_watch last saw an advance, and last looked

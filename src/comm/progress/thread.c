@@ -1,5 +1,6 @@
-// One thread for each family. It advances operations that no thread waits for, calls the backend's
-// `beat`, and passes failures on to linked families. It never spins.
+// One thread for each family. It advances operations that no thread waits for, so that they go on
+// while the caller computes; it calls the backend's `beat`, and passes failures on to linked
+// families. It never spins, because the caller needs the cores.
 #include "comm/progress/thread.h"
 
 #include "base/limits.h"
@@ -25,7 +26,7 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     progress_result result = progress_advance(comm);
     if (result == PROGRESS_BLOCKED) progress_watch(comm);
     atomic_store(&comm->executing, 0);
-    // A thread that began to wait meanwhile found us executing, and may have gone to sleep.
+    // A thread that began to wait meanwhile found this one executing, and may have gone to sleep.
     if (atomic_load(&comm->waiters) > 0) comm->family->backend->wake(comm->family);
     return wanted ? result : PROGRESS_IDLE;
 }

@@ -34,7 +34,8 @@ static bool awaits(progress_comm *comm, int r) {
     return result;
 }
 
-// Writes what the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in …".
+// Writes for the message what the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in
+// …".
 static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int described = 0;
@@ -62,8 +63,8 @@ static void report_loss(progress_comm *comm, int r, const char *what) {
     progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
 }
 
-// Fails the communicator if a send or receive can never end, because its peer waits for us in a
-// collective.
+// Fails the communicator if a send or receive can never end, because its peer waits for this rank
+// in a collective: without this both would wait until the time limit.
 static void report_message_against_collective(progress_comm *comm, int peer) {
     char theirs[PROGRESS_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
@@ -84,8 +85,9 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
                       (progress_caller){.rank = peer, .text = theirs});
 }
 
-// Follows who waits for whom, from one rank of the job until a rank that waits for none, and
-// returns that rank. PROGRESS_NOBODY: the chain leads back to us, or is a circle.
+// Finds who keeps all waiting: follows who waits for whom, from one rank of the job until a rank
+// that waits for none, and returns that rank. PROGRESS_NOBODY: the chain leads back to us, or is a
+// circle.
 static int find_culprit(const progress_family *family, int job_rank, bool asks) {
     for (int links = 0; links < MOST_LINKS && job_rank != family->job_rank; links++) {
         int next = progress_awaited(family, job_rank, asks);
@@ -96,8 +98,8 @@ static int find_culprit(const progress_family *family, int job_rank, bool asks) 
 }
 
 // Chooses one of the ranks that we wait for, if possible one that does not itself wait for us, and
-// *culprit, the job's rank that holds it up. PROGRESS_NOBODY: we wait for no other rank. `asks`:
-// also asks the store about ranks of other hosts.
+// *culprit, the job's rank that holds it up, for the message. PROGRESS_NOBODY: we wait for no other
+// rank. `asks`: also asks the store about ranks of other hosts.
 static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
     int chosen = PROGRESS_NOBODY;
     for (int r = 0; r < comm->head.size; r++) {

@@ -1,4 +1,5 @@
-// The communicator of one rank: an operation is a copy, done by the time `start` returns.
+// The communicator of one rank: an operation is a copy, done by the time `start` returns. So code
+// need not treat a single rank in another way.
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/op.h"
@@ -29,7 +30,7 @@ static tri_status self_check(self_comm *self) {
     return TRI_OK;
 }
 
-// Records the failure, so that later calls fail with it too.
+// Records the failure, so that later calls fail with it too, as the calls of all communicators do.
 static tri_status self_fail(self_comm *self, tri_status status) {
     self->failed = status;
     memcpy(self->why, tri_error_message(), sizeof self->why);
@@ -141,7 +142,7 @@ static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm))
 
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
 
-// One rank adds in rank order and agrees with itself.
+// One rank adds in rank order and agrees with itself, so it has all these abilities for free.
 static unsigned self_abilities(const tri_comm *comm) {
     return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
 }
@@ -164,7 +165,7 @@ static const tri_comm_backend self_backend = {
     .ledger_of = self_ledger_of,
 };
 
-// Takes the ledger over, also when it fails.
+// Makes the communicator. Takes the ledger over, also when it fails.
 static tri_status self_create(tri_ledger *ledger, const char *name, tri_comm **out) {
     self_comm *self = calloc(1, sizeof *self);
     if (!self) {

@@ -1,4 +1,4 @@
-// Mapping one segment on all ranks of a communicator, and buffers in it that all ranks see.
+// Maps one segment on all ranks of a communicator, and makes buffers in it that all ranks see.
 #include "comm/shm/alloc.h"
 
 #include "comm/progress/describe.h"
@@ -32,7 +32,8 @@ static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *
     return shm_segment_open(&offer->handle, segment);
 }
 
-// Ranks that could not open the segment through /proc receive it from its maker over a socket.
+// Serves or receives the segment over a socket: ranks that could not open it through /proc receive
+// it from its maker.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
     int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;
@@ -51,7 +52,7 @@ static bool map_is_incomplete(const map_result *results, int size) {
     return false;
 }
 
-// The first rank that failed; `size` when none did.
+// The first rank that failed, whose failure all report; `size` when none did.
 static int map_first_failed(const map_result *results, int size) {
     int r = 0;
     while (r < size && results[r].status == TRI_OK) r++;

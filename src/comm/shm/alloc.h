@@ -1,4 +1,4 @@
-// Mapping a segment on all ranks of a communicator.
+// Maps a segment on all ranks of a communicator, so that they can read each other's memory.
 #ifndef TRIREME_COMM_SHM_ALLOC_H
 #define TRIREME_COMM_SHM_ALLOC_H
 
@@ -7,8 +7,9 @@
 // The `maker` of a rank that takes part without getting a segment.
 enum { SHM_NO_MAKER = -1 };
 
-// Collective: every rank maps the segment that rank `maker` created. `created` is the maker's own
-// result of creating it, `handle` describes it. On failure every rank fails and keeps no mapping.
+// Maps the segment that rank `maker` created on every rank. Collective. `created` is the maker's
+// own result of creating it, `handle` describes it. If one rank fails, every rank fails and keeps
+// no mapping, because all have to use the same memory.
 tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const shm_handle *handle,
                           shm_segment *segment, const char *label);
 

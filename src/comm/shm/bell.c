@@ -1,4 +1,5 @@
-// A bell in shared memory for each rank: it sleeps on its own, and others ring it.
+// A bell in shared memory for each rank: the rank sleeps on its own bell, and others ring it when
+// they have written what it may wait for.
 #include "comm/shm/bell.h"
 
 void shm_ring(shm_family *family, int member) {

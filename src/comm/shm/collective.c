@@ -1,5 +1,6 @@
 // A collective operation as a state machine: each call makes one bounded step, so that a waiting
-// caller and the family's thread can take turns. The work itself is in work.c.
+// caller and the family's thread can take turns, and none blocks the other. The work itself is in
+// work.c.
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
@@ -67,7 +68,7 @@ static bool compare_entries(shm_comm *comm) {
     return true;
 }
 
-// Continues with the elements of the operation from `begin` on that fit in staging memory.
+// Goes on with the elements of the operation from `begin` on, as many as fit into staging memory.
 static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_current *current = &comm->current;
     int64_t capacity = shm_staging_capacity(comm, op);

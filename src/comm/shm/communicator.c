@@ -95,8 +95,6 @@ tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const
     return TRI_OK;
 }
 
-// ---- for the progress base
-
 static progress_result advance(progress_comm *base, progress_item *item) {
     shm_comm *comm = (shm_comm *)base;
     if (tri_comm_kind_is_message(item->op.kind)) return shm_message_advance(comm, item);

@@ -48,7 +48,8 @@ typedef struct shm_member {
     cpu_set_t cpus;
     _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;
-    // 1 + the job's rank for which this one has waited for long; 0: for none.
+    // 1 + the job's rank for which this one has waited for long; 0: for none. So zeroed memory
+    // means none.
     _Atomic int32_t awaited_plus_1;
     _Alignas(SHM_CACHE_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_CACHE_LINE) progress_bell bell;
@@ -61,13 +62,15 @@ typedef struct shm_control {
     shm_member members[];
 } shm_control;
 
-// Where something lies in the family's regions, for all ranks that map them.
+// Where something lies in the family's regions: the same for all ranks that map them, while a
+// pointer is not.
 typedef struct shm_address {
     uint64_t region; // its id; 0: in none, so that other ranks cannot see it
     uint64_t offset; // bytes from the start of the region's segment
 } shm_address;
 
-// What a rank announces when it begins a collective; entries of different ranks are compared.
+// What a rank announces when it begins a collective. Entries of different ranks are compared, so
+// that ranks that disagree are found.
 typedef struct shm_entry {
     _Alignas(SHM_CACHE_LINE) tri_comm_call call;
     uint64_t sequence;
@@ -79,8 +82,8 @@ typedef struct shm_seat {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // that the rank has entered
     _Atomic uint32_t closed;
     // How many chunks of this rank's share of an all-reduce have been begun, and how many are
-    // finished, by any rank. The high half of each word is the low half of the number of the
-    // meeting to which the count belongs.
+    // finished, by any rank: faster ranks help slower ones. The high half of each word is the low
+    // half of the number of the meeting to which the count belongs, so that nobody has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
     shm_entry entries[2]; // of even and odd meetings

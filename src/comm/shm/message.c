@@ -39,7 +39,7 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
     tri_comm_copy_label(&item->op, channel->label);
     item->number = posted + 1;
     item->step = 1;
-    // The receiver copies data that lie in shared memory, so nothing is left for the sender to do.
+    // The receiver copies data that lie in shared memory, so the sender has nothing left to do.
     if (channel->address.region) item->bytes = bytes_of(&item->op);
     atomic_store(&channel->posted, item->number);
     ring_peer(comm, item->op.peer);
@@ -48,7 +48,7 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Bytes from this position to the pipe's end, where it wraps.
+// Bytes from this position to the pipe's end, where it wraps: a copy must not go beyond.
 static size_t pipe_to_end(uint64_t position) {
     return TRI_SHM_PIPE_BYTES - position % TRI_SHM_PIPE_BYTES;
 }

@@ -1,10 +1,10 @@
-// A send or receive as a state machine.
+// A send or receive as a state machine, each call of which does one bounded step.
 #ifndef TRIREME_COMM_SHM_MESSAGE_H
 #define TRIREME_COMM_SHM_MESSAGE_H
 
 #include "comm/shm/state.h"
 
-// One bounded step; sets item->done at the end.
+// Does one bounded step of a send or receive; sets item->done at the end.
 progress_result shm_message_advance(shm_comm *comm, progress_item *item);
 
 #endif

@@ -55,7 +55,8 @@ static size_t control_bytes(int size) {
     return sizeof(shm_control) + (size_t)size * sizeof(shm_member);
 }
 
-// Rank 0: creates the memory, announces it, and passes it by socket to those that cannot open it.
+// What rank 0 does: creates the memory, announces it, and passes it by socket to those that cannot
+// open it.
 static tri_status open_make(const open_call *call, shm_segment *control, shm_segment *board) {
     open_offer offer = {0};
     tri_status status = shm_segment_create(control_bytes(call->size), control, &offer.control);
@@ -77,7 +78,7 @@ static tri_status open_make(const open_call *call, shm_segment *control, shm_seg
     return shm_segment_serve(board, &offer.board, wanting, call->timeout_ms);
 }
 
-// The other ranks: map the memory that rank 0 announced.
+// What the other ranks do: map the memory that rank 0 announced.
 static tri_status open_take(const open_call *call, shm_segment *control, shm_segment *board) {
     open_offer offer;
     TRI_TRY(open_get(call, "offer", 0, &offer, sizeof offer));
@@ -105,7 +106,8 @@ static void open_join(shm_family *family) {
     atomic_store(&me->joined, 1);
 }
 
-// A rank may spin while it waits only if every rank has a core to itself.
+// A rank may spin while it waits only if every rank has a core to itself: else it would take the
+// core from the rank for which it waits.
 static bool open_can_spin(const shm_family *family) {
     cpu_set_t all;
     CPU_ZERO(&all);
@@ -166,7 +168,7 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
     }
     status = shm_watch_begin(family);
     if (status == TRI_OK) status = progress_thread_start(&family->base);
-    // After the barrier all ranks have joined, so that their processors are known.
+    // After the barrier all ranks have joined, so that it is known which processors they use.
     if (status == TRI_OK) status = tri_comm_barrier(&comm->base.head, "join");
     if (status == TRI_OK) {
         family->base.can_spin = open_can_spin(family);

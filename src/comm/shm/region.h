@@ -1,4 +1,5 @@
-// The buffers in shared memory that this process maps, and finding a location in them.
+// The buffers in shared memory that this process maps. Finds in which of them some memory lies, so
+// that other ranks can be told where to read.
 #ifndef TRIREME_COMM_SHM_REGION_H
 #define TRIREME_COMM_SHM_REGION_H
 
@@ -12,13 +13,14 @@ size_t shm_region_bytes(size_t buffer_bytes, int size);
 tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
                            shm_handle *handle);
 char *shm_region_buffer(const shm_region *region); // this rank's
-// Takes the region over; its segment is mapped.
+// Adds the region to those of the family, and takes it over; its segment is mapped.
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
-// Where `memory` lies; region 0 unless all ranks of the communicator map all of it.
+// Where `memory` lies, in a form that other ranks understand; region 0 unless all ranks of the
+// communicator map all of it.
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
-// The address of the location in this process.
+// The pointer with which this process reaches the address.
 void *shm_address_resolve(shm_family *family, shm_address address);
 
 // A function of tri_comm_backend.

@@ -85,7 +85,7 @@ tri_status shm_segment_open(const shm_handle *handle, shm_segment *out) {
 static socklen_t segment_address(const shm_handle *handle, struct sockaddr_un *address) {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    // The leading 0 byte keeps the name out of the file system.
+    // The leading 0 byte keeps the name out of the file system, so that no file remains.
     int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-shm-%016llx",
                         (unsigned long long)handle->nonce);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
@@ -124,7 +124,8 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-// Waits until the other end confirms that it has the fd. One that gave up meanwhile connects again.
+// Waits until the other end confirms that it has the fd. An end that gave up meanwhile connects
+// again, and is served once more.
 static bool segment_is_taken(int socket) {
     char byte;
     struct timeval limit = {.tv_sec = 1};

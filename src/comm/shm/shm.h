@@ -1,5 +1,5 @@
 // Communicator of processes of one host over memory that they share. The memory has no name in a
-// file system, so the kernel frees it with the last process, however that process ended.
+// file system, so that the kernel frees it with the last process, however that process ended.
 #ifndef TRIREME_COMM_SHM_SHM_H
 #define TRIREME_COMM_SHM_SHM_H
 
@@ -15,16 +15,18 @@ typedef struct tri_shm_config {
     const int *job_ranks;
     const char *group;
     // A communicator over all ranks of the job, which must outlive the opened one. Its ledger
-    // records the operations, and messages say what its ranks do. NULL: the family has a ledger of
-    // its own.
+    // records the operations, and messages tell from it what the ranks do. NULL: the family has a
+    // ledger of its own.
     tri_comm *control;
 } tri_shm_config;
 
-// Collective over ranks 0 … size-1, all processes of one host and one user. `config` may be NULL.
-// TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a rank did not join.
+// Opens the communicator. Collective over ranks 0 … size-1, all processes of one host and one user.
+// `config` may be NULL. TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a
+// rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// Like tri_comm_shm_open, with another meeting than a store. It is used only during the call.
+// Opens the communicator as tri_comm_shm_open does, with another meeting than a store. It is used
+// only during the call.
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out);
 

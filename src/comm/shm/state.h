@@ -17,7 +17,8 @@ typedef struct shm_rank_set { // of family ranks
     uint64_t bits[TRI_MAX_LOCAL_RANKS / 64];
 } shm_rank_set;
 
-// One buffer for each rank of the communicator that allocated it, all in one segment.
+// A region: one buffer for each rank of the communicator that allocated it, all in one segment, so
+// that one mapping serves all.
 typedef struct shm_region {
     struct shm_region *next;
     uint64_t id;
@@ -65,12 +66,12 @@ typedef enum shm_state {
     SHM_DONE,
 } shm_state;
 
-// Progress of the operation at the head of the queue.
+// How far the collective at the head of the queue is.
 typedef struct shm_current {
     shm_state state;
     bool eager;  // the data went with the announcement
     bool staged; // the data go through staging memory, one window after the other
-    // The window, in elements of the operation's `count`; the whole when nothing is staged.
+    // The window, in elements of the operation's `count`; all of them when nothing is staged.
     int64_t begin, count;
     int64_t cursor; // shares (all-reduce) or chunks (others) that this rank has finished
     const char *from[TRI_MAX_LOCAL_RANKS]; // where each rank's data of the window lie

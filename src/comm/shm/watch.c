@@ -1,4 +1,5 @@
-// Which ranks are alive: their processes and heartbeats, and what they show of themselves.
+// Finds which ranks are alive, from their processes and heartbeats, and has what they show of
+// themselves.
 #include "comm/shm/watch.h"
 
 #include "base/os.h"
@@ -32,8 +33,9 @@ void shm_watch_end(shm_family *family) {
     family->watched = NULL;
 }
 
-// Decides how a member is watched, once it has joined. The pidfd may be of a later process with the
-// same pid, so the member's life is checked again after it was opened.
+// Decides how a member is watched, once it has joined: by a pidfd if possible, which tells at once
+// that a process has ended. The pidfd may be of a later process with the same pid, so the member's
+// life is checked again after it was opened.
 static shm_watched_by watch_member(const shm_member *member, int *pidfd) {
     if (!atomic_load(&member->joined)) return SHM_WATCHED_BY_NOTHING;
     *pidfd = (int)syscall(SYS_pidfd_open, (pid_t)member->process.pid, 0);
@@ -64,7 +66,7 @@ void shm_observe(progress_family *base) {
         shm_watched *seen = &family->watched[r];
         uint64_t beat = atomic_load(&family->control->members[r].heartbeat);
         // After a long time without a look (this process was stopped, or the machine slept) the old
-        // heartbeat says nothing.
+        // heartbeat says nothing about the other rank.
         bool late = beat == 0 || now - seen->looked_ns > WATCH_LATE_MS * (int64_t)1000000;
         if (beat != seen->heartbeat || late) seen->changed_ns = now;
         seen->heartbeat = beat;
@@ -94,8 +96,6 @@ const char *shm_loss(progress_comm *base, int r) {
         return "does not move: no heartbeat for 4 s; it is";
     return NULL;
 }
-
-// ---- what ranks show of themselves
 
 static shm_member *member_of(const progress_family *base, int job_rank) {
     const shm_family *family = (const shm_family *)base;

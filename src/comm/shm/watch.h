@@ -1,4 +1,4 @@
-// Which ranks are alive and what they show of themselves.
+// Finds which ranks are alive, and what they show of themselves.
 #ifndef TRIREME_COMM_SHM_WATCH_H
 #define TRIREME_COMM_SHM_WATCH_H
 

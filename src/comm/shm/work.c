@@ -1,8 +1,8 @@
 // The work of a collective, one chunk per call.
 //
 // An all-reduce is divided into shares, one for each rank: a rank reduces the chunks of its own
-// share and then helps the others with theirs. In all other collectives each rank pulls what it
-// receives from the memory of the other ranks.
+// share and then helps the others with theirs, because ranks arrive at different times. In all
+// other collectives each rank pulls what it receives from the memory of the other ranks.
 #include "comm/shm/work.h"
 
 #include "comm/op.h"
@@ -19,7 +19,7 @@ static const shm_entry *entry_now(const shm_comm *comm, int rank) {
     return shm_entry_of(comm, rank, comm->meetings);
 }
 
-// ---- small operations: the data lie in the announced entry
+// Small operations: their data lie in the entry with which a rank announces them.
 
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->base.head.rank) return;
@@ -44,8 +44,6 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
         for (int r = 0; r < size; r++) memcpy((char *)op->recv + (size_t)r * bytes, in[r], bytes);
     }
 }
-
-// ---- where the data lie
 
 bool shm_addresses_known(shm_comm *comm) {
     const shm_entry *mine = entry_now(comm, comm->base.head.rank);
@@ -98,16 +96,14 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
 }
 
-// Results that are too many for the caches are written past them, but not in place: those lines
-// were just read into the cache, and evicting them would cost more.
+// Whether results are written past the caches: if there are too many for them, but not in place,
+// because those lines were just read into the cache, and evicting them would cost more.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched = tri_comm_recv_count(op, comm->base.head.size) * (int64_t)width_of(op) *
                       comm->base.head.size;
     return touched > SHM_STREAM_BYTES;
 }
-
-// ---- all-reduce
 
 static int64_t share_elements(const shm_comm *comm) {
     int64_t even = (comm->current.count + comm->base.head.size - 1) / comm->base.head.size;
@@ -118,7 +114,7 @@ static int64_t chunk_elements(const tri_comm_op *op) {
     return TRI_SHM_CHUNK_BYTES / (int64_t)width_of(op);
 }
 
-// Elements of the share of rank r, and where it begins.
+// How many elements the share of rank r has, and where it begins.
 static int64_t share_range(const shm_comm *comm, int r, int64_t *begin) {
     int64_t share = share_elements(comm), count = comm->current.count;
     *begin = r * share < count ? r * share : count;
@@ -131,8 +127,9 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Counters of chunks carry the meeting they belong to, so that no rank has to reset them. If a
-// counter belongs to a later meeting than ours, all chunks of our meeting are finished.
+// Reads a counter of chunks. Counters carry the meeting they belong to, so that no rank has to
+// reset them. If a counter belongs to a later meeting than ours, all chunks of our meeting are
+// finished.
 static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
@@ -191,7 +188,7 @@ bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op) {
     return true;
 }
 
-// ---- the other collectives: each rank pulls what it receives, one chunk of one source at a time
+// The other collectives: each rank pulls what it receives, one chunk of one source at a time.
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
     const shm_current *current = &comm->current;
@@ -229,7 +226,7 @@ progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {
     if (op->kind == TRI_COMM_REDUCE_SCATTER) {
         pull_reduce(comm, op, first, count);
     } else {
-        // Each rank begins with its own data, so that no two pull from one source at once.
+        // Each rank begins with its own data, so that no two ranks pull from one source at once.
         int turn = comm->base.head.rank + (int)(current->cursor / chunks);
         pull_copy(comm, op, all_sources ? turn % comm->base.head.size : op->root, first, count);
     }

@@ -1,4 +1,4 @@
-// Groups of operations: their memory of the host, and the steps from the device and back.
+// Operation groups: their memory of the host, and their steps from the device and back.
 #include "comm/staged/group.h"
 
 #include "comm/op.h"
@@ -17,7 +17,7 @@ static void describe(const tri_comm *comm, const tri_comm_op *from, staged_op *t
     to->host.waits_at_once = false;
 }
 
-// Gives each operation its part of the group's memory.
+// Gives each operation its part of the group's memory of the host.
 static tri_status take_memory(staged_group *g) {
     size_t bytes = 0;
     for (int i = 0; i < g->op_count; i++)
@@ -80,7 +80,8 @@ static bool comes_after(const staged_group *g) {
 
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // The tickets are done already. If one of them failed, the group fails with it here.
+    // The tickets are done already, so this does not wait. If one of them failed, the group fails
+    // with it here.
     for (int i = 0; i < g->after_count; i++) TRI_TRY(tri_ticket_wait(&g->after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];

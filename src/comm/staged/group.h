@@ -1,11 +1,11 @@
-// One group of operations on its way through the host's memory.
+// One operation group on its way through the host's memory.
 #ifndef TRIREME_COMM_STAGED_GROUP_H
 #define TRIREME_COMM_STAGED_GROUP_H
 
 #include "comm/comm.h"
 #include "device/device.h"
 
-// The states of a group, in the order in which it goes through them.
+// The states of an operation group, in the order in which it goes through them.
 typedef enum staged_state {
     STAGED_QUEUED,     // waits for what it has to come after
     STAGED_COPIES_OUT, // what is sent comes from the device
@@ -38,15 +38,15 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
                              const tri_ticket *after, int after_count, staged_group **out);
 void staged_group_free(staged_group *group);
 
-// What a group works with.
+// What a group works with; all groups of a communicator share it.
 typedef struct staged_route {
     tri_comm *inner;
     tri_queue *out, *in; // of the device: for copies out of its memory, and into it
 } staged_route;
 
-// Moves the group on as far as is possible without waiting. `may_begin`: no earlier group is in the
-// way. `may_travel`: the inner communicator has started all earlier groups. Sets *moved if the
-// state changed.
+// Moves the group on as far as is possible without waiting, because one thread serves all groups.
+// `may_begin`: no earlier group is in the way. `may_travel`: the inner communicator has started all
+// earlier groups. Sets *moved if the state changed.
 tri_status staged_group_advance(staged_group *group, const staged_route *route, bool may_begin,
                                 bool may_travel, bool *moved);
 

@@ -1,4 +1,5 @@
-// The communicator: groups in order, and the thread that moves them on.
+// The communicator that goes through the host: operation groups in order, and the thread that moves
+// them on.
 #include "comm/staged/staged.h"
 
 #include "base/thread.h"
@@ -36,7 +37,7 @@ static const tri_comm_backend staged_backend;
 
 static staged_comm *staged_of(tri_comm *head) { return (staged_comm *)head; }
 
-// Records the first failure. Called under the lock.
+// Records the first failure, which every later call returns. Called under the lock.
 static void fail(staged_comm *c, tri_status status, const char *message) {
     if (c->status != TRI_OK) return;
     c->status = status;
@@ -67,9 +68,9 @@ static void drop_done(staged_comm *c) {
 }
 
 // Moves all groups on. A group with a collective is under way alone. Groups of sends and receives
-// that follow each other are under way side by side, and the inner communicator starts them in
-// order. Called under the lock, which it releases in between, so that groups may be added at the
-// end meanwhile.
+// that follow each other are under way side by side, because a rank may wait for one before it
+// starts another; the inner communicator starts them in order. Called under the lock, which it
+// releases in between, so that groups may be added at the end meanwhile.
 static bool advance_all(staged_comm *c) {
     bool moved = false, alone = true, only_messages = true, all_left = true;
     for (staged_group *g = c->first; g && c->status == TRI_OK && !c->stops; g = g->next) {
@@ -213,7 +214,8 @@ static tri_status staged_failed(tri_comm *comm) {
     return status == TRI_OK ? c->route.inner->backend->failed(c->route.inner) : status;
 }
 
-// This communicator fails when the inner one does, whose family tells the other ranks.
+// The family of the inner communicator: this one fails when that one does, and its family tells the
+// other ranks.
 static struct progress_family *staged_family(tri_comm *comm) {
     tri_comm *inner = staged_of(comm)->route.inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;

@@ -17,7 +17,8 @@ enum {
     PROGRESS_CALLS = 16, // of UCX, in one call
     LOSS_BYTES = 128,
     STUCK_ARMS = 20,
-    // Of a wait while connections are closed: calls without a nap, length of a nap, and an end.
+    // Limits of the waits while connections are closed: calls without a nap, length of a nap, and
+    // an end.
     CLOSE_CALLS = 1000,
     CLOSE_NAP_US = 20,
     CLOSE_MS = 2000,
@@ -37,11 +38,13 @@ struct tri_transport_end {
     ucp_address_t *address;
     size_t address_bytes;
     ucx_peer *peers;
-    // Requests that UCX has; the place of each is its `number`.
+    // Requests that UCX has not finished; the index of each is its `number`, so that it is found at
+    // once when UCX calls back.
     tri_transport_request **pending;
     size_t pending_count, pending_capacity;
     bool moved;
-    // How often in succession the descriptor was ready although UCX had nothing to do.
+    // How often in succession the descriptor was ready although UCX had nothing to do: then to
+    // sleep on it is useless.
     int stuck_arms;
 };
 
@@ -49,8 +52,6 @@ static tri_status refuse(char *why, const char *call, ucs_status_t status) {
     snprintf(why, TRI_TRANSPORT_WHY_BYTES, "%s: %s", call, ucs_status_string(status));
     return TRI_NETWORK;
 }
-
-// ---- opening
 
 static ucs_status_t make_worker(tri_transport_end *end) {
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -65,8 +66,8 @@ static ucs_status_t make_worker(tri_transport_end *end) {
 
 static void ucx_close(tri_transport_end *end, bool is_whole);
 
-// What serves us better than UCX's defaults; the user's settings stay. UCX reads these from the
-// environment only.
+// Sets what serves this program better than UCX's defaults; the user's settings stay. UCX reads
+// these from the environment only.
 static void prefer(void) {
     // Over TCP large messages as plain ones take half the processor time of those that are put into
     // the receiver's memory.
@@ -129,8 +130,6 @@ static tri_status ucx_know(tri_transport_end *end, int r, const void *address, s
     return TRI_OK;
 }
 
-// ---- endpoints
-
 static void lose(ucx_peer *peer, ucs_status_t status) {
     if (peer->loss[0]) return;
     bool is_gone = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT;
@@ -155,7 +154,7 @@ static bool connect_to(tri_transport_end *end, int r) {
                               .address = peer->address,
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                               .err_handler = {.cb = on_error, .arg = peer}};
-    // There is no loss of oneself to handle.
+    // A rank cannot lose itself, so its connection to itself needs no handler.
     if (r == end->rank) params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     ucs_status_t status = ucp_ep_create(end->worker, &params, &peer->endpoint);
     if (status == UCS_OK) return true;
@@ -173,8 +172,6 @@ static void ucx_watch(tri_transport_end *end, int r) {
 }
 
 static bool ucx_reaches(tri_transport_end *end, int r) { return end->peers[r].endpoint != NULL; }
-
-// ---- requests
 
 static void finish(tri_transport_end *end, tri_transport_request *request, ucs_status_t status) {
     if (status == UCS_OK)
@@ -208,7 +205,7 @@ static void on_received(void *handle, ucs_status_t status, const ucp_tag_recv_in
     ucp_request_free(handle);
 }
 
-// What UCX returned for a request: it is over, has failed, or is pending.
+// Takes what UCX returned for a request: it is over, has failed, or is pending.
 static void note(tri_transport_end *end, tri_transport_request *request, ucs_status_ptr_t result) {
     if (!UCS_PTR_IS_PTR(result)) {
         finish(end, request, UCS_PTR_STATUS(result));
@@ -275,8 +272,9 @@ static bool ucx_progress(tri_transport_end *end) {
     return moved;
 }
 
-// While UCX connects over TCP, its descriptor is ready as long as the other end has not answered,
-// and nobody can sleep on it. The caller then naps, which leaves the cores to ranks that have work.
+// The descriptor to sleep on. While UCX connects over TCP, it is ready as long as the other end has
+// not answered, and nobody can sleep on it. The caller then naps, which leaves the cores to ranks
+// that have work.
 static int ucx_event_fd(tri_transport_end *end) {
     return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
 }
@@ -288,16 +286,14 @@ static bool ucx_arm(tri_transport_end *end) {
     return true;
 }
 
-// ---- ending
-
 typedef struct patience {
     int calls;
     struct timespec since;
 } patience;
 
-// Lets UCX work while connections are closed. False: it has had its time; the other end may be gone
-// and never answer. Naps soon where there is nothing to do, because the other end may need the
-// core.
+// Lets UCX work while connections are closed. False: it has had its time, because the other end may
+// be gone and never answer. Naps soon where there is nothing to do, because the other end may need
+// the core.
 static bool work_on(tri_transport_end *end, patience *p) {
     struct timespec now, nap = {.tv_nsec = CLOSE_NAP_US * 1000};
     bool has_worked = ucp_worker_progress(end->worker) > 0;
@@ -310,7 +306,7 @@ static bool work_on(tri_transport_end *end, patience *p) {
     return waited_ms < CLOSE_MS;
 }
 
-// Drives UCX until an operation of it is over, or UCX has had its time.
+// Drives UCX until one of its operations is over, or UCX has had its time.
 static void complete(tri_transport_end *end, ucs_status_ptr_t handle) {
     patience p = {0};
     if (!UCS_PTR_IS_PTR(handle)) return;
