@@ -1,4 +1,5 @@
-// The devices and communicators of this program: the only list of concrete backends.
+// The devices and communicators of this program: the only list of concrete backends, so that all
+// other rooms work with any.
 #include "cli/cli.h"
 
 #include "cli/connect.h"

@@ -37,7 +37,8 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-// Besides the operations of a communicator there is `fold`, the sums of a reduce-scatter alone.
+// Finds the kind of operation. Besides those of a communicator there is `fold`, the sums of a
+// reduce-scatter alone, without the transport.
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
@@ -107,7 +108,7 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
 }
 
 // Measures loading without workers, with 1, 2, 4 and 8 workers as far as these are fewer than the
-// recipe's number, and with that number.
+// recipe's number, and with that number: so a user sees how many are enough.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;

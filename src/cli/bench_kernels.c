@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The batch size of the model's recipe in recipes/.
+// The batch size of the model's recipe in recipes/, with which it is trained.
 static int64_t batch_of(const char *model) {
     if (!strcmp(model, "mnist-convnet")) return 100;
     if (!strcmp(model, "denoise-cnn")) return 32;
@@ -102,7 +102,8 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
     out->request.options.training = true;
     tri_batch_options batch = tri_recipe_batch_without_steps(&recipe);
     out->batch = batch.micro > 0 ? batch.micro : batch.global;
-    // Built once before anything is measured or printed: a model that is refused is refused first.
+    // The graph is built once before anything is measured or printed, so that a model with an error
+    // is refused first.
     tri_graph *graph;
     tri_arena *trial = tri_arena_create(arena, "trial");
     tri_status status = tri_model_build(trial, &out->request, out->batch, &graph);
@@ -111,7 +112,8 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
                             : status;
 }
 
-// Built-in models alone tell what their samples look like.
+// Checks the names. Only built-in models are possible without a recipe, because only they tell what
+// their samples look like.
 static tri_status check_models(const cli_context *context, int count, char **models) {
     if (count == 0 && context->task)
         return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: which recipe of model %s?",

@@ -52,8 +52,8 @@ static bool takes_overrides(const cli_command *command) {
     return found;
 }
 
-// Reports an unknown flag. If it is a key of the recipe, says what to write instead; `next` is the
-// word after the flag.
+// Reports an unknown flag. If it is a key of the recipe (people write --lr), says what to write
+// instead; `next` is the word after the flag.
 static int unknown_flag(const cli_command *command, const char *text, const char *next,
                         const char *const *known, int count) {
     const char *equals = strchr(text, '='), *instead = NULL;
@@ -154,8 +154,9 @@ static const char *error_file(void) {
     return path && *path ? path : NULL;
 }
 
-// Writes {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}.
-// That is torchrun's format, with `said`: whether this process has printed the message itself.
+// Writes the error file, from which a launcher learns the cause: {"message": {"message": …,
+// "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}. That is torchrun's format, with
+// `said`: whether this process has printed the message itself.
 static void write_error_file(tri_status status, bool is_printed) {
     const char *path = error_file();
     if (!path) return;
@@ -219,7 +220,7 @@ int cli_fail_printed(tri_status status, const char *message) {
     return tri_status_exit_code(status);
 }
 
-// Whether the folder of `path` has all of these entries.
+// Whether all of these names exist in the folder of `path`.
 static bool lies_beside(const char *path, const char *const *names) {
     const char *slash = strrchr(path, '/');
     for (; *names; names++) {
@@ -232,7 +233,8 @@ static bool lies_beside(const char *path, const char *const *names) {
     return true;
 }
 
-// What an existing file is part of, by what lies beside it. NULL: of nothing that Trireme writes.
+// Finds what an existing file belongs to, by what lies beside it, so that no output overwrites a
+// part of a checkpoint or run. NULL: nothing that Trireme writes.
 static const char *owner_of(const char *path) {
     static const char *const in_checkpoint[] = {"model.safetensors", "state.json", NULL},
                              *const in_sharded[] = {"model.safetensors.index.json", "state.json",

@@ -19,17 +19,19 @@ typedef struct cli_flag {
     char letter; // 0: none
 } cli_flag;
 
-// One task of a command that has several, such as `check` in `trireme data check`.
+// One of the things that a command can do, if it does several, such as `check` in `trireme data
+// check`.
 typedef struct cli_verb {
     const char *name, *arguments, *help;
 } cli_verb;
 
-// Which of a command's flags a verb takes.
+// Which of a command's flags a verb takes: the others have no effect with it.
 typedef struct cli_verb_flags {
     const char *verb, *flags; // "out json"
 } cli_verb_flags;
 
-// --help, `trireme manual` and `trireme completion` all come from these.
+// A command. --help, `trireme manual` and `trireme completion` all come from this, so that none is
+// out of date.
 typedef struct cli_command {
     const char *name;
     const char *arguments; // "RECIPE [key.path=value ...]"
@@ -75,24 +77,26 @@ bool cli_has(const cli_arguments *arguments, const char *flag);
 // Reads flag `index` from `flags` or `flag_at`. False: there is none.
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 
-// Prints the thread's error message as one line and returns the exit code. If the failure is the
-// same on all ranks, only rank 0 prints it. Every rank writes its error file
+// Reports a failure: prints the thread's error message as one line and returns the exit code. If
+// the failure is the same on all ranks, only rank 0 prints it. Every rank writes its error file
 // (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
-// Likewise where `message` was printed before, by this rank or another one.
+// Reports a failure whose `message` was printed before, by this rank or another one: only the error
+// file is written.
 int cli_fail_printed(tri_status status, const char *message);
-// TRI_BAD_INPUT: `flag` names as the file to write the recipe itself, a file of a checkpoint, or a
-// run's own recipe or metrics. `input`: the recipe's path; NULL: none.
+// Refuses to overwrite what an output must not: TRI_BAD_INPUT if `flag` names as the file to write
+// the recipe itself, a file of a checkpoint, or a run's own recipe or metrics. `input`: the
+// recipe's path; NULL: none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null|far", words, 0 }
-// The value of --seconds, or `otherwise` if it is NULL.
+// Reads the value of --seconds; `otherwise` if the text is NULL.
 tri_status cli_read_seconds(const char *text, double otherwise, double *out);
-// Before a command computes: binds a rank that srun or mpirun started to cores of its own, where it
-// sees those of others too (TRIREME_BIND), and lets it have a thread for each.
-// *cores: how many; 0: it was not bound.
+// Binds a rank that srun or mpirun started to cores of its own, where it sees those of others too
+// (TRIREME_BIND), and lets it have a thread for each. Called before a command computes. *cores: how
+// many; 0: it was not bound.
 tri_status cli_bind_rank(int *cores);
-// Logs a warning, on rank 0 only.
+// Logs a warning, on rank 0 only, so that it appears once.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Reports a bad command line in one line that points to the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)

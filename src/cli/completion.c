@@ -13,10 +13,10 @@
 // How a shell spells a list of words, and a function that prints such a list for a key.
 typedef struct shell_syntax {
     const char *list_open, *list_close; // before and after the words of a list
-    // Before a function's name, between the name and the cases, after the cases.
+    // What stands before a function's name, between the name and the cases, and after the cases.
     const char *function_open, *switch_open, *function_end;
     const char *otherwise; // the case of an unknown key: the function fails
-    // Before a case's key, between the key and its words, after the words.
+    // What stands before a case's key, between the key and its words, and after the words.
     const char *case_open, *words_open, *case_close;
 } shell_syntax;
 
@@ -107,8 +107,8 @@ static void print_verbs(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// The keys that were printed. Several variants of a section may have the same key; it is printed
-// once.
+// The keys that were printed already: several variants of a section may have the same key, which
+// has to be offered once.
 typedef struct seen_keys {
     const shell_syntax *syntax;
     const char *keys[256];
@@ -183,8 +183,8 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The program splits the line itself, because bash breaks words at '=' too. What it offers then
-// replaces only what follows the '='.
+// The completion for bash. It splits the line itself, because bash breaks words at '=' too; what it
+// offers then replaces only what follows the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

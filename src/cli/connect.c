@@ -22,8 +22,8 @@ typedef struct connect_request {
     int hosts, local_ranks; // ranks of each host, which follow each other; 0: that is not so
 } connect_request;
 
-// Whether all ranks have the value of rank 0. What differs later is found when the recipes are
-// compared; but this has to be known before the ranks are connected.
+// Checks that all ranks have the value of rank 0. What differs later is found when the recipes are
+// compared; but this has to be known before the ranks are connected, because it decides how.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -41,8 +41,6 @@ static tri_status compare_with_first(const connect_request *q, const char *what,
         q->identity->rank, q->identity->host, what, value, first.host, first.value, advice);
 }
 
-// ---- which ranks share a host
-
 static int count_local_ranks(const tri_store *store, int ranks) {
     int local_ranks = 0, hosts = tri_store_host_count(store);
     while (local_ranks < ranks && tri_store_host_of(store, local_ranks) == 0) local_ranks++;
@@ -52,14 +50,12 @@ static int count_local_ranks(const tri_store *store, int ranks) {
     return local_ranks;
 }
 
-// ---- shared memory
-
 static tri_status open_shm(const connect_request *q, tri_comm **out) {
     tri_shm_config config = {.timeout_ms = q->timeout_ms};
     return tri_comm_shm_open(q->identity->rank, q->identity->size, q->store, &config, out);
 }
 
-// Of the ranks of this rank's host.
+// Opens shared memory between the ranks of this rank's host.
 static tri_status open_host(const connect_request *q, tri_comm **out) {
     int host = q->identity->rank / q->local_ranks;
     char name[32];
@@ -73,8 +69,6 @@ static tri_status open_host(const connect_request *q, tri_comm **out) {
     free(ranks);
     return status;
 }
-
-// ---- messages
 
 static bool is_mpi_launcher(const char *launcher) {
     static const char *const names[] = {"open-mpi", "hydra", "mvapich2", "pals"};
@@ -135,8 +129,8 @@ static tri_status open_pair(connect_request *q, const tri_transport *transport, 
     return status;
 }
 
-// A rank that lacks the module, or whose transport cannot be opened, tells the others by the store.
-// They must not wait for it where only the transport can tell.
+// Opens the transport. A rank that lacks the module, or whose transport cannot be opened, tells the
+// others by the store: they must not wait for it where only the transport could tell.
 static tri_status open_transport(connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));
@@ -164,7 +158,7 @@ static tri_status open_chosen(connect_request *q, tri_comm **out) {
                     tri_comm_choice_name(q->choice), q->identity->size, q->hosts);
 }
 
-// From now on the store watches over the ranks, which it can see on all hosts.
+// Has the store watch over the ranks from now on, because it sees them on all hosts.
 static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *comm,
                               tri_health **health) {
     tri_health_config config = {.silence_s = options ? options->silence_s : 0,
@@ -187,7 +181,8 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
                          .timeout_ms = tri_comm_timeout_ms(options)};
     *out = NULL;
     *health = NULL;
-    // The ranks of one host need the store only to find each other.
+    // The ranks of one host need the store only to find each other; after that shared memory shows
+    // everything.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     tri_log_stage("met");
     q.hosts = tri_store_host_count(q.store);

@@ -129,7 +129,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status =
         tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
-                        // Any name will do for the model: it is not built.
+                        // The model is not built, so any name will do.
                         context->task ? context->task->name : "data", &recipe);
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);

@@ -23,7 +23,7 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets the run's end, which the hint that trains longer sets itself.
+// Whether the override sets the run's end: the hint that trains longer sets it itself.
 static bool sets_end(const cli_hints *h, const char *word) {
     static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
     return !strncmp(word, end, strlen(end)) ||
@@ -31,7 +31,7 @@ static bool sets_end(const cli_hints *h, const char *word) {
 }
 
 // Prints the recipe and the overrides that the user gave. `without_end` leaves out those of the
-// run's end, which the hint sets itself.
+// run's end.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
@@ -69,7 +69,8 @@ static bool has_checkpoint(const cli_hints *h) {
            (cli_has_best(h) || exists(h, "/checkpoints/last"));
 }
 
-// Without a recipe: `eval` finds it in the checkpoint's run folder.
+// Prints how to evaluate the run. The recipe can be left out: `eval` finds it in the checkpoint's
+// run folder.
 static void print_evaluate(const cli_hints *h) {
     print_word(h->context->program);
     printf(" eval --checkpoint");
@@ -77,7 +78,8 @@ static void print_evaluate(const cli_hints *h) {
     print_device(h);
 }
 
-// A run on several hosts is started by their own launcher, whose command is not known here.
+// Whether a command can be shown that goes on. A run on several hosts is started by their own
+// launcher, whose command is not known here.
 static bool can_go_on(const cli_hints *h) {
     return exists(h, "/checkpoints/last") && h->result->hosts == 1;
 }

@@ -13,7 +13,8 @@ typedef struct cli_hints {
 } cli_hints;
 
 void cli_print_hints(const cli_hints *hints);
-// Whether the run has a best checkpoint: none if it keeps none, or never had a finite metric.
+// Whether the run has a best checkpoint, which a hint can name: none if it keeps none, or never had
+// a finite metric.
 bool cli_has_best(const cli_hints *hints);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// Reads one code point of UTF-8 and moves *c to its last byte.
+// Reads one code point of UTF-8, which roff wants as a number, and moves *c to its last byte.
 static unsigned code_point(const char **c) {
     unsigned char first = (unsigned char)**c;
     int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;

@@ -64,7 +64,8 @@ static tri_status read_mesh(tri_arena *arena, const char *text, const char **ove
     return TRI_OK;
 }
 
-// Rates on the command line replace those of the device, which v has.
+// Sets the rates of the estimate: those on the command line replace those of the device, which v
+// has.
 static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     struct {
         const char *flag;
@@ -130,7 +131,8 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
 }
 
 // Checks that the plan fits into strategy.memory, into the memory of the device or, for a single
-// rank, into what is free on this machine. On which hosts several ranks would run is not known.
+// rank, into what is free on this machine. For several ranks the hosts are not known, so their free
+// memory is not either.
 static tri_status check_fits(const plan_view *v) {
     tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1);
     if (!there.is_own && v->ranks > 1) there.bytes = 0;
@@ -205,7 +207,8 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     return check_fits(v);
 }
 
-// --fit lists several settings, so there is no single plan to show or draw.
+// Refuses flags that do not go together: --fit lists several settings, so there is no single plan
+// to show or draw.
 static tri_status check_flags(const cli_arguments *a) {
     static const char *const others[] = {"show", "svg", "memory"};
     for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)

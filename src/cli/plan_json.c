@@ -12,7 +12,7 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
     return map;
 }
 
-// For each pipeline rank: its first rank, how many ranks have the same plan, and its memory.
+// Lists for each pipeline rank its first rank, how many ranks have the same plan, and its memory.
 static tri_tree *groups_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *list = tri_tree_list(arena);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// The number from --samples or the recipe, because `plan` does not open the data. 0: not known.
+// How many training samples there are: from --samples or the recipe, because `plan` does not open
+// the data. 0: not known.
 static int64_t training_samples(const plan_view *v) {
     const tri_data_options *d = &v->recipe->data;
     int64_t samples = v->samples;
@@ -36,7 +37,8 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
-// How many checkpoints exist at once at most, with the one that is being written; -1: not known.
+// How many checkpoints exist at once at most, with the one that is being written, for the space on
+// disk; -1: not known.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t saved = 0;

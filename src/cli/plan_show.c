@@ -82,7 +82,8 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// Adds what `plan` alone leaves out: every rank, and how memory is used over the step.
+// Prints memory in full, for `--show memory`: also every rank, and how memory is used over the
+// step.
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
@@ -103,7 +104,7 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-// What a rank could do of the products that the run computes most.
+// The FLOP/s that a rank could reach in the products that the run computes most.
 static double most_flops(const plan_view *v) {
     return v->recipe->trainer.precision == TRI_PRECISION_32_TRUE ? v->rates.flops_per_s
                                                                  : v->rates.half_flops_per_s;

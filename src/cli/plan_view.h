@@ -44,7 +44,7 @@ typedef struct plan_run {
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);
 
-// The rows of the memory tables. X(member of tri_memory_plan)
+// The rows of the memory tables, as text and as JSON alike. X(member of tri_memory_plan)
 #define PLAN_MEMORY_LIST(X)                                                                        \
     X(parameters)                                                                                  \
     X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)

@@ -97,8 +97,9 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Rank 0 prints for all; rank 1 if rank 0 is the one that is missing. A rank that has not reached
-// the others is the only one that knows why: the first of each host prints it.
+// Whether this rank prints the result. Rank 0 prints for all; rank 1 if rank 0 is the one that is
+// missing. A rank that has not reached the others is the only one that knows why: the first of each
+// host prints it.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
     bool has_left = !report->has_met || report->status == TRI_PEER_LOST;

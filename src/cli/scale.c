@@ -36,7 +36,7 @@ static tri_status bad_list(const char *text) {
                     SCALE_MAX_POINTS);
 }
 
-// Reads "1,2,4".
+// Reads numbers of ranks: "1,2,4".
 static tri_status read_ranks(const char *text, scale_view *v) {
     const char *at = text;
     for (v->count = 0; *at; v->count++) {
@@ -54,15 +54,13 @@ static tri_status read_ranks(const char *text, scale_view *v) {
     return v->count ? TRI_OK : bad_list(text);
 }
 
-// Without --ranks: powers of two, and all ranks.
+// Chooses the numbers of ranks if --ranks does not: powers of two, and all ranks.
 static void choose_ranks(int most, scale_view *v) {
     int ranks = 1;
     for (v->count = 0; v->count < SCALE_MAX_POINTS - 1 && ranks < most; ranks *= 2)
         v->points[v->count++].ranks = ranks;
     v->points[v->count++].ranks = most;
 }
-
-// ---- the ranks
 
 static tri_status gather_claims(sweep *s, tri_host_claim *all) {
     tri_host_claim own;
@@ -75,7 +73,8 @@ static tri_status gather_claims(sweep *s, tri_host_claim *all) {
                                                  .label = "hosts of the sweep"});
 }
 
-// Arranges the ranks host by host, in the order of each host's first rank.
+// Arranges the ranks host by host, in the order of each host's first rank, so that small groups are
+// on few hosts.
 static tri_status arrange_ranks(sweep *s) {
     tri_arena *arena = s->view.arena;
     int ranks = s->world->size, hosts = 0, position = 0;
@@ -100,7 +99,7 @@ static tri_status arrange_ranks(sweep *s) {
 
 static tri_status open_world(sweep *s) {
     tri_comm_options options = s->recipe->comm;
-    // Ranks that are not in a group wait for it.
+    // Ranks that are not in a group wait while it trains, so their time limit has to be longer.
     options.timeout_s += 60 + 4 * s->seconds;
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->world));
@@ -109,16 +108,16 @@ static tri_status open_world(sweep *s) {
     return arrange_ranks(s);
 }
 
-// ---- measuring
-
-// The first point is what the others are compared with, so that it has to be measured.
+// Decides which points can be measured. The first is what the others are compared with, so it has
+// to be.
 static tri_status mark_points(sweep *s) {
     scale_view *v = &s->view;
     int there = s->world->size, all_hosts = s->hosts_of[there - 1];
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
         p->is_measured = p->ranks <= there;
-        // More hosts would have as many ranks each as these have, rounded up.
+        // Of points that are only simulated: more hosts would have as many ranks each as these
+        // have, rounded up.
         int each = (there + all_hosts - 1) / all_hosts;
         p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
     }
@@ -129,7 +128,8 @@ static tri_status mark_points(sweep *s) {
                     v->points[0].ranks, there);
 }
 
-// Fails on all ranks if one of them failed; a rank that failed itself keeps its own message.
+// Makes all ranks fail if one of them failed, so that none waits; a rank that failed itself keeps
+// its own message.
 static tri_status agree(sweep *s, tri_status own, const char *what) {
     char why[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
@@ -156,7 +156,8 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     bool takes_part = s->position < p->ranks;
     TRI_TRY(world->backend->split(world, takes_part ? 0 : -1, s->position, &group));
     tri_status status = takes_part ? measure_group(s, group, p) : TRI_OK;
-    // Bad input is found by all ranks of the group together. Else the others may still wait.
+    // All ranks of the group find bad input together, and return. After any other failure some may
+    // still wait, so all are made to fail.
     if (status != TRI_OK && tri_status_exit_code(status) != 2) {
         char why[TRI_MESSAGE_MAX_BYTES];
         snprintf(why, sizeof why, "%s", tri_error_message());
@@ -168,7 +169,7 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     return agree(s, status, "end of a measurement");
 }
 
-// Refuses what only the end would show: a picture that cannot be written.
+// Refuses before the sweep what only its end would show: a picture that cannot be written.
 static tri_status check_svg(const char *path) {
     tri_os_replacement file;
     if (!path) return TRI_OK;
@@ -182,7 +183,8 @@ static tri_status plan(sweep *s) {
     return scale_plan(&s->view, s->recipe, s->context, s->device);
 }
 
-// Rank 0 plans and tells the others which batches they have.
+// Plans all points. Only rank 0 does, because plans of many ranks take time; it tells the others
+// which batches they have.
 static tri_status plan_points(sweep *s) {
     scale_view *v = &s->view;
     int64_t told[SCALE_MAX_POINTS + 1] = {0};
@@ -216,8 +218,6 @@ static tri_status measure_points(sweep *s) {
         if (v->points[i].is_measured) TRI_TRY(measure_point(s, &v->points[i]));
     return TRI_OK;
 }
-
-// ---- the command
 
 static tri_status write_svg(const scale_view *v, const char *path) {
     char *picture = NULL;
@@ -271,7 +271,8 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
     return status;
 }
 
-// How many ranks to start here; 1: none but this one.
+// How many ranks this command starts by itself; 1: none but this one, because a launcher has
+// started them or one is enough.
 static int ranks_to_start(const sweep *s) {
     int most = tri_os_cpus(), chosen = 1;
     if (s->identity.size > 1 || strcmp(s->identity.launcher, "none") != 0) return 1;
@@ -281,14 +282,15 @@ static int ranks_to_start(const sweep *s) {
     return chosen;
 }
 
-// What the ranks would refuse, refused before they are started.
+// Refuses what the ranks would refuse, before they are started: one message instead of many.
 static tri_status check_alone(sweep *s) {
     tri_dataset *data;
     tri_device_description device;
     tri_status status = plan(s);
     scale_end_plans(&s->view);
     TRI_TRY(status);
-    // A model (cuda:h200) can be planned for anywhere, but measured only where its backend is.
+    // A device model (cuda:h200) can be planned for anywhere, but measured only where its backend
+    // is.
     const char *here =
         tri_arena_printf(s->view.arena, "%.*s", (int)strcspn(s->device, ":"), s->device);
     TRI_TRY(tri_device_describe(cli_backends.devices, here, &device));

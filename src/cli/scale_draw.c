@@ -45,8 +45,6 @@ static double y_of(const plot *p, double value) {
     return BOTTOM - at * (BOTTOM - TOP);
 }
 
-// ---- axes
-
 static void put_tick(const plot *p, double value, const char *text, FILE *out) {
     double y = y_of(p, value);
     fprintf(out,
@@ -78,8 +76,6 @@ static void put_frame(const plot *p, const char *value, FILE *out) {
             p->left, TOP, BOTTOM, p->right, (p->left + p->right) / 2, BOTTOM + 42, x, y, x, y,
             value);
 }
-
-// ---- series
 
 typedef double value_of(const scale_view *v, int point);
 
@@ -117,7 +113,7 @@ static void put_mark(const scale_view *v, const plot *p, int i, value_of *value,
             tri_counted(v->points[i].ranks, "rank"), value(v, i), p->is_log ? " samples/s" : "%");
 }
 
-// From the tenth to the ninetieth percentile.
+// Draws how far a point's measurements spread: from the tenth to the ninetieth percentile.
 static void put_spread(const scale_view *v, const plot *p, int i, FILE *out) {
     const tri_bench_result *m = &v->points[i].measured;
     double low = m->samples_per_s_low, high = m->samples_per_s_high, x;
@@ -147,8 +143,6 @@ static void put_series(const scale_view *v, const plot *p, value_of *measured, v
         put_mark(v, p, i, measured, "measured", "fill=\"" COLOUR_MEASURED "\"", out);
     }
 }
-
-// ---- the two plots
 
 static double ideal_rate(const scale_view *v, int i) {
     return scale_samples_per_s(&v->points[0]) * v->points[i].ranks / v->points[0].ranks;
@@ -236,7 +230,7 @@ static void put_legend(FILE *out) {
     }
 }
 
-// The method, cut at a space where a line is full.
+// Writes the line that tells how points were simulated, cut at a space where it is full.
 static void put_method(const char *text, FILE *out) {
     enum { LINE = 150 };
     for (int y = BOTTOM + 68; *text; y += 16) {

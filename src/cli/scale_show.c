@@ -35,8 +35,8 @@ double scale_error(const scale_point *point) {
     return simulated_samples_per_s(point) / point->measured.samples_per_s - 1;
 }
 
-// The largest error, without its sign, of the points by which the simulation was not calibrated.
-// False: there is none.
+// The largest error of the simulation, without its sign, over the points by which it was not
+// calibrated: how far it can be trusted. False: there is none.
 static bool worst_error(const scale_view *v, double *out) {
     bool found = false;
     *out = 0;

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-// The global batch of `ranks` ranks, if the first point has `global`.
+// Finds the global batch of `ranks` ranks, if the first point has `global`: the same, or with
+// --weak in proportion.
 static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
     int first = v->points[0].ranks;
     int64_t all = global * point->ranks;
@@ -80,9 +81,9 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
     return estimate.step_s;
 }
 
-// Finds by bisection the factor of the assumed rates of computation with which the first point
-// takes as long as measured. If its communication alone would take longer, the rates stay as
-// assumed.
+// Calibrates the simulation: finds by bisection the factor of the assumed rates of computation with
+// which the first point takes as long as measured. If its communication alone would take longer,
+// the rates stay as assumed.
 static void calibrate(scale_view *v) {
     enum { TURNS = 60 };
     scale_point *first = &v->points[0];

@@ -28,33 +28,33 @@ typedef struct scale_view {
     bool weak;                   // the global batch grows with the ranks; else it stays
     int count;
     scale_point points[SCALE_MAX_POINTS]; // by rising number of ranks; the first is measured
-    // Of the simulation. Each measured point has its own link, the others that of link_ranks, the
-    // most ranks for which it was measured; 0: none was, it is assumed.
+    // What the simulation uses. Each measured point has its own link, the others that of
+    // link_ranks, the most ranks for which it was measured; 0: none was, it is assumed.
     tri_rates rates;
     bool is_calibrated; // the rates of computation are such that the first point is as measured
     int link_ranks, link_hosts;
     int64_t link_bytes; // of the all-reduce by which links were measured
 } scale_view;
 
-// scale_simulate.c
-
-// Plans all points; the recipe of each has its batch. TRI_BAD_INPUT, as `trireme train` refuses it.
+// scale_simulate.c: plans all points; the recipe of each has its batch. TRI_BAD_INPUT, as `trireme
+// train` refuses it.
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// Bytes of the largest unit of gradients, which ranks reduce at once.
+// scale_simulate.c: bytes of the largest unit of gradients, which ranks reduce at once: with these
+// links are measured.
 int64_t scale_reduced_bytes(const scale_view *v);
-// Chooses the rates by what was measured, and simulates all points.
+// scale_simulate.c: chooses the rates by what was measured, and simulates all points.
 void scale_simulate(scale_view *v);
 
 // scale_show.c
 
 int64_t scale_batch(const scale_point *point);
-// Measured, or simulated where nothing was measured.
+// A point's numbers: measured, or simulated where nothing was measured.
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
 double scale_waiting(const scale_point *point); // not a number: not known
-// Compared with the first point: samples/s; the same for each rank.
+// A point's samples/s compared with the first point's: of all ranks, and of each rank.
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
 // How much faster than measured the simulation is, as a fraction.

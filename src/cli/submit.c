@@ -74,7 +74,7 @@ static tri_status list_sites(tri_arena *arena, bool json) {
 }
 
 // Refuses now what every rank of the job would refuse when it starts, as far as that is known
-// without the data.
+// without the data: the job need not wait in a queue for that.
 static tri_status check_recipe(const cli_context *context, const tri_recipe *r, int64_t ranks) {
     const tri_task *task;
     tri_optimizer optimizer;

@@ -16,14 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-// Nine significant digits tell any two floats apart. What is no finite number is null, because JSON
-// has no other word for it. metrics.jsonl has both too.
+// Writes a number in JSON. Nine significant digits tell any two floats apart. What is no finite
+// number is null, because JSON has no other word for it. metrics.jsonl writes both in the same way.
 static tri_tree *nine_digits(tri_arena *arena, double value) {
     if (!isfinite(value)) return tri_tree_null(arena);
     return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
 }
 
-// The data on which epochs were evaluated.
+// What messages call the data on which epochs were evaluated.
 static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
                                         [TRI_VAL_SPLIT] = "validation",
                                         [TRI_VAL_TEST] = "test",
@@ -75,8 +75,9 @@ static const char *share_text(const tri_train_result *r) {
 
 enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 
-// Between hosts, waiting is the network's time, or that of a slow rank, which the straggler search
-// names. Of a short run, the first steps are most.
+// Tells how long ranks waited, if that is much. Between hosts it is the network's time, or that of
+// a slow rank, which the search for stragglers names. In a short run the first steps, which are
+// slower, count most, so nothing is printed.
 static void print_waiting(const tri_train_result *r) {
     if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
         printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "
@@ -153,7 +154,7 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
     return 0;
 }
 
-// After the run, since bad input gets one line.
+// Warns that the device null computes nothing. After the run, since bad input gets one line.
 static void warn_of_null(const cli_arguments *a, const char *consequence) {
     tri_device_description device;
     const char *name = cli_value(a, "device");

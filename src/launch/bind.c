@@ -1,4 +1,4 @@
-// Which CPUs each worker of a host may use. Next to read: bind_rank.c, for ranks of other
+// Decides which CPUs each worker of a host may use. Next to read: bind_rank.c, for ranks of other
 // launchers.
 #include "launch/bind.h"
 
@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// A run of cores, [first, end).
+// Consecutive cores, [first, end).
 typedef struct cores {
     int first, end;
 } cores;
@@ -17,7 +17,7 @@ static void add_core(const launch_core *core, launch_cpus *out) {
     for (int i = 0; i < core->thread_count; i++) launch_cpus_add(out, core->threads[i]);
 }
 
-// Adds share `index` of `sharers` of the cores; at least one. Where there are fewer cores than
+// Adds share `index` of `sharers` of the cores; at least one core. Where there are fewer cores than
 // sharers, hardware threads are divided instead.
 static void add_share(const launch_topology *t, cores of, int index, int sharers,
                       launch_cpus *out) {
@@ -59,8 +59,8 @@ static cores cores_of_domain(const launch_topology *t, launch_binding binding, i
     return out;
 }
 
-// Worker i of n uses domain i * domains / n: where there are more workers than domains, consecutive
-// workers share one.
+// Gives each worker a domain. Worker i of n uses domain i * domains / n: where there are more
+// workers than domains, consecutive workers share one, because they exchange most.
 static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
                          launch_place *out) {
     int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
@@ -79,7 +79,7 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
     }
 }
 
-// The GPU of each worker: the visible one of its number. False: not every worker has one.
+// Finds the GPU of each worker: the visible one of its number. False: not every worker has one.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
                         launch_place *out) {
     const char *at = visible;
@@ -138,7 +138,8 @@ static void add_free_nodes(const launch_topology *t, int socket, int workers, la
     free(taken);
 }
 
-// Workers whose GPUs are at the same cores divide them, in the order of the GPUs.
+// Gives each worker the cores near its GPU. Workers whose GPUs are at the same cores divide them,
+// in the order of the GPUs.
 static void plan_near_gpus(const launch_topology *t, int workers, launch_place *out) {
     for (int i = 0; i < workers; i++) {
         const launch_device *gpu = &t->gpus[out[i].gpu];
@@ -188,7 +189,8 @@ tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_b
         bool near = assign_gpus(t, visible, workers, out);
         if (near) plan_near_gpus(t, workers, out);
         for (int i = 0; !near && i < workers; i++) out[i].gpu = -1;
-        // GPUs whose cores overlap in part, or are too few for their workers.
+        // GPUs may be at cores that overlap in part, or are too few for their workers: then
+        // nearness cannot decide.
         if (!near || !are_disjoint(out, workers)) plan_in_order(t, workers, out);
     }
     for (int i = 0; i < workers; i++) out[i].cpus.bound = true;
@@ -209,7 +211,8 @@ tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int worker
     return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
 }
 
-// The interfaces at the NUMA nodes where the worker's first core is, "hsn0 hsn1"; "-": none.
+// The network interfaces at the NUMA nodes where the worker's first core is, for the map that is
+// shown: "hsn0 hsn1"; "-": none.
 static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
                                    const launch_core *core) {
     const char *text = "";

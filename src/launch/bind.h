@@ -1,5 +1,6 @@
-// Chooses the CPUs of each worker of a host, and binds to them: trireme run --numa-binding, and
-// ranks that another launcher started (TRIREME_BIND).
+// Chooses the CPUs of each worker of a host, and binds to them, so that workers do not run on each
+// other's cores: trireme run --numa-binding, and ranks that another launcher started
+// (TRIREME_BIND).
 #ifndef TRIREME_LAUNCH_BIND_H
 #define TRIREME_LAUNCH_BIND_H
 
@@ -25,19 +26,19 @@ typedef struct launch_place {
 tri_status launch_bind_plan(tri_arena *arena, const launch_topology *topology,
                             launch_binding binding, int workers, const char *visible,
                             launch_place *out);
-// The same for this host.
+// Chooses places as launch_bind_plan does, for this host.
 tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
                             launch_topology *topology, launch_place *out);
 // Prints the map of workers as a table, and the masks in one line as Slurm's --cpu-bind takes them.
 void launch_bind_print(tri_arena *arena, const launch_topology *topology,
                        const launch_place *places, int workers, FILE *out);
-// Binds the calling process; for the worker's process between fork and exec, so it is
-// async-signal-safe. Returns -1 with errno on failure.
+// Binds the calling process. It is async-signal-safe, because it runs in the worker's process
+// between fork and exec. Returns -1 with errno on failure.
 int launch_bind_apply(const launch_cpus *cpus);
 
-// For a rank that srun or mpirun started: binds this process to its share, if the host's ranks see
-// more CPUs than their shares. Bound or not is decided by TRIREME_BIND (auto, none; auto), `get`
-// reads variables. *cores: how many the process is now bound to; 0: nothing was done.
+// Binds a rank that srun or mpirun started to its share of the host's cores, if the host's ranks
+// see more CPUs than their shares. TRIREME_BIND (auto, none; auto) decides whether; `get` reads
+// variables. *cores: how many the process is now bound to; 0: nothing was done.
 tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// CPUs that are online on this host, used or not.
+// How many CPUs are online on this host, usable by this process or not.
 static int host_cpus(void) {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : (int)count;
@@ -21,7 +21,8 @@ tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
         return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_BIND: '%.40s' is neither auto nor none", choice);
     tri_identity me;
     TRI_TRY(tri_identity_read(get, &me));
-    // Workers of trireme run and torchrun are as their launcher's --numa-binding has it.
+    // Workers of trireme run and torchrun are bound as their launcher's --numa-binding says, so
+    // they are left alone.
     bool other = strcmp(me.launcher, "torchrun") != 0 && strcmp(me.launcher, "none") != 0;
     if (!other || (choice && !strcmp(choice, "none")) || me.local_size < 2 ||
         me.local_size > TRI_MAX_LOCAL_RANKS || me.local_rank >= me.local_size)

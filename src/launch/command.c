@@ -18,7 +18,7 @@ static bool is_program(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-// Looks `name` up in the folders of PATH; NULL if none has such a program.
+// Looks `name` up in the folders of PATH, as a shell does; NULL if none has such a program.
 static const char *search_path(tri_arena *arena, const char *name) {
     const char *folders = getenv("PATH");
     for (const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; *at;) {
@@ -128,7 +128,8 @@ __attribute__((format(printf, 2, 3))) static void put(variables *v, const char *
     v->text[v->count++] = tri_arena_strdup(v->arena, text);
 }
 
-// For --virtual-local-rank: worker i sees only GPU i of CUDA_VISIBLE_DEVICES.
+// Adds what --virtual-local-rank asks for: worker i sees only GPU i of CUDA_VISIBLE_DEVICES, for
+// programs that always use GPU 0.
 static void put_virtual_rank(variables *v, int local_rank) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     const char *at = visible;
@@ -142,9 +143,10 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-// What workers of several nodes get from the serving agent.
+// Adds what workers of several nodes get from the serving agent: where they meet.
 static void put_agent(variables *v, const launch_members *m) {
-    // Rounds that began because a node came or went are no restarts.
+    // The generation also counts rounds that began because a node came or went, which are no
+    // restarts.
     put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_JOB=%s", m->job);
     if (m->store[0])
@@ -177,7 +179,8 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    // Workers with cores of their own have a thread for each of them.
+    // Workers with cores of their own may have a thread for each of them; all others would each
+    // start a thread for every core of the host.
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1 && o->binding != LAUNCH_BIND_AUTO)
         put(v, "OMP_NUM_THREADS=1");
     if (o->virtual_local_rank) put_virtual_rank(v, local_rank);

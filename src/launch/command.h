@@ -1,4 +1,5 @@
-// PROGRAM as the workers run it: found once, before anything is started.
+// The program and arguments that the workers run: found once, before anything is started, so that a
+// mistake shows at once.
 #ifndef TRIREME_LAUNCH_COMMAND_H
 #define TRIREME_LAUNCH_COMMAND_H
 
@@ -16,8 +17,8 @@ typedef struct launch_command {
 tri_status launch_command_find(tri_arena *arena, const launch_options *options,
                                launch_command *out);
 
-// One worker's arguments, and its environment: this process's own plus torchrun's variables. Both
-// end with NULL and live in `arena`.
+// One worker's arguments, and its environment: this process's own plus torchrun's variables, which
+// PyTorch and this program read. Both end with NULL and live in `arena`.
 char **launch_command_arguments(tri_arena *arena, const launch_command *command, int local_rank);
 char **launch_command_environment(tri_arena *arena, const launch_options *options,
                                   const launch_members *members, int local_rank,

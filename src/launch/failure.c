@@ -22,7 +22,7 @@ typedef struct failure {
     launch_cause cause;
 } failure;
 
-// A time stamp, written as text or as a number; 0 where there is none.
+// Reads a time stamp, written as text or as a number, as programs differ; 0 where there is none.
 static double seconds_of(const tri_tree *node) {
     if (!node || node->kind != TRI_TREE_SCALAR) return 0;
     char *end;
@@ -74,7 +74,8 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
-// Whether all that the worker reports is that another rank failed or was lost.
+// Whether all that the worker reports is that another rank failed or was lost: then it is not the
+// cause.
 static bool is_consequence(const failure *f) {
     static const char LOST[] = "TRI_PEER_LOST: ";
     return f->error.message && !strncmp(f->error.message, LOST, sizeof LOST - 1);
@@ -147,7 +148,8 @@ static bool stderr_is_on_console(const launch_worker *w) {
     return w->streams[LAUNCH_STREAMS - 1].goes_to_console;
 }
 
-// The message without the name of its error code: ranks may report one cause with different codes.
+// The message without the name of its error code: ranks may report one cause with different codes,
+// and then it is one message.
 static const char *message_text(const failure *f) {
     const char *colon = strstr(f->error.message, ": ");
     return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;

@@ -1,5 +1,6 @@
-// Why a run failed: how the workers ended, what they wrote into their error files, and which of
-// them was the cause.
+// Finds why a run failed: how the workers ended, what they wrote into their error files, and which
+// of them was the cause. Mostly one rank fails and all others follow, so the cause has to be told
+// from its consequences.
 #ifndef TRIREME_LAUNCH_FAILURE_H
 #define TRIREME_LAUNCH_FAILURE_H
 
@@ -32,11 +33,11 @@ typedef struct launch_cause {
     double seconds; // since 1970: the error file's time stamp, else when the process ended
     int32_t flags, end_order;
 } launch_cause;
-// The order of launch_failure_report: the first is the cause.
+// Whether failure `a` is more likely the cause than `b`, in the order of launch_failure_report.
 bool launch_cause_comes_before(const launch_cause *a, const launch_cause *b);
 
 // True if the worker has ended, by a signal or with an exit code other than 0 and 75 (stopped with
-// a checkpoint).
+// a checkpoint, which is no failure).
 bool launch_worker_failed(const launch_worker *worker);
 
 // The worker whose failure was the cause, as in launch_failure_report; NULL: none failed.
@@ -55,8 +56,8 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
 
-// The cause alone, for a report that another node prints: what decides, and its text. Returns how
-// many workers failed; with 0 the rest is not set.
+// Finds the cause alone, for a report that another node prints: what decides, and its text. Returns
+// how many workers failed; with 0 the rest is not set.
 int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int count,
                             const char *host, launch_cause *cause, char *text, size_t size);
 

@@ -98,8 +98,8 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
     return TRI_OK;
 }
 
-// Unlike tri_os_make_folders it syncs nothing, which takes milliseconds: what launchers write is of
-// no use after a crash of the system.
+// Makes a folder. Unlike tri_os_make_folders it syncs nothing, which takes milliseconds: what
+// launchers write is of no use after a crash of the system.
 static tri_status make_folder(const char *path) {
     if (tri_os.mkdir(path, 0777) == 0 || errno == EEXIST) return TRI_OK;
     return tri_os_fail("create the folder", path);

@@ -1,5 +1,5 @@
 // Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/, the same
-// paths as torchrun's.
+// paths as torchrun's, so that tools for those work here.
 #ifndef TRIREME_LAUNCH_FOLDER_H
 #define TRIREME_LAUNCH_FOLDER_H
 

@@ -1,4 +1,4 @@
-// The guardian's process and the pipe through which the launcher tells it which process groups to
+// The guardian's process, and the pipe through which the launcher tells it which process groups to
 // kill if the launcher dies.
 #include "launch/guardian.h"
 

@@ -1,6 +1,6 @@
 // The guardian: a small process that kills the workers' process groups when the launcher is killed,
-// so that the workers' own children end, too. (The workers' processes also ask the kernel to end
-// them with their parent.)
+// so that the workers' own children (data loaders, for example) end, too. The workers' processes
+// alone would end without it: they ask the kernel to end them with their parent.
 #ifndef TRIREME_LAUNCH_GUARDIAN_H
 #define TRIREME_LAUNCH_GUARDIAN_H
 

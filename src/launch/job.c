@@ -29,7 +29,7 @@ static tri_status read_count(const tri_job *job, const char *flag, const char *t
     return TRI_OK;
 }
 
-// Reads [DAYS-]HH:MM:SS.
+// Reads a time as Slurm writes it: [DAYS-]HH:MM:SS.
 static bool read_time(const char *text, int64_t *out) {
     int days = 0, hours, minutes, seconds, used = 0;
     const char *clock = strchr(text, '-');
@@ -58,7 +58,8 @@ static const tri_site_queue *find_queue(const tri_site_queues *queues, const cha
     return NULL;
 }
 
-// Checks a name that stands in an option of sbatch as it is.
+// Checks a name that stands in an option of sbatch as it is, where blanks or signs would become
+// other options.
 static tri_status check_word(const tri_job *job, const char *flag, const char *text) {
     for (const char *c = text; c && *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("_-.@+", *c))
@@ -118,7 +119,7 @@ static tri_status settle_ranks(tri_job *job) {
     int64_t most = gpus ? gpus : cores ? cores : TRI_MAX_LOCAL_RANKS;
     if (most > TRI_MAX_LOCAL_RANKS) most = TRI_MAX_LOCAL_RANKS;
     job->ranks_per_node = gpus ? gpus : 1;
-    // Where a job may have fewer GPUs than a node, what a partition allows is the default.
+    // Where a job may have fewer GPUs than a node has, what the partition allows is the default.
     if (gpus && partition && partition->gpus && partition->gpus / job->nodes < gpus)
         job->ranks_per_node = partition->gpus / job->nodes;
     if (job->ranks_per_node < 1) job->ranks_per_node = 1;
@@ -213,7 +214,8 @@ static void fill_values(tri_arena *arena, tri_job *job) {
                              memory % 1024 ? "M" : "G");
 }
 
-// Refuses line feeds in the recipe's path and in overrides, which would end the script's line.
+// Refuses line feeds in the recipe's path and in overrides, which would end the script's line and
+// begin a command.
 static tri_status check_words(const tri_job *job) {
     const tri_job_request *r = job->request;
     for (int i = -2; i < r->words; i++) {

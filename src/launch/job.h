@@ -1,5 +1,5 @@
 // A job at a site: what `trireme submit` was asked for, checked against the site's profile, and the
-// script that the batch system gets.
+// script that the batch system gets. A mistake is so found before the job has waited in a queue.
 #ifndef TRIREME_LAUNCH_JOB_H
 #define TRIREME_LAUNCH_JOB_H
 
@@ -35,7 +35,8 @@ typedef struct tri_job {
     tri_site_values values;
 } tri_job;
 
-// Checks the request. TRI_BAD_INPUT: one line names the site, the flag and what is allowed.
+// Checks the request and fills in what the profile says. TRI_BAD_INPUT: one line names the site,
+// the flag and what is allowed.
 tri_status tri_job_make(tri_arena *arena, const tri_job_request *request, tri_job *out);
 // Writes the job script.
 char *tri_job_script(tri_arena *arena, const tri_job *job);

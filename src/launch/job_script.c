@@ -106,8 +106,8 @@ static void write_environment(script *s) {
         fprintf(s->out, "%s\n", job->site->setup.items[i]);
 }
 
-// Where the ranks meet: Slurm's own names of nodes suffice under srun, unless the fast network has
-// others.
+// Writes where the ranks meet, if Slurm's own names of nodes do not suffice: under srun they do,
+// unless the fast network has other names.
 static void write_meeting(script *s) {
     const tri_job *job = s->job;
     const char *suffix = job->site->host_suffix;

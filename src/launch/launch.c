@@ -90,7 +90,8 @@ static outcome outcome_of(const run *r) {
 }
 
 // The worker whose exit code says what went wrong: the cause, unless the launcher stopped it while
-// it was still writing its error file. Then it is the worker that ended by itself first.
+// it was still writing its error file. Then it is the worker that ended by itself first, because a
+// stopped worker's code says nothing.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;
@@ -103,7 +104,8 @@ static const launch_worker *worker_with_exit_code(const run *r, const launch_wor
     return first;
 }
 
-// Whether bad usage, a bad recipe or bad input was the cause. A restart would fail in the same way.
+// Whether bad usage, a bad recipe or bad input was the cause. A restart would fail in the same way,
+// so there is none.
 static bool is_bad_input(const run *r, const launch_worker *cause) {
     const launch_worker *w = worker_with_exit_code(r, cause);
     return w && !w->signal && w->exit_code == EXIT_BAD_INPUT;
@@ -137,14 +139,14 @@ static tri_status start_workers(run *r, tri_arena *arena) {
     return status;
 }
 
-// How an attempt that has ended goes on.
+// What follows an attempt that has ended.
 typedef struct verdict {
     bool retry;   // another attempt may follow
     bool returns; // ... once this node has reached the others again
     int code;     // else the exit code of the run
 } verdict;
 
-// On one node.
+// Decides what follows an attempt of a run on one node.
 static verdict decide(run *r, tri_arena *arena, outcome result) {
     int attempt = r->members.restarts;
     if (!may_retry(r, arena, result, attempt))
@@ -155,7 +157,7 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
     return (verdict){.retry = true};
 }
 
-// The serving agent says how the run goes on, or ends.
+// Takes what the serving agent has decided about a run on several nodes.
 static verdict obey(const nodes_message *message) {
     const nodes_order *order = &message->order;
     if (message->head.kind == NODES_AGAIN) {
@@ -171,7 +173,7 @@ static verdict obey(const nodes_message *message) {
     return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
-// Tells the serving agent how the workers ended, and waits until all others have done so.
+// Tells the serving agent how the workers ended, and waits until all other agents have done so.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
         [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};
@@ -190,7 +192,8 @@ static verdict report(run *r, tri_arena *arena, outcome result, const nodes_mess
     return obey(&answer);
 }
 
-// False: the run has ended instead, with the verdict's code.
+// Waits until this node takes part in a round. False: the run has ended instead, with the verdict's
+// code.
 static bool join_round(run *r, verdict *out) {
     nodes_message message;
     launch_nodes_wait(r->nodes, &r->signal, &message);
@@ -206,8 +209,8 @@ static bool join_round(run *r, verdict *out) {
     return true;
 }
 
-// A node that was cut off joins the others again, if they are still there. Else the run has ended
-// for it, with the code of its loss.
+// Lets a node that was cut off join the others again, if they are still there. Else the run has
+// ended for it, with the code of its loss.
 static void join_again(run *r, verdict *out) {
     tri_status status = launch_nodes_return(r->nodes, &r->signal);
     out->retry = status == TRI_OK && !r->signal;
@@ -247,7 +250,7 @@ static tri_status run_attempts(run *r, int *code) {
     return TRI_OK;
 }
 
-// With one node there are no other agents.
+// Runs the attempts, with the agents of other nodes if there are any.
 static tri_status run_with_others(run *r, int *code) {
     if (r->options->nodes_max > 1)
         TRI_TRY(launch_nodes_open(r->options, r->signal_fd, &r->signal, &r->nodes));
@@ -268,7 +271,7 @@ static void open_standard_files(void) {
 }
 
 static tri_status prepare_signals(run *r, launch_options *options) {
-    // Started by nohup, for instance: the run is to survive a hang-up.
+    // Under nohup SIGHUP is ignored, because the run has to survive a hang-up; this stays so.
     struct sigaction hang_up;
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN)
         sigdelset(&options->signals, SIGHUP);
@@ -282,8 +285,9 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     return r->signal_fd < 0 ? tri_os_fail("read", "signals") : TRI_OK;
 }
 
-// A single worker keeps the terminal, so that a debugger works in it. Several workers are in
-// process groups of their own, and would be suspended when they read from the terminal.
+// Decides who reads from the terminal. A single worker keeps it, so that a debugger works in it.
+// Several workers are in process groups of their own, and would be suspended when they read from
+// the terminal.
 static tri_status prepare_terminal(run *r) {
     bool terminal = isatty(STDIN_FILENO) == 1;
     r->own_groups = !terminal || r->options->workers > 1;

@@ -19,12 +19,13 @@ typedef struct launch_members {
     int restarts;               // those of them that failed
 } launch_members;
 
-// Refuses flags, and sets the run's id. TRI_BAD_INPUT; TRI_UNSUPPORTED: an unknown backend.
+// Refuses flags that do not go together, and sets the run's id. TRI_BAD_INPUT; TRI_UNSUPPORTED: an
+// unknown backend.
 tri_status launch_members_check(const launch_options *options, launch_members *out);
-// The members of the next attempt of a run on one node. `out` is what launch_members_check or the
-// attempt before has left.
+// Finds the members of the next attempt of a run on one node. `out` is what launch_members_check or
+// the attempt before has left.
 tri_status launch_members_join(const launch_options *options, launch_members *out);
-// The same on several nodes, as the serving agent says.
+// Takes the members of the next attempt of a run on several nodes from what the serving agent sent.
 void launch_members_take(const launch_options *options, const nodes_message *round,
                          launch_members *out);
 

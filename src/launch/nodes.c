@@ -57,7 +57,7 @@ static bool is_addressed(const launch_options *o) {
     return *o->endpoint || is_static(o) || strcmp(o->master_addr, "127.0.0.1") != 0;
 }
 
-// Where the agents meet, and what they say that they are.
+// Describes where the agents meet, and what they say that they are, as the greeting wants it.
 static tri_status describe(const launch_options *o, tri_identity *out) {
     *out = (tri_identity){.rank = o->node_rank, .size = o->nodes_max};
     const char *interface = getenv("TRIREME_INTERFACE");
@@ -103,12 +103,14 @@ static bool is_own_name(const tri_identity *me) {
            (strlen(me->address.host) == first && !strncmp(me->address.host, me->host, first));
 }
 
-// Serves if this is the node to do so. TRI_OK without a server: another one serves.
+// Starts a server if this is the node that has to serve. TRI_OK without a server: another one
+// serves.
 static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
-    // Only an address of this host: where its own name means none, as Debian's 127.0.1.1, any.
+    // The server listens only at an address of this host. Where the host's own name resolves to
+    // none, as with Debian's 127.0.1.1, at any.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {
@@ -129,7 +131,8 @@ static int read_signals(const launch_nodes *n) {
     return 0;
 }
 
-// With `is_return`, an address where nobody listens any more ends the search.
+// Connects to the serving agent, which may not have started yet. With `is_return`, an address where
+// nobody listens any more ends the search, because the run is over then.
 static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_return, int *signal) {
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -156,7 +159,7 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     }
 }
 
-// Everything or nothing: a connection that takes no more bytes is as good as lost.
+// Sends a whole message or nothing: a connection that takes no more bytes is as good as lost.
 static void send_message(launch_nodes *n, nodes_message *message, nodes_kind kind) {
     message->head = (nodes_head){.kind = kind, .round = atomic_load(&n->round)};
     size_t bytes = nodes_message_bytes(kind);
@@ -191,7 +194,7 @@ typedef struct reader {
     int64_t heard_ns, looked_ns, beat_ns;
 } reader;
 
-// Reads what has arrived. False: no more will.
+// Reads what has arrived. False: nothing more will.
 static bool read_messages(reader *r) {
     for (;;) {
         size_t wanted =
@@ -228,7 +231,8 @@ static void *listen_to_server(void *context) {
     r.heard_ns = r.looked_ns = tri_os.monotonic_ns();
     for (;;) {
         int64_t now_ns = tri_os.monotonic_ns();
-        // Time in which this process itself stood still does not count.
+        // Time in which this process itself stood still does not count: messages may have arrived
+        // that were not read.
         if (now_ns - r.looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000)) r.heard_ns = now_ns;
         r.looked_ns = now_ns;
         beat(&r, now_ns);
@@ -322,7 +326,7 @@ void launch_nodes_close(launch_nodes *n) {
     release(n);
 }
 
-// Forgets the connection that was lost, and what came over it.
+// Forgets the connection that was lost, and what came over it, before a new one is made.
 static void forget_connection(launch_nodes *n) {
     nodes_message message;
     stop_listening(n);

@@ -58,7 +58,7 @@ void nodes_end(nodes_core *core, int code, const char *text) {
         if (core->at[i].state > NODE_ARRIVED) order(core, i, NODES_END, code, text);
 }
 
-// Stops the workers of all nodes but `except`, unless that is under way.
+// Stops the workers of all nodes but `except`, unless they are being stopped already.
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text) {
     if (core->stopping >= how) return;
     core->stopping = how;
@@ -77,8 +77,8 @@ static bool comes_before(const nodes_core *core, int a, int b) {
     return x->order < y->order;
 }
 
-// Puts those that may take part in the next round into chosen[], in the order of their numbers.
-// A node that has a number that is taken waits until that one is gone.
+// Chooses the nodes of the next round: puts those that may take part into chosen[], in the order of
+// their numbers. A node that has a number that is taken waits until the other one has left.
 static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
     int count = 0;
     for (int i = 0; i < core->end; i++) {
@@ -94,7 +94,7 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
                         core->at[chosen[kept - 1]].join.node_rank == one->node_rank;
         if (!is_taken) chosen[kept++] = chosen[i];
     }
-    // Rank 0 is where the run is served.
+    // Rank 0 has to be on the node that serves, where the other agents have found it.
     if (kept && !core->at[chosen[0]].join.is_serving) return 0;
     return kept < core->rules.nodes_max ? kept : core->rules.nodes_max;
 }
@@ -157,14 +157,16 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// Another node's agent with which a new one has to agree; NULL: it is the first.
+// What another node's agent said when it joined, with which a new one has to agree; NULL: the new
+// one is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
         if (i != agent && core->at[i].state > NODE_ARRIVED) return &core->at[i].join;
     return NULL;
 }
 
-// Before the first round the command of one of the nodes is wrong: none can begin.
+// Refuses an agent's join. Before the first round the command of one of the nodes is wrong, so no
+// round can begin and the run ends.
 static void refuse(nodes_core *core, int agent, const char *text) {
     if (core->round == 0 && core->phase == NODES_GATHERING) {
         core->at[agent].state = NODE_WAITS;
@@ -193,7 +195,7 @@ static bool agrees(const nodes_core *core, int agent, char text[NODES_TEXT_BYTES
     return false;
 }
 
-// A node of a static run that has the same number; NULL: there is none.
+// What a node of a static run said that has the same number; NULL: there is none.
 static const nodes_join *namesake(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end && core->rules.is_static; i++)
         if (i != agent && core->at[i].state == NODE_WAITS &&
@@ -231,7 +233,7 @@ static void join(nodes_core *core, int agent, const nodes_join *join, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Keeps the cause that comes first.
+// Keeps the failure that is most likely the cause.
 static void consider(nodes_core *core, const launch_cause *cause, const char *name,
                      const char *text, bool is_lost_node) {
     bool is_first = !core->failed && !core->lost;
@@ -257,13 +259,14 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
-// A member of the round is gone.
+// Notes that a member of the round is gone.
 static void lose(nodes_core *core, int agent, const char *how, double seconds, int64_t now_ns) {
     node *n = &core->at[agent];
     char name[128], text[NODES_CAUSE_BYTES];
     snprintf(name, sizeof name, "node %.100s", n->join.host);
     snprintf(text, sizeof text, "  node %.200s: its agent was lost: %s\n", n->join.host, how);
-    // The others may have noticed sooner than this agent did.
+    // Other nodes' workers may have noticed the loss sooner than this agent, and failed; the loss
+    // has to count as earlier.
     launch_cause cause = {.seconds = seconds - 1, .flags = LAUNCH_CRASHED};
     consider(core, &cause, name, text, true);
     core->lost++;
@@ -298,7 +301,7 @@ int nodes_core_arrive(nodes_core *core, int64_t now_ns) {
     return NODES_NOBODY;
 }
 
-// Signal `number` asks the node's agent to end.
+// Signal `number` asks the node's agent to end: the node leaves the run.
 static void leave(nodes_core *core, int agent, int number, int64_t now_ns) {
     node *n = &core->at[agent];
     char text[NODES_TEXT_BYTES];
@@ -345,8 +348,8 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
     }
 }
 
-// An agent that is silent for too long is lost. Time in which this process itself stood still does
-// not count.
+// Finds an agent that is silent for too long, and so is lost. Time in which this process itself
+// stood still does not count, because messages may wait unread.
 static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);

@@ -37,7 +37,7 @@ typedef struct nodes_join {
     char address[TRI_HOST_NAME_MAX]; // at which other nodes reach it, --local-addr; "": not given
 } nodes_join;
 
-// One round, as one node sees it.
+// One round, as one node sees it: what its workers get in their environment follows from this.
 typedef struct nodes_round {
     int32_t group_rank, group_size;
     int32_t restarts;                    // rounds that began because of a failure
@@ -82,9 +82,11 @@ typedef struct nodes_message {
     };
 } nodes_message;
 
-// Bytes of a message of this kind with its head; 0: there is no such kind.
+// Bytes of a message of this kind with its head, which is all that the reader has to wait for; 0:
+// there is no such kind.
 size_t nodes_message_bytes(uint32_t kind);
-// TRI_BAD_INPUT unless all numbers are within their bounds. Ends all texts.
+// Checks a message from another host: TRI_BAD_INPUT unless all numbers are within their bounds.
+// Ends all texts.
 tri_status nodes_message_check(nodes_message *message);
 
 #endif

@@ -20,7 +20,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-// What `fds` holds, in this order.
+// What `fds` holds, in this order, so that one poll waits for all.
 enum {
     WAKE,
     TCP,
@@ -67,7 +67,8 @@ static void queue_message(void *context, int agent, const nodes_message *message
     c->pending += bytes;
 }
 
-// Rank 0 is on the serving agent's node, where the other agents have found it.
+// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, where the other
+// agents have found it.
 static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     nodes_server *s = context;
     unsigned char bytes[16];
@@ -104,7 +105,7 @@ static void flush(nodes_server *s, int agent) {
     s->fds[CLIENTS + agent].events = c->pending ? POLLIN | POLLOUT : POLLIN;
 }
 
-// Handles what has arrived of the agent's messages. False: it is gone, or breaks the rules.
+// Handles what has arrived of the agent's messages. False: the agent is gone, or breaks the rules.
 static bool receive(nodes_server *s, int agent) {
     client *c = &s->clients[agent];
     for (;;) {
@@ -124,7 +125,7 @@ static bool receive(nodes_server *s, int agent) {
         if (got < 0) return errno == EAGAIN;
         if (got == 0) return false;
         c->got += (size_t)got;
-        // A head alone is a whole message of some kinds.
+        // Messages of some kinds are only a head, so one may be complete here.
         if (c->got < wanted) return true;
     }
 }

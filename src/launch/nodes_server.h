@@ -1,5 +1,6 @@
 // The thread of the serving agent of a run over several nodes: nodes_core with sockets and a clock.
-// It admits only who has the user's token (rendezvous/token.h).
+// It admits only agents that have the user's token (rendezvous/token.h), because anybody on the
+// network can connect.
 #ifndef TRIREME_LAUNCH_NODES_SERVER_H
 #define TRIREME_LAUNCH_NODES_SERVER_H
 
@@ -16,7 +17,7 @@ typedef struct nodes_server_config {
     store_token token;
 } nodes_server_config;
 
-// Takes over the listening sockets, also on failure.
+// Starts the thread. Takes over the listening sockets, also on failure.
 tri_status nodes_server_start(const nodes_server_config *config, nodes_server **out);
 // Gives the agents TRI_MAX_SHUTDOWN_MS to take their last message and go. NULL allowed.
 void nodes_server_stop(nodes_server *server);

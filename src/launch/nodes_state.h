@@ -1,4 +1,4 @@
-// What nodes_core.c and nodes_verdict.c share.
+// What nodes_core.c (the rounds) and nodes_verdict.c (how they end) share.
 #ifndef TRIREME_LAUNCH_NODES_STATE_H
 #define TRIREME_LAUNCH_NODES_STATE_H
 
@@ -41,7 +41,7 @@ struct nodes_core {
     nodes_phase phase;
     int round, restarts;
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
-    // Of the round.
+    // About the present round.
     nodes_stopping stopping;
     int group_size;
     int failed, lost; // workers, nodes
@@ -51,7 +51,7 @@ struct nodes_core {
     launch_cause cause;  // if failed or lost
     bool cause_is_lost_node;
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
-    // Of the end.
+    // About the end of the run.
     int code;
     char last_words[NODES_TEXT_BYTES];
     int end; // all nodes from here on are absent
@@ -66,7 +66,7 @@ void nodes_end(nodes_core *core, int code, const char *text); // for all, with o
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
 // Begins a round if enough nodes wait; returns when to look again.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
-// All members of the round have reported or are lost: decides what follows.
+// Called when all members of the round have reported or are lost: decides what follows.
 void nodes_conclude(nodes_core *core, int64_t now_ns);
 
 #endif

@@ -1,5 +1,6 @@
-// The end of a round over several nodes: another one, or the end of the run. A failure counts
-// against --max-restarts, a change of membership does not.
+// Decides what follows a round over several nodes: another one, or the end of the run. A failure
+// counts against --max-restarts, a change of membership does not, because it may happen any number
+// of times.
 #include "launch/nodes_state.h"
 
 #include "base/quantity.h"
@@ -13,7 +14,7 @@ static bool has_all(const nodes_core *core, nodes_outcome outcome) {
     return !core->lost;
 }
 
-// The next round: all that reported take part. The text says why.
+// Goes on with the next round: all that reported take part. The text says why.
 static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
     nodes_message message = {0};
     if (is_restart)
@@ -33,7 +34,8 @@ static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// The serving agent prints the report, the others one line.
+// Ends a run that failed. The serving agent prints the report, the others one line, so that it
+// appears once.
 static void end_failed(nodes_core *core, int code) {
     nodes_message report = {.order = {.code = code, .is_report = 1}};
     nodes_message line = {.order = {.code = code}};
@@ -75,7 +77,8 @@ static void fail(nodes_core *core, int64_t now_ns) {
         end_failed(core, NODES_EXIT_FAILED);
 }
 
-// A member that a signal asked to end, the serving one first; NODES_NOBODY: none.
+// Finds a member that a signal asked to end, the serving one first, because the run ends with it;
+// NODES_NOBODY: none.
 static int find_leaving(const nodes_core *core) {
     int found = NODES_NOBODY;
     for (int i = 0; i < core->end; i++) {
@@ -90,7 +93,7 @@ static int code_of_leaving(const node *n) {
     return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
 }
 
-// Some nodes leave: the others go on if they are enough.
+// Lets some nodes leave: the others go on if they are enough.
 static void part(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];
@@ -132,7 +135,7 @@ void nodes_conclude(nodes_core *core, int64_t now_ns) {
     else if (core->failed || core->lost)
         fail(core, now_ns);
     else if (core->reported[NODES_FAILED])
-        // Workers ended because they were asked to, and nobody knows why they were.
+        // Workers ended because they were asked to, and nobody knows who asked.
         nodes_end(core, NODES_EXIT_FAILED, "workers were stopped");
     else
         nodes_end(core, NODES_EXIT_STOPPED, "");

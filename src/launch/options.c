@@ -312,7 +312,7 @@ tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const 
         if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));
     TRI_TRY(read_arguments(argc, argv, out));
-    // Which binding to show, if none is named.
+    // --show-binding alone needs a binding that it can show.
     if (out->shows_binding && out->binding == LAUNCH_BIND_NONE) out->binding = LAUNCH_BIND_AUTO;
     return out->help ? TRI_OK : check(out);
 }

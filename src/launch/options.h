@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-// Bits of a stream map, with torchrun's numbers.
+// Bits of a stream map; torchrun's numbers, which users write.
 enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
 
 // Which streams of which local rank: bits of LAUNCH_STDOUT and LAUNCH_STDERR.
@@ -75,13 +75,14 @@ typedef struct launch_options {
 // names the flag (or PET variable) and the values that it accepts.
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out);
-// Logs one warning for each flag that was given and has no effect.
+// Logs one warning for each flag that was given and has no effect: it is accepted only so that
+// torchrun's command lines work.
 void launch_options_warn_idle(const launch_options *options);
 // Prints --help on standard output, from the table of flags.
 void launch_options_help(void);
 
-// Enumerates the flags, for manuals and completion; false: there is no flag `index`. `values` is
-// NULL for switches.
+// Enumerates the flags, for manuals and completion, so that these are never out of date; false:
+// there is no flag `index`. `values` is NULL for switches.
 typedef struct tri_launch_flag {
     const char *name, *values, *help;
     char letter; // 0: none
@@ -92,8 +93,6 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out);
     "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
     "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
 
-// Parsers of the values that have a grammar of their own. `name` is the flag, for messages.
-
 // Reads a stream map: "3" for all ranks, or "0:1,1:2" for some.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
 // Reads local ranks: "0,2"; empty: all.
@@ -103,12 +102,12 @@ tri_status launch_nodes_parse(const char *name, const char *text, int *min, int 
 // Reads names of signals: "SIGTERM,SIGINT".
 tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
 // Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun's that values.c does
-// not list are accepted without effect.
+// not list are accepted without effect, so that its command lines work.
 tri_status launch_conf_parse(const char *name, const char *text, launch_conf *out);
 // Reads how many workers to start: a number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if
 // there are any, else CPUs).
 tri_status launch_workers_parse(const char *name, const char *text, int *out);
-// The name of a signal: "SIGKILL", or "signal 34" for one without a name. Static text.
+// The name of a signal for messages: "SIGKILL", or "signal 34" for one without a name. Static text.
 const char *launch_signal_name(int number);
 
 #endif

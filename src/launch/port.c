@@ -1,4 +1,4 @@
-// Asks the system for a free port.
+// Asks the system for a free port, by binding to port 0.
 #include "launch/port.h"
 
 #include "base/os.h"

@@ -1,4 +1,4 @@
-// Where rank 0 of an attempt may listen.
+// Finds a port at which rank 0 of an attempt may listen.
 #ifndef TRIREME_LAUNCH_PORT_H
 #define TRIREME_LAUNCH_PORT_H
 
@@ -6,8 +6,9 @@
 
 #include <stdbool.h>
 
-// A port that is free now, on the loopback interface or on all of them. The system hands out free
-// ports in turn, so that it will very probably still be free when rank 0 binds it.
+// A port that is free now, on the loopback interface or on all of them. Nobody holds it until rank
+// 0 binds it; but the system hands out free ports in turn, so it will very probably still be free
+// then.
 tri_status launch_free_port(bool is_local, int *port);
 
 #endif

@@ -130,7 +130,8 @@ static tri_status check_plain(const tri_tree *at, const char *key, const char *t
     return TRI_OK;
 }
 
-// Checks the text of one line of a script: no control characters, and only placeholders that exist.
+// Checks the text of one line of a script: no control characters, which could begin a command, and
+// only placeholders that exist.
 static tri_status check_text(const tri_tree *at, const char *key, const char *text) {
     TRI_TRY(check_plain(at, key, text));
     for (const char *open = text; (open = strchr(open, '{')); open++) {

@@ -31,7 +31,7 @@ typedef struct tri_site_account {
 } tri_site_account;
 
 // How a container's image is run: options of sbatch, options of srun, and the words before the
-// command that runs inside.
+// command that runs inside. Sites have different runtimes, so these are data.
 typedef struct tri_site_container {
     const char *name;
     tri_strings sbatch, srun, command;
@@ -62,18 +62,20 @@ extern const char *const tri_site_partition_flags[]; // NULL ends it
 // Reads a profile; `file` is its name in errors. TRI_BAD_INPUT names file, line and key.
 tri_status tri_site_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_site *out);
-// Finds the profile `name`, or reads the file if it is a path (it has a slash or ends in .yaml).
+// Finds the profile `name`, or reads the file if `name` is a path (it has a slash or ends in
+// .yaml).
 tri_status tri_site_find(tri_arena *arena, const char *name, tri_site *out);
 // Lists all profiles of the folder of sites, by name.
 tri_status tri_site_list(tri_arena *arena, tri_site **out, int *count);
 
-// What placeholders of a profile's options stand for; 0 or NULL: the profile does not say.
+// The values that placeholders of a profile's options stand for; 0 or NULL: the profile does not
+// say.
 typedef struct tri_site_values {
     int64_t tasks, cpus, gpus, gpus_per_task; // of a node, a task, a node, a task
     const char *memory, *image, *folder;
 } tri_site_values;
 // Replaces {tasks}, {cpus}, {gpus}, {gpus_per_task}, {memory}, {image} and {folder}. NULL: the text
-// has one for which there is no value.
+// has one for which there is no value, so the option has to be left out.
 const char *tri_site_expand(tri_arena *arena, const char *text, const tri_site_values *values);
 enum { TRI_SITE_MAX_CPUS = 1024 };
 // Reads an amount of memory in Slurm's units, "60G" or "494000M", as mebibytes. 0: it is none.

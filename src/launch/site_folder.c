@@ -1,5 +1,5 @@
-// Where profiles of sites lie: in share/trireme/sites beside the installed program, in the source
-// tree for a program that was not installed, or where the user says.
+// Finds where profiles of sites lie: in share/trireme/sites beside the installed program, in the
+// source tree for a program that was not installed, or where the user says.
 #include "launch/site.h"
 
 #include "base/limits.h"

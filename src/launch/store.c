@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-// The variables of a worker, while tri_identity_read reads them.
+// The variables of a worker, while tri_identity_read reads them: it takes a function and no
+// context.
 static _Thread_local char **variables;
 
 static const char *get_variable(const char *name) {
@@ -34,7 +35,7 @@ static tri_status read_identity(const launch_options *options, int generation,
     return status;
 }
 
-// Another run with the same --rdzv-id has another name.
+// Names the job. Another run with the same --rdzv-id gets another name, so that the two do not mix.
 static tri_status name_job(const launch_options *options, launch_store *store) {
     uint64_t number;
     if (getrandom(&number, sizeof number, 0) != sizeof number)
@@ -47,8 +48,8 @@ static tri_status name_job(const launch_options *options, launch_store *store) {
 static tri_status start(launch_store *store, tri_identity *identity) {
     tri_store_address *address = &identity->address;
     tri_status status = tri_store_serve(identity, &store->server);
-    // A name that means nothing on this host, such as that of a service, may stand for all of its
-    // addresses.
+    // A name that resolves to no address of this host, such as that of a service, may stand for all
+    // of its addresses.
     if (status == TRI_NOT_FOUND && address->is_exact) {
         address->is_exact = false;
         status = tri_store_serve(identity, &store->server);

@@ -1,5 +1,6 @@
 // The store where the workers of a run over several nodes meet: the serving agent serves it as long
-// as the run lasts, one generation after the other. (With one node, rank 0 serves it.)
+// as the run lasts, one generation after the other, because it outlives the workers. (With one
+// node, rank 0 serves it.)
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 
@@ -14,7 +15,7 @@ typedef struct launch_store {
 
 // Begins a generation, whose workers may connect as soon as this has returned; those of the last
 // one are told that they were replaced. `where`: the addresses at which the agent itself listens.
-// Takes the rest of `out`, and sets its store_port and job.
+// Reads the rest of `out`, and sets its store_port and job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,
                               const tri_store_address *where, int generation, nodes_round *out);
 void launch_store_end(launch_store *store);

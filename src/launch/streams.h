@@ -13,7 +13,7 @@ typedef struct launch_console {
     bool broken; // writing failed; what follows is dropped
 } launch_console;
 
-// One output of one worker.
+// One output of one worker: where it comes from and goes to.
 typedef struct launch_stream {
     int worker_fd;           // what the worker writes to; -1: what it inherits
     int pipe;                // the end from which the launcher reads; -1: none
@@ -30,11 +30,12 @@ typedef struct launch_stream {
 // file is made in `folder`.
 tri_status launch_stream_open(const launch_options *options, int local_rank, int bit,
                               const char *folder, launch_console *console, launch_stream *out);
-// After the fork: closes the worker's end in the launcher.
+// Called after the fork: closes the worker's end in the launcher, so that the launcher sees when
+// the worker has closed its own.
 void launch_stream_started(launch_stream *stream);
 // Reads what has arrived. At the end of the stream `pipe` becomes -1.
 void launch_stream_read(launch_stream *stream);
-// Shows the last line, even without a line end, and closes everything.
+// Shows the last line, even without a line end, which a crash leaves out, and closes everything.
 void launch_stream_end(launch_stream *stream);
 // True if too many bytes wait for the console. The launcher then stops reading the pipe, so that
 // the worker blocks as it would on a slow console of its own.

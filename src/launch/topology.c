@@ -62,8 +62,8 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
     return tri_arena_printf(arena, "0x%s", digits);
 }
 
-// The position of the object among those of its type that have usable cores: `counted` is the
-// number of such objects so far, `last` the latest.
+// The number of the object among those of its type that have usable cores: `counted` is how many of
+// them there are so far, `last` the latest.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;
@@ -108,8 +108,9 @@ static void read_cores(tri_arena *arena, hwloc_topology_t topology, launch_topol
     out->cpu_width = all ? hwloc_bitmap_last(all) + 1 : 0;
 }
 
-// Display controllers (GPUs of servers are among them) and accelerators of the vendors that make
-// GPUs for computing; the chips that show a server's console are of others.
+// Whether a PCI device is a GPU for computing: a display controller (GPUs of servers are among
+// them) or an accelerator of a vendor that makes such GPUs; the chips that show a server's console
+// are of other vendors.
 static bool is_gpu(hwloc_obj_t pci) {
     int class = pci->attr->pcidev.class_id >> 8, vendor = pci->attr->pcidev.vendor_id;
     return (class == 0x03 || class == 0x12) &&
@@ -120,7 +121,8 @@ static int by_address(const void *a, const void *b) {
     return strcmp(((const launch_device *)a)->name, ((const launch_device *)b)->name);
 }
 
-// The usable cores under the object to which the device is attached; all, if there are none.
+// The usable cores under the object to which the device is attached; all, if there are none,
+// because then none is near.
 static launch_device make_device(hwloc_topology_t topology, const launch_topology *host,
                                  hwloc_obj_t device, const char *name) {
     launch_device out = {.first_core = 0, .end_core = host->core_count};
@@ -160,7 +162,8 @@ tri_status launch_topology_read(tri_arena *arena, const char *xml, bool devices,
     *out = (launch_topology){0};
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) return TRI_FAIL(TRI_NO_MEMORY, "hwloc: no memory");
-    // Only the CPUs that this process may use: a batch system may have granted a part of the host.
+    // Keep only the CPUs that this process may use: a batch system may have granted a part of the
+    // host.
     if (!xml)
         hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
                                                HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);

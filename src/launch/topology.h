@@ -1,5 +1,6 @@
 // What a host has, as far as binding needs it: the cores that this process may use, and where GPUs
-// and network interfaces are attached. From hwloc; a file of hwloc's XML describes other hosts.
+// and network interfaces are attached. From hwloc; a file of hwloc's XML describes other hosts, for
+// tests.
 #ifndef TRIREME_LAUNCH_TOPOLOGY_H
 #define TRIREME_LAUNCH_TOPOLOGY_H
 
@@ -17,15 +18,17 @@ typedef struct launch_cpus {
 void launch_cpus_add(launch_cpus *cpus, int cpu);
 bool launch_cpus_has(const launch_cpus *cpus, int cpu);
 int launch_cpus_count(const launch_cpus *cpus);
-// "1-7,64-71"; "none" for an empty set.
+// Writes a set of CPUs for people: "1-7,64-71"; "none" for an empty set.
 const char *launch_cpus_text(tri_arena *arena, const launch_cpus *cpus);
-// The reverse; false: the text is not of that form.
+// Reads such a text; false: it is not of that form.
 bool launch_cpus_read(const char *text, launch_cpus *out);
-// "0x00fe", with a digit for every four CPUs up to `width`, at least.
+// Writes a set of CPUs as Slurm's --cpu-bind takes it: "0x00fe", with a digit for every four CPUs
+// up to `width`, at least.
 const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int width);
 
 enum { LAUNCH_CORE_THREADS = 16 };
-// Numbers of sockets, NUMA nodes and caches count those of the host that have usable cores.
+// A core. Numbers of sockets, NUMA nodes and caches count those of the host that have usable cores,
+// because a batch system may have granted only some.
 typedef struct launch_core {
     int threads[LAUNCH_CORE_THREADS]; // the system's numbers of its usable CPUs
     int thread_count;
@@ -47,8 +50,8 @@ typedef struct launch_topology {
     int gpu_count, interface_count;
 } launch_topology;
 
-// `xml`: a file that hwloc wrote; NULL: this host and the CPUs that this process may use.
-// `devices`: look for GPUs and network interfaces too, which takes longer.
+// Reads the topology. `xml`: a file that hwloc wrote; NULL: this host and the CPUs that this
+// process may use. `devices`: look for GPUs and network interfaces too, which takes longer.
 tri_status launch_topology_read(tri_arena *arena, const char *xml, bool devices,
                                 launch_topology *out);
 

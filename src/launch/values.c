@@ -156,7 +156,8 @@ tri_status launch_conf_parse(const char *name, const char *text, launch_conf *ou
     return TRI_OK;
 }
 
-// The number of NVIDIA's device files, limited to the GPUs that CUDA_VISIBLE_DEVICES lists.
+// Counts GPUs without any library: NVIDIA's device files, limited to the GPUs that
+// CUDA_VISIBLE_DEVICES lists.
 static int count_gpus(void) {
     int count = 0;
     DIR *folder = opendir("/dev");

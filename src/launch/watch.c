@@ -73,12 +73,14 @@ static bool check_worker(state *s, int i) {
     return true;
 }
 
-// The time that workers get after a failure.
+// The time that workers get to end after a failure: little, because the others wait for ranks that
+// are gone.
 static int short_grace_ms(const state *s) {
     return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
 }
 
-// So that the workers of other nodes are stopped at the same time.
+// Tells the serving agent of a failure, so that the workers of other nodes are stopped at the same
+// time.
 static void tell_failure(state *s, const launch_worker *w, const char *how) {
     char text[128];
     snprintf(text, sizeof text, "rank %d %s", w->rank, how);
@@ -133,7 +135,7 @@ static void read_signals(state *s) {
         handle_signal(s, (int)info.ssi_signo);
 }
 
-// The serving agent ends the round, or was lost.
+// Reads what the serving agent has sent: it ends the round, or was lost.
 static void read_nodes(state *s) {
     nodes_message message;
     while (launch_nodes_next(s->watch->nodes, &message)) {
@@ -157,7 +159,8 @@ static bool has_output(const state *s) {
     return false;
 }
 
-// Closes all output, also where children of the workers still hold the pipes open.
+// Closes all output, also where children of the workers still hold the pipes open and would keep it
+// for ever.
 static void end_output(state *s) {
     for (int i = 0; i < s->watch->count; i++)
         for (int k = 0; k < LAUNCH_STREAMS; k++) {
@@ -201,8 +204,8 @@ static void wait_and_forward(state *s) {
     if (fds[1].revents) read_nodes(s);
 }
 
-// A process that waits inside the kernel, for a disk or a network file system that does not answer,
-// does not even end when it is killed.
+// Gives up workers that do not end even when they are killed: a process that waits inside the
+// kernel, for a disk or a network file system that does not answer, cannot.
 static void leave_behind(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
@@ -239,7 +242,7 @@ void launch_watch_run(launch_watch *watch) {
     state s = {
         .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
     sigemptyset(&s.passed_on);
-    // A signal arrived between two attempts.
+    // A signal that arrived between two attempts ends this one at once.
     if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
     for (;;) {
         check_workers(&s);

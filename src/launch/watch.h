@@ -17,10 +17,10 @@ typedef struct launch_watch {
     nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has come
 } launch_watch;
 
-// Returns when every worker has ended and its output was written. If one fails, a signal comes or
-// the serving agent says so, the others get SIGTERM (or that signal), some time to end, and then
-// SIGKILL. How each ended is in
-// workers[]; their processes are not reaped.
+// Runs until every worker has ended and its output was written. If one fails, a signal comes or the
+// serving agent says so, the others get SIGTERM (or that signal), some time to end, and then
+// SIGKILL, so that no attempt hangs. How each ended is in workers[]; their processes are not
+// reaped, so that their numbers cannot be reused.
 void launch_watch_run(launch_watch *watch);
 
 #endif

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Sent from the new process to the launcher if the program cannot be started.
+// What the new process sends to the launcher if the program cannot be started, because its standard
+// error may go to a file.
 typedef struct child_error {
     int error; // errno
     char what[24];
@@ -27,7 +28,8 @@ static _Noreturn void report_and_exit(int fd, const char *what) {
 // and exec.
 static _Noreturn void exec_program(const launch_worker *worker, const launch_worker_start *start,
                                    pid_t launcher, int error_fd) {
-    // The kernel kills the worker when the launcher ends for any reason.
+    // The kernel kills the worker when the launcher ends for any reason, so that no worker is left
+    // over.
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) report_and_exit(error_fd, "watch its parent");
     if (getppid() != launcher) _exit(1);
     if (worker->own_group) setpgid(0, 0);

@@ -40,12 +40,13 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
 // Records whether and how the worker ended. It is not reaped, so that no other process can get its
 // pid or group number. True if it has ended since the last call.
 bool launch_worker_check(launch_worker *worker);
-// Whether a signal (SIGSTOP, SIGTSTP) has suspended its process.
+// Whether a signal (SIGSTOP, SIGTSTP) has suspended the worker's process, so that others may have
+// waited for it.
 bool launch_worker_is_suspended(const launch_worker *worker);
-// Sends a signal to the worker, and to the processes that it started if it leads a group.
+// Sends a signal to the worker, and if it leads a process group, to the processes that it started.
 void launch_worker_signal(const launch_worker *worker, int number);
-// Kills the processes that are left in its group, then reaps it; does not wait for a lost one. Its
-// pid becomes 0.
+// Kills the processes that are left in the worker's group, then reaps it; does not wait for a lost
+// one. Its pid becomes 0.
 void launch_worker_reap(launch_worker *worker);
 
 #endif

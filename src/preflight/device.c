@@ -1,4 +1,5 @@
-// Are the devices there and alike, how much memory have they left, and how fast does each compute?
+// Checks the devices: are they there and alike, how much memory have they left, and how fast does
+// each compute? One slow device slows the whole run.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
@@ -11,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <trireme/nn.h>
-
-// ---- devices
 
 static tri_status measure_devices(preflight *p) {
     preflight_device mine = {0};
@@ -32,7 +31,8 @@ static tri_status measure_devices(preflight *p) {
     return preflight_gather(p, &mine, p->devices, sizeof mine, "devices");
 }
 
-// The devices of a host's ranks: "cpu, 4 threads each", "2 x cuda, 79 GB free each".
+// Describes the devices of a host's ranks for the table: "cpu, 4 threads each", "2 x cuda, 79 GB
+// free each".
 static const char *describe_host(const preflight *p, int host) {
     const preflight_device *d = &p->devices[p->first[host]];
     int64_t least = d->free_bytes;
@@ -46,7 +46,8 @@ static const char *describe_host(const preflight *p, int host) {
     return tri_arena_printf(p->arena, "%s, %s%s", d->name, tri_counted(d->threads, "thread"), many);
 }
 
-// Devices with memory of their own of which another program holds a part.
+// Names devices with memory of their own of which another program holds a part: the run would fail
+// there.
 static void name_full_devices(preflight *p, preflight_row *row) {
     int ranks = p->identity.size;
     double *bytes = TRI_NEW_ARRAY(p->arena, double, ranks);
@@ -96,8 +97,6 @@ static void judge_devices(preflight *p, preflight_row *row) {
 const preflight_check preflight_devices = {
     .name = "devices", .attempts = 1, .measure = measure_devices, .judge = judge_devices};
 
-// ---- rate of arithmetic
-
 enum { PRODUCT_SIZE = 512, PRODUCT_ROWS = 256, PRODUCT_MAX_ROWS = 1 << 16 };
 #define PRODUCT_BUDGET_S 0.05
 #define PRODUCT_LEAST_S 2e-4 // below, starting a kernel counts more than its work
@@ -114,7 +113,7 @@ static const tri_task product = {
     .fields = {{"inputs", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}},
                {"targets", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}}}};
 
-// Of one layer, forward and backward. *seconds: the fastest of its products.
+// Times the products of one layer, forward and backward. *seconds: the fastest of them.
 static tri_status time_product(preflight *p, int64_t rows, double *flops_per_s, double *seconds) {
     tri_model_request request = {.task = &product, .fields = product.fields, .field_count = 2};
     request.options = (tri_graph_options){.training = true, .seed = 1};

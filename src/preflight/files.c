@@ -1,5 +1,5 @@
-// Do all ranks see the same run folder? Each writes a small file there and looks for those of the
-// others, which a network file system may show late.
+// Checks that all ranks see the same run folder, which checkpoints need. Each writes a small file
+// there and looks for those of the others, which a network file system may show late.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Up to so many ranks, all write and look; of more, the first of each host.
+// Up to so many ranks, all write and look; if there are more, only the first of each host, because
+// a file system shows all ranks of a host the same.
 enum { ALL_RANKS = 256, LONGEST_PAUSE_NS = 50000000 };
 
 typedef struct shared_note { // what a file contains
@@ -36,8 +37,6 @@ static void name_file(const preflight *p, uint64_t job, int rank, char path[PATH
              rank);
 }
 
-// ---- the file of this rank; a signal removes it too
-
 static char own_path[PATH_MAX];
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signals / sizeof *signals };
@@ -49,7 +48,8 @@ static void remove_and_end(int number) {
     raise(number);
 }
 
-// A signal that is ignored, as SIGHUP by nohup, stays so.
+// Removes this rank's file also when a signal ends it. A signal that is ignored, as SIGHUP by
+// nohup, stays so.
 static void catch_signals(void) {
     struct sigaction removing = {.sa_handler = remove_and_end};
     for (int i = 0; i < SIGNALS; i++) {
@@ -77,7 +77,7 @@ static void remove_file(void) {
     own_path[0] = 0;
 }
 
-// After a failure: a rank that was killed left its file.
+// Removes the files of all ranks after a failure: a rank that was killed has left its own.
 static void remove_others(const preflight *p, uint64_t job) {
     char path[PATH_MAX];
     for (int r = 0; r < p->identity.size; r++) {
@@ -85,8 +85,6 @@ static void remove_others(const preflight *p, uint64_t job) {
         if (takes_part(p, r)) (void)tri_os.unlink(path);
     }
 }
-
-// ---- those of the others
 
 static bool is_seen(const preflight *p, uint64_t job, int rank) {
     char path[PATH_MAX];
@@ -100,7 +98,7 @@ static bool is_seen(const preflight *p, uint64_t job, int rank) {
            note.again == ~(uint64_t)rank;
 }
 
-// late_s[r]: when rank r's file was seen; -1: never.
+// Looks for the files of all ranks. late_s[r]: when rank r's file was seen; -1: never.
 static void look(const preflight *p, uint64_t job, double *late_s) {
     double begin = tri_os_seconds();
     int64_t pause_ns = 1000000;
@@ -151,13 +149,12 @@ static tri_status measure(preflight *p) {
     return preflight_gather(p, mine, p->late_s, (size_t)ranks * sizeof *mine, "files");
 }
 
-// ---- who sees whom
-
 static bool sees(const preflight *p, int reader, int writer) {
     return p->late_s[(size_t)reader * (size_t)p->identity.size + (size_t)writer] >= 0;
 }
 
-// folder_of[r]: the lowest rank that sees r's file and whose file r sees. -1: r takes no part.
+// Groups the ranks that see each other's files. folder_of[r]: the lowest rank that sees r's file
+// and whose file r sees. -1: r takes no part.
 static void group_folders(const preflight *p, int *folder_of) {
     for (int r = 0; r < p->identity.size; r++) {
         folder_of[r] = takes_part(p, r) ? r : -1;
@@ -166,7 +163,8 @@ static void group_folders(const preflight *p, int *folder_of) {
     }
 }
 
-// The folder that most ranks see; of several, that of the lowest rank.
+// The folder that most ranks see, so that the others can be named; of several, that of the lowest
+// rank.
 static int common_folder(const preflight *p, const int *folder_of) {
     int best = 0, most = 0;
     for (int f = 0; f < p->identity.size; f++) {

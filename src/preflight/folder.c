@@ -1,5 +1,5 @@
-// Is there space in the run folder, and how long until a small file is on the disk? Nothing stays:
-// the file loses its name as soon as it is open.
+// Checks the run folder: is there space, and how long until a small file is on the disk? Nothing
+// stays there: the file loses its name as soon as it is open.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -36,7 +36,7 @@ static void name_kind(const char *path, char *out, size_t size) {
         if (kinds[i].magic == (long)info.f_type) snprintf(out, size, "%s", kinds[i].name);
 }
 
-// The run folder, or the nearest folder above it that exists.
+// The run folder or, if it does not exist yet, the nearest folder above it that does.
 static const char *existing(tri_arena *arena, const char *path) {
     struct stat info;
     char *at = tri_arena_strdup(arena, path);

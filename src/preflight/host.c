@@ -1,4 +1,4 @@
-// What each host has for its ranks: memory, and cores that they do not take from each other.
+// Checks what each host has for its ranks: memory, and cores that they do not take from each other.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
@@ -7,8 +7,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-
-// ---- memory
 
 static tri_status measure_memory(preflight *p) {
     preflight_host_side mine = {.free_bytes = tri_free_memory(1, NULL)};
@@ -47,8 +45,6 @@ static void judge_memory(preflight *p, preflight_row *row) {
 const preflight_check preflight_memory = {
     .name = "memory", .attempts = 1, .measure = measure_memory, .judge = judge_memory};
 
-// ---- binding
-
 static tri_status measure_binding(preflight *p) {
     preflight_host_side mine = p->sides[p->identity.rank];
     launch_topology topology = {0};
@@ -78,7 +74,8 @@ typedef struct cpu_group {
     int ranks, threads, last;
 } cpu_group;
 
-// Takes the group of `rank` out of `left`, the ranks of its host that are in no group yet.
+// Finds the ranks that share CPUs with `rank`, directly or through others, and takes them out of
+// `left`, the ranks of its host that are in no group yet.
 static cpu_group take_group(const preflight *p, int rank, bool *left) {
     cpu_group group = {.cpus = p->sides[rank].cpus};
     bool grows = true;

@@ -1,4 +1,5 @@
-// Rules on plain numbers, without communication: medians, slow ends and pairs, clocks.
+// Rules on plain numbers, without communication: medians, slow ends and pairs, clocks. So tests can
+// try them with any numbers.
 #include "preflight/judge.h"
 
 #include <stdlib.h>

@@ -9,7 +9,8 @@
 // The median; of an even number of values the larger of the two in the middle, so that of two
 // values the smaller one is compared with the larger. 0 of no values.
 double preflight_median(tri_arena *arena, const double *values, int count);
-// slow[i] = values[i] is below `fraction` of the median. Returns how many are.
+// Finds which values are low: slow[i] = values[i] is below `fraction` of the median. Returns how
+// many are.
 int preflight_find_slow(tri_arena *arena, const double *values, int count, double fraction,
                         bool *slow);
 
@@ -24,9 +25,9 @@ typedef struct preflight_slow_pairs {
 preflight_slow_pairs preflight_find_slow_pairs(tri_arena *arena, const double *rates, int count,
                                                double fraction);
 
-// From `count` round trips, times in ns: when the question left, what the other clock showed, when
-// the answer arrived. The shortest one tells most. *offset_s: how far the other clock is ahead;
-// returns the uncertainty, half of that round trip.
+// One round trip between two clocks, times in ns: when the question left, what the other clock
+// showed, when the answer arrived. From `count` of them, the shortest tells most. *offset_s: how
+// far the other clock is ahead; returns the uncertainty, half of that round trip.
 typedef struct preflight_tick {
     long long sent_ns, other_ns, received_ns;
 } preflight_tick;

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-// name, default, what it is, why so much
+// X(name, default, what it is, why so much). A user can set each of them, so each gives its reason.
 #define PREFLIGHT_LIMIT_LIST(X)                                                                    \
     X(memory_gb, 0.5, "GB of memory free for each rank, at least",                                 \
       "program, loader and a small model need about as much")                                      \
@@ -45,7 +45,7 @@ typedef struct preflight_limit_row {
 // The rows in order; NULL behind the last.
 const preflight_limit_row *preflight_limit(int index);
 preflight_limits preflight_limits_default(void);
-// Sets one number from "NAME=VALUE". TRI_BAD_INPUT names the nearest known name.
+// Sets one limit from "NAME=VALUE". TRI_BAD_INPUT names the nearest known name.
 tri_status preflight_limits_set(preflight_limits *limits, const char *word);
 
 #endif

@@ -1,5 +1,6 @@
-// Can all pairs of hosts reach each other, and how fast? Pairs that have no host in common measure
-// at the same time, as in the rounds of a tournament, so that many hosts take seconds too.
+// Checks that all pairs of hosts can reach each other, and how fast. Pairs that have no host in
+// common measure at the same time, as in the rounds of a tournament, so that many hosts take
+// seconds too.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 #include "preflight/tournament.h"
@@ -21,7 +22,7 @@ enum {
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
-// The first ranks of all hosts; on one host all ranks.
+// Lists the ends of links: the first ranks of all hosts; on one host all ranks.
 static void list_ends(preflight *p) {
     p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
     p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
@@ -59,9 +60,9 @@ static tri_status time_round_trips(preflight *p, int peer, pair_times *out) {
     return TRI_OK;
 }
 
-// Sizes double until the budget is used up. The rate is that of the largest one: what fits into a
-// buffer on the way would travel faster than the link. Both ends know both times, and so stop
-// together.
+// Times exchanges of both ends at once. Sizes double until the time budget is used up. The rate is
+// that of the largest one, because what fits into a buffer on the way would travel faster than the
+// link. Both ends know both times, and so stop together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, pair_times *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
@@ -130,8 +131,6 @@ static tri_status measure(preflight *p) {
     TRI_TRY(status);
     return gather_pairs(p, mine);
 }
-
-// ---- which are slow
 
 static const char *end_text(const preflight *p, int end) {
     return p->host_count > 1 ? p->host_names[end] : tri_arena_printf(p->arena, "rank %d", end);

@@ -1,4 +1,4 @@
-// The first check: do all ranks meet, and which of them share a host?
+// The first check: do all ranks meet, and which of them share a host? All other checks need it.
 #include "preflight/state.h"
 
 #include "base/os.h"

@@ -12,7 +12,8 @@
 #include "rendezvous/rendezvous.h"
 
 // Connects the ranks as tri_backends.open_comm does. `met`, if the ranks are on several hosts, is
-// called when all have met at the store and none is connected; its failure is the result.
+// called when all have met at the store and none is connected, so that what would keep them from
+// connecting is found first; its failure is the result.
 typedef tri_status preflight_connect(const tri_identity *identity, const tri_comm_options *options,
                                      tri_status (*met)(void *context, tri_store *store),
                                      void *context, tri_comm **out, tri_health **health);
@@ -35,7 +36,7 @@ typedef enum preflight_verdict {
 
 const char *preflight_verdict_name(preflight_verdict verdict); // "go", "no-go", …
 
-// What came of one check.
+// The result of one check.
 typedef struct preflight_row {
     const char *name;
     preflight_verdict verdict;
@@ -57,8 +58,9 @@ typedef struct preflight_report {
     tri_status status; // of what ended the measurements; TRI_OK: nothing did
 } preflight_report;
 
-// Collective. All ranks get the same verdicts, unless they cannot reach each other. *session stays
-// connected, so that no rank ends before rank 0 has reported; preflight_end ends it.
+// Runs all checks. Collective. All ranks get the same verdicts, unless they cannot reach each
+// other. *session stays connected, so that no rank ends before rank 0 has reported; preflight_end
+// ends it.
 typedef struct preflight preflight;
 tri_status preflight_run(tri_arena *arena, const preflight_request *request,
                          preflight_report *report, preflight **session);

@@ -29,8 +29,6 @@ typedef struct reach_listeners {
     reach_card card;
 } reach_listeners;
 
-// ---- listening
-
 static bool is_usable(const preflight *p, const struct ifaddrs *entry) {
     const char *interface = p->identity.interface;
     if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP)) return false;
@@ -75,8 +73,6 @@ static void end_listening(reach_listeners *listeners) {
     for (int i = 0; i < listeners->card.count; i++) tri_os.close(listeners->fds[i]);
 }
 
-// ---- connecting
-
 static int connect_to(const rendezvous_socket_address *address, bool *is_done) {
     int fd = tri_os.socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
@@ -93,7 +89,8 @@ static bool is_connected(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
-// Connects to all addresses of up to AT_ONCE hosts at once; reached[i]: to one of host i's.
+// Connects to all addresses of up to AT_ONCE hosts at the same time, so that hosts that do not
+// answer cost one time limit; reached[i]: to one of host i's.
 static void connect_all(const reach_card *cards, int count, double limit_s, char *reached) {
     struct pollfd waits[AT_ONCE * MAX_ADDRESSES];
     int host_of[AT_ONCE * MAX_ADDRESSES], used = 0;
@@ -123,8 +120,6 @@ static void connect_all(const reach_card *cards, int count, double limit_s, char
         if (waits[i].fd >= 0) tri_os.close(waits[i].fd);
 }
 
-// ---- through the store
-
 static int timeout_ms(const preflight *p) { return (int)(p->request->timeout_s * 1e3); }
 
 static tri_status get(const preflight *p, tri_store *store, const char *what, int host, void *value,
@@ -143,7 +138,7 @@ static tri_status set(tri_store *store, const char *what, int host, const void *
     return tri_store_set(store, key, value, size);
 }
 
-// Of the first rank of host `own`.
+// Tries to reach the other hosts, on the first rank of host `own`.
 static tri_status try_others(const preflight *p, tri_store *store, int own, int hosts) {
     reach_card *cards = TRI_NEW_ARRAY(p->arena, reach_card, hosts);
     char *reached = TRI_NEW_ARRAY(p->arena, char, hosts);
@@ -177,7 +172,7 @@ const char *preflight_unreached(tri_arena *arena, const char *reached, const cha
     return preflight_list_text(&list);
 }
 
-// Of rank 0.
+// Judges what all hosts have found, on rank 0, and tells the others.
 static tri_status judge_pairs(const preflight *p, tri_store *store, int hosts, char *verdict) {
     char *reached = TRI_NEW_ARRAY(p->arena, char, (size_t)hosts *(size_t)hosts);
     const char **names = TRI_NEW_ARRAY(p->arena, const char *, hosts);

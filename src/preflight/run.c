@@ -50,7 +50,8 @@ static tri_status run_checks(preflight *p, preflight_report *report) {
         *row = (preflight_row){.name = checks[i]->name, .summary = ""};
         if (status != TRI_OK) continue;
         status = run_check(p, checks[i], row);
-        // What this rank cannot go on with ends the measurements of all.
+        // A failure with which this rank cannot go on ends the measurements of all, because they
+        // would wait for it.
         if (status != TRI_OK && p->comm) p->comm->backend->abort(p->comm, row->failure);
         report->failed += row->verdict == PREFLIGHT_NO_GO;
     }

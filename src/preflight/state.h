@@ -7,7 +7,8 @@
 
 enum { PREFLIGHT_TEXT_BYTES = 256 };
 
-// What a rank finds out by itself. The texts of failures are "" where there is none.
+// What a rank finds out by itself, before it is gathered. The texts of failures are "" where there
+// is none.
 typedef struct preflight_device {
     char name[TRI_DEVICE_NAME_BYTES], failure[PREFLIGHT_TEXT_BYTES];
     int32_t threads;
@@ -40,22 +41,22 @@ struct preflight {
     tri_health *health;
     double connect_s;
     tri_device *device;
-    // Of hosts, which are numbered in the order of their lowest ranks.
+    // About hosts, which are numbered in the order of their lowest ranks.
     int host_count;
     int *host_of;            // by rank
     int *first;              // by host: its lowest rank
     int *local_ranks;        // by host
     const char **host_names; // by host
-    // Gathered from all ranks, by rank.
+    // What was gathered from all ranks, by rank.
     preflight_device *devices;
     preflight_host_side *sides;
     preflight_folder *folders; // only of the first rank of each host
     char *folder;              // in which files are written
     const char *file_failure;  // why a rank could not write one; NULL: all could
     double *late_s;            // [reader * ranks + writer]; below 0: never seen
-    // By host.
+    // How far the clocks of the hosts are from that of rank 0; by host.
     preflight_clock *clocks;
-    // Of ends, which are hosts, or the ranks of the only host.
+    // About ends of links, which are hosts, or the ranks of the only host.
     int end_count;
     int *end_ranks;                 // by end
     double *bandwidths, *latencies; // [i * end_count + j], in each direction at once; 0: none
@@ -84,23 +85,25 @@ tri_status preflight_reach(void *context, tri_store *store);
 // i reaches host j. "" if all do.
 const char *preflight_unreached(tri_arena *arena, const char *reached, const char *const *names,
                                 int hosts);
-// all[r] = what rank r gave as `mine`.
+// Gathers what each rank gives: all[r] is what rank r gave as `mine`.
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label);
-// Messages between two ranks; both return when theirs is done.
+// Send or receive one message; each returns when this rank's side is done.
 tri_status preflight_send(preflight *p, int peer, const void *data, size_t bytes);
 tri_status preflight_recv(preflight *p, int peer, void *data, size_t bytes);
-// Sends and receives at once.
+// Sends and receives at once, because a link may be slower in both directions than in one.
 tri_status preflight_exchange(preflight *p, int peer, const void *out, void *in, size_t bytes);
-// "rank 3 (node2)"; of a job of one rank its host.
+// Names a rank for messages: "rank 3 (node2)"; in a job of one rank its host.
 const char *preflight_rank_text(const preflight *p, int rank);
-// Whether this rank is the first of its host.
+// Whether this rank is the first of its host, which measures for it.
 bool preflight_is_first(const preflight *p);
-// One text for each host, by host: "TEXT" if they are equal, else "node1 TEXT, node2 TEXT, …".
+// Joins one text for each host, by host: "TEXT" if they are equal, else "node1 TEXT, node2 TEXT,
+// …", so that the table stays short.
 const char *preflight_by_host(const preflight *p, const char *const *texts);
-// "3.2 ms", "12 us", "1.5 s".
+// Writes a time for people: "3.2 ms", "12 us", "1.5 s".
 const char *preflight_time_text(const preflight *p, double seconds);
-// Adds one item to a list in a line, up to a few; "…, and 12 more" then says how many are left.
+// A list in one line. Up to a few items are added; "…, and 12 more" then tells how many are left
+// out.
 typedef struct preflight_list {
     tri_arena *arena;
     char *text; // NULL: empty

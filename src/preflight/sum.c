@@ -1,4 +1,5 @@
-// Does an all-reduce over all ranks take about as long as the slowest pair lets expect?
+// Checks that an all-reduce over all ranks takes about as long as the slowest pair lets expect:
+// pairs alone may be fast while the network as a whole is not.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -27,7 +28,8 @@ static bool is_even(const preflight *p) {
     return p->host_count * p->local_ranks[0] == p->identity.size;
 }
 
-// Bytes over the busiest end's link, in each direction, for each byte of the all-reduce.
+// How many bytes go over the busiest end's link, in each direction, for each byte of the
+// all-reduce: from this follows the time that is expected.
 static double traffic(const preflight *p) {
     double ends = p->end_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;
@@ -45,7 +47,8 @@ static tri_status sum_once(preflight *p, float *values, int64_t count) {
                                                 .label = "all-reduce"});
 }
 
-// The slowest rank's time of the fastest repetition.
+// The slowest rank's time of the fastest repetition: the fastest, because other programs disturb
+// some.
 static tri_status time_sums(preflight *p, float *values, int64_t count, double *out) {
     double times[REPEATS];
     TRI_TRY(sum_once(p, values, count));

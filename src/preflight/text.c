@@ -1,4 +1,4 @@
-// What checks have in common: values of all ranks, and words that name ranks and hosts.
+// What checks have in common: gathering values of all ranks, and words that name ranks and hosts.
 #include "preflight/state.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // A round-robin tournament by the circle method: one player stays, the others rotate.
 #include "preflight/tournament.h"
 
-// Pairs need an even number. An odd number of players gets one more, who stands for nobody: its
-// partner of a round does not play.
+// The number of players, made even, because pairs need an even number. An odd number gets one more,
+// who stands for nobody: its partner of a round does not play.
 static int even(int players) { return players + players % 2; }
 
 int preflight_rounds(int players) { return players < 2 ? 0 : even(players) - 1; }

@@ -1,4 +1,5 @@
-// Which pairs meet when: every pair of players once, in rounds of disjoint pairs.
+// Which pairs meet when: every pair of players once, in rounds of disjoint pairs, which can measure
+// at the same time.
 #ifndef TRIREME_PREFLIGHT_TOURNAMENT_H
 #define TRIREME_PREFLIGHT_TOURNAMENT_H
 
