@@ -1,4 +1,5 @@
-// Runs a graph's nodes again and again on random values and measures each of them.
+// Runs a graph's nodes again and again on random values and measures each of them, to find which
+// kernels are far from what the machine can do.
 #include "device/bench.h"
 
 #include "base/os.h"
@@ -25,8 +26,8 @@ static double uniform(uint64_t *state) {
     return (double)(*state >> 40) * 0x1p-24;
 }
 
-// Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1. Step scalars get
-// values as in a real step.
+// Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1, which are labels
+// of any model. Step scalars get values as in a real step.
 static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t *state) {
     for (int64_t i = 0; i < count; i++) {
         double value = uniform(state) - 0.5;
@@ -105,8 +106,8 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
                           double seconds) {
     const double noise = 1.05;
     double rate = peak->bytes_per_s;
-    // The rate at which `bytes` can move: the best of the memory's rate, of the rate measured for
-    // the largest size up to `bytes`, and of the rates of all larger sizes.
+    // Finds the rate at which `bytes` can move: the best of the memory's rate, of the rate measured
+    // for the largest size up to `bytes`, and of the rates of all larger sizes.
     for (int i = 0; i < TRI_BENCH_RATES; i++)
         if (peak->caches[i].bytes_per_s > rate &&
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||

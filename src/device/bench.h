@@ -33,9 +33,9 @@ typedef struct tri_bench_row {
 
 // The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
 // the time taken. The shortest possible time is that of the arithmetic, or of moving `bytes` at the
-// rate of the cache or memory that holds them, whichever is longer. Returns 0 if it is longer than
-// the time taken: then the kernel does less than the direct algorithm (Winograd, a table's rows, a
-// view).
+// rate of the cache or memory that holds them, whichever is longer. Returns 0 if that is longer
+// than the time taken: then the kernel does less than the direct algorithm (Winograd, a table's
+// rows, a view), and no fraction would mean anything.
 double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
                           double seconds);
 

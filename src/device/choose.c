@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// A name is BACKEND or BACKEND:MODEL.
+// Whether the name is this backend's. A name is BACKEND or BACKEND:MODEL.
 static bool names_backend(const char *name, const tri_device_backend *backend) {
     size_t length = strcspn(name, ":");
     return strlen(backend->name) == length && !strncmp(name, backend->name, length);
@@ -15,7 +15,7 @@ static void append(char *list, size_t size, const char *name) {
     snprintf(list + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
-// Finds the model that the name asks for; NULL: none.
+// Finds the device model that the name asks for; NULL: none.
 static tri_status find_model(const tri_device_backend *backend, const char *name,
                              const tri_device_model **out) {
     const char *wanted = strchr(name, ':');

@@ -9,7 +9,7 @@
 // cannot be used is an error, for auto too. TRI_BAD_INPUT lists the backends or models that there
 // are.
 
-// Describes the device without opening it.
+// Describes the device without opening it, which is enough for a plan.
 tri_status tri_device_describe(const tri_device_backend *const *devices, const char *name,
                                tri_device_description *out);
 // Opens the device with this number on its host.

@@ -11,7 +11,8 @@ typedef struct tri_kernel_def tri_kernel_def;
 
 typedef struct tri_device_backend tri_device_backend;
 
-// A kind of device that can be planned for where there is none.
+// A kind of device that a run can be planned for where there is none, such as a GPU on a login
+// node.
 typedef struct tri_device_model {
     const char *name;
     int64_t memory_bytes;
@@ -43,14 +44,14 @@ typedef struct tri_kernel {
     size_t workspace_bytes; // needed while it runs: what was planned, or less
 } tri_kernel;
 
-// What is issued to a queue runs in order; queues of one device run side by side. A call that takes
-// a queue issues its work and may return before that is done. What fails later is returned by the
-// ticket that stands for it, and by every later call on the queue.
+// A queue: what is issued to it runs in order; queues of one device run side by side. A call that
+// takes a queue issues its work and may return before that is done. What fails later is returned by
+// the ticket that stands for it, and by every later call on the queue.
 typedef struct tri_queue {
     tri_device *device; // a backend's own struct begins with this one
 } tri_queue;
 
-// Work that a queue has captured; a backend's own.
+// Work that a queue has captured; only its backend knows what is in it.
 typedef struct tri_captured tri_captured;
 
 typedef struct tri_kernel_args {
@@ -67,7 +68,8 @@ struct tri_kernel_def {
     const tri_op *op; // NULL: any op
     const char *name;
     // Whether this kernel can compute this node. NULL: always. Must depend only on shapes, types
-    // and attributes, not on layouts, time or the number of ranks.
+    // and attributes, not on layouts, time or the number of ranks, so that all ranks choose the
+    // same kernels.
     bool (*supports)(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
     // Chooses layouts. `in` holds the current layouts of the inputs; the kernel overwrites them
@@ -78,37 +80,39 @@ struct tri_kernel_def {
     // outputs. NULL: all layouts are plain.
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
-    // The bytes that `run` needs while it runs; all kernels share the memory, which is aligned as
-    // the description says. Layouts are those that `layouts` chose. NULL: none.
+    // The bytes that `run` needs while it runs. All kernels share the memory, which is aligned as
+    // the description says, because they run one after the other. Layouts are those that `layouts`
+    // chose. NULL: none.
     tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out);
-    // Makes what `run` needs, once. Does all allocation. It may set kernel->workspace_bytes to less
-    // than what `workspace` returned. NULL: nothing to make.
+    // Makes what `run` needs, once. Does all allocation, so that steps allocate nothing. It may set
+    // kernel->workspace_bytes to less than what `workspace` returned. NULL: nothing to make.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
-    // Issues the kernel to args->queue. The pointers of `args` are not kept.
+    // Issues the kernel to args->queue. The pointers of `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
-    // True if `run` reads or changes what the host keeps, or allocates: what it issues cannot be
-    // captured and repeated. Only asked where the device captures.
+    // True if `run` reads or changes what the host keeps, or allocates: then what it issues cannot
+    // be captured and repeated. Only asked where the device captures.
     bool uses_host;
 };
 
 struct tri_device_backend {
     const char *name;
     const tri_kernel_def *const *kernels; // ends with NULL
-    // Models that the backend can describe and open; a row without a name is the last. NULL: none.
+    // Device models that the backend can describe and open; a row without a name is the last. NULL:
+    // none.
     const tri_device_model *models;
     // Describes the device that `open` would open, and opens nothing. TRI_NOT_FOUND: there is no
     // such device here, so that --device auto tries the next backend.
     tri_status (*describe)(const tri_device_config *config, tri_device_description *out);
-    // Fails as `describe` does.
+    // Opens the device. Fails as `describe` does.
     tri_status (*open)(const tri_device_config *config, tri_device **out);
     void (*close)(tri_device *device);
-    // How much a rank can still allocate. NULL: what the description says or, where that says
-    // nothing, what is free on the host.
+    // How much a rank can still allocate, for the check that a plan fits. NULL: what the
+    // description says or, where that says nothing, what is free on the host.
     int64_t (*free_memory)(tri_device *device);
-    // Zeroed memory, aligned as the description says.
+    // Allocates zeroed memory, aligned as the description says.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
     // Memory of the host from which copies to the device are fastest (pinned pages, of a GPU), for
@@ -119,21 +123,22 @@ struct tri_device_backend {
     // device/queue.h for this and the next three slots.
     tri_status (*open_queue)(tri_device *device, tri_queue **out);
     void (*close_queue)(tri_queue *queue); // after what was issued to it; NULL allowed
-    // *out stands for all work that was issued to the queue so far.
+    // Makes a ticket: *out stands for all work that was issued to the queue so far.
     tri_status (*record)(tri_queue *queue, tri_ticket *out);
-    // Work that is issued to the queue from now on starts after the ticket's work, which may be of
-    // another queue or of the host.
+    // Makes work that is issued to the queue from now on start after the ticket's work, which may
+    // be of another queue or of the host.
     tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
     // Sets *ns, memory of the host, to the time (CLOCK_MONOTONIC, in ns) at which the queue has
     // done what was issued so far. The caller leaves *ns alone until the queue is past this point.
     // NULL: the device is done when a call returns, so that the host's clock tells the time.
     tri_status (*time)(tri_queue *queue, int64_t *ns);
     // Copy between device memory and the host's. The caller leaves the host's memory alone until
-    // the copy is done. For copy_in of at most TRI_SMALL_COPY_BYTES: only until the call returns.
+    // the copy is done; for copy_in of at most TRI_SMALL_COPY_BYTES only until the call returns,
+    // because the device keeps a copy of so little.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
-    // to[i] += from[i], F32: accumulation of gradients over rounds.
+    // Adds: to[i] += from[i], F32. Gradients of several rounds are accumulated by it.
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
     // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
@@ -141,18 +146,19 @@ struct tri_device_backend {
     // the results of the one before, and micro-batches are copied while the device computes, to
     // memory of their own.
     bool runs_ahead;
-    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph). If not,
-    // the next four slots are NULL.
+    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph), which
+    // costs the host less. If not, the next four slots are NULL.
     bool captures;
-    // Until end_capture, what is issued to the queue is not done but captured: kernels without
-    // uses_host, `zero`, `add` and `time`. The caller does nothing else with the device meanwhile.
+    // Begins to capture: until end_capture, what is issued to the queue is not done but captured:
+    // kernels without uses_host, `zero`, `add` and `time`. The caller does nothing else with the
+    // device meanwhile.
     tri_status (*begin_capture)(tri_queue *queue);
-    // Called also after a call in between has failed. *out is NULL if this fails.
+    // Ends capturing. Called also after a call in between has failed. *out is NULL if this fails.
     tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
     void (*close_capture)(tri_captured *captured);                  // all repeats of it are done
-    // Whether images of bytes are copied as bytes and normalised by the device. Else the loader's
-    // threads do it.
+    // Whether images of bytes are copied as bytes and normalised by the device, which saves three
+    // quarters of the copy. Else the loader's threads normalise them.
     bool takes_bytes;
 };
 
@@ -198,7 +204,7 @@ tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_desc
 // After a failure too, the caller releases *out.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
-// Selects and prepares; TRI_UNSUPPORTED names the op.
+// Selects a kernel for the node and prepares it; TRI_UNSUPPORTED names the op.
 tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_kernel *out);
 void tri_kernel_release(tri_kernel *kernel);

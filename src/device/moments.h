@@ -1,4 +1,5 @@
-// Mean and variance of values that are summed in several groups.
+// Mean and variance of values that are summed in several groups, on the host or a GPU, without the
+// loss of digits that sums of squares have.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 

@@ -1,4 +1,4 @@
-// Queues of devices that do everything at once, and calls on any queue.
+// Queues of devices that do everything at once, and calls on any queue. See queue.h.
 #include "device/queue.h"
 
 #include "base/os.h"

@@ -16,8 +16,8 @@ bool tri_node_has_half(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// Copies the graph, with all half tensors of this node as F32 under the same ids. The F32 kernel is
-// chosen and prepared with this copy.
+// Copies the graph, with all half tensors of this node as F32 under the same ids, because the F32
+// kernel is chosen and prepared for a node of a graph.
 static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_node *node) {
     tri_graph *shadow = TRI_NEW(arena, tri_graph);
     *shadow = *graph;

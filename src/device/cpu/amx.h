@@ -5,12 +5,12 @@
 
 #include "device/cpu/simd.h"
 
-// For functions that may only run on a device with CPU_HAS_AMX, between cpu_amx_begin and
-// cpu_amx_end.
+// Marks functions that may only run on a device with CPU_HAS_AMX, between cpu_amx_begin and
+// cpu_amx_end, which set up the tiles.
 #define CPU_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
 
-// Asks Linux for permission to use the tiles. Returns whether the CPU has tiles for BF16 and the
-// request was granted.
+// Asks Linux for permission to use the tiles, without which they fault. Returns whether the CPU has
+// tiles for BF16 and the request was granted.
 bool cpu_amx_is_allowed(void);
 
 // Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges. A chunk of
@@ -70,7 +70,8 @@ CPU_INLINE __m512 cpu_amx_widen(__m256i narrow) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
 }
 
-// Configures all eight tiles of the calling thread as 16 rows of 64 bytes, and releases them.
+// Configures all eight tiles of the calling thread as 16 rows of 64 bytes, and releases them: while
+// they are in use, Linux saves more state for the thread.
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
 

@@ -43,8 +43,8 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
 
 void attention_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Floats of the buffers in the workspace: packed k and v of all heads, then one set of the others
-// for each thread.
+// How many floats the buffers in the workspace have: packed k and v of all heads, then one set of
+// the others for each thread.
 typedef struct forward_space {
     int64_t k, v, scores, rows, out;
 } forward_space;
@@ -93,8 +93,8 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Replaces scores[0 .. visible) by exp(score − largest) and those from there to `end` by 0. Returns
-// the sum.
+// Replaces scores[0 .. visible) by exp(score − largest), so that none overflows, and those from
+// there to `end` by 0. Returns the sum.
 static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < visible; i += 16) {
@@ -193,7 +193,8 @@ static int64_t first_row(const attention_state *s, int64_t i) {
     return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;
 }
 
-// Prefetches the queries and the results of group i.
+// Prefetches the queries and the results of group i, so that their memory is in the cache when the
+// group is computed.
 static void prefetch_rows(const forward_job *job, int64_t i) {
     const attention_state *s = job->state;
     int64_t head = i / row_groups(s), bytes = s->width * (s->bf16 ? 2 : 4);

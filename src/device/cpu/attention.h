@@ -54,10 +54,12 @@ typedef struct attention_grad_job {
     attention_call call;
 } attention_grad_job;
 
-// Runs `range` over the heads of k and v of all samples. Its context is an attention_grad_job.
+// Runs `range` over the heads of k and v of all samples. Its context is an attention_grad_job. Each
+// head is one thread's, so that its sums have one order.
 tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
                                   cpu_range range);
-// out[t] = the dot product of the rows of y and dy of query t of a head. Needs AVX-512.
+// Computes out[t] = the dot product of the rows of y and dy of query t of a head, which the
+// gradient of softmax subtracts. Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
 // The index of the first element of a query, or of a key, of a head.
@@ -69,7 +71,7 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
                                     int64_t head) {
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
-// How many keys query t attends to: all, or under a causal mask the first ones.
+// How many keys query t attends to: all, or under a causal mask those that are not later than it.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }

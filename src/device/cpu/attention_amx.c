@@ -15,8 +15,8 @@ bool attention_amx_supports(const tri_device_description *device, const tri_grap
            attention_supports(device, graph, node);
 }
 
-// Elements of the buffers in the workspace: packed k and v of all heads, then one set of the others
-// for each thread. BF16, but scores and out are F32.
+// How many elements the buffers in the workspace have: packed k and v of all heads, then one set of
+// the others for each thread. BF16, but scores and out are F32.
 typedef struct forward_space {
     int64_t k, v;              // of one head
     int64_t q, p, scores, out; // of one thread; p holds p and p_rest
@@ -76,7 +76,8 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Finds each query's largest scaled score among the keys that it attends to.
+// Finds each query's largest scaled score among the keys that it attends to, which is subtracted so
+// that no exponential overflows.
 static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) {
     const attention_state *s = f->job->state;
     __m512 most[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);

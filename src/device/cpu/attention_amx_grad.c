@@ -106,8 +106,8 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` takes ds as a right
-// operand.
+// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` receives ds once
+// more, as a right operand.
 static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t query, uint16_t *p,
                                      uint16_t *ds, uint16_t *pairs) {
     const attention_state *s = g->s;
@@ -167,7 +167,7 @@ static void compute_probabilities(const grad_head *g) {
     }
 }
 
-// dk += dsᵀ·q and dv += pᵀ·dy.
+// Adds a block's part of the gradients of keys and values: dk += dsᵀ·q and dv += pᵀ·dy.
 static void add_to_keys(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t key = g->key; key < g->end_key; key++) {
@@ -186,7 +186,7 @@ static void add_to_keys(const grad_head *g) {
     }
 }
 
-// dqᵀ += kᵀ·dsᵀ.
+// Adds a block's part of the gradient of queries: dqᵀ += kᵀ·dsᵀ.
 static void add_to_queries(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t query = g->query; query < g->end_query; query++) {

@@ -19,8 +19,8 @@ typedef struct block_space {
     float *ds;      // as p: dy · v, then the gradients of the scores
 } block_space;
 
-// At least 16 more than the keys. A power of two would map the elements of a column to a few sets
-// of the cache.
+// The distance of rows of scores: at least 16 more than the keys, because a power of two would map
+// the elements of a column to a few sets of the cache.
 static int64_t scores_stride(const attention_state *s) { return (s->keys + 15) / 16 * 16 + 16; }
 
 // Places the buffers one after the other from `base` on and returns their floats. `base` may be
@@ -131,7 +131,7 @@ CPU_SCALAR float dot(const float *a, const float *b, int64_t count) {
     return sum;
 }
 
-// Computes p and ds from scaled scores and dy · v.
+// Computes p and ds, the gradient of the scores, from scaled scores and dy · v.
 CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
     const block_work *b = context;
     const float *log_sum_exp = log_sum_exp_of(b), scale = b->s->scale;
@@ -168,7 +168,7 @@ static block_matrix transposed(const float *data, int64_t stride) {
 // sgemm's beta: 0 overwrites c, 1 adds to it.
 typedef enum block_beta { BLOCK_OVERWRITE, BLOCK_ACCUMULATE } block_beta;
 
-// c [m, n] = factor · left·right + beta · c.
+// Computes c [m, n] = factor · left·right + beta · c.
 static void product(const block_work *b, int64_t m, int64_t n, int64_t k, float factor,
                     block_matrix left, block_matrix right, block_beta beta, float *c,
                     int64_t stride) {

@@ -115,7 +115,7 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// out[i][64] = row t + i of `a` times the first `visible` columns of a key block.
+// Computes out[i][64] = row t + i of `a` times the first `visible` columns of a key block.
 static void product_with_block(const grad_head *g, const float *a, const float *columns,
                                int64_t block, int64_t t, int64_t rows, int64_t visible,
                                float *out) {
@@ -136,7 +136,8 @@ static void product_with_block(const grad_head *g, const float *a, const float *
 
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
-// Computes p and ds of one query from its scores and dy · v. Both are 0 from `visible` on.
+// Computes p and ds of one query from its scores and dy · v. Both are 0 from `visible` on, where
+// keys are masked.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
                                          int64_t visible, float *p, float *ds) {
     __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);

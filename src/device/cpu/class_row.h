@@ -27,7 +27,7 @@ CPU_SCALAR float cpu_largest_of_row(const void *row, int64_t classes, bool bf16)
     return most;
 }
 
-// The sum of exp(score − largest). Also stores each term in `out` unless that is NULL.
+// Computes the sum of exp(score − largest). Also stores each term in `out` unless that is NULL.
 CPU_SCALAR float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
                                     float *out) {
     float lane[CLASS_LANES] = {0};

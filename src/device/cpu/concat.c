@@ -26,7 +26,7 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Item i copies run number i % runs of row i / runs.
+// Copies runs: item i is run number i % runs of row i / runs.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;

@@ -16,14 +16,14 @@ typedef struct conv_formats {
     cpu_format x, weight, y;
 } conv_formats;
 
-// For a node of conv2d, conv2d_grad_input or conv2d_grad_weight.
+// Reads the sizes from a node of conv2d, conv2d_grad_input or conv2d_grad_weight.
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
-// Chooses layouts by the rules at the top of conv.c. All plain if no blocked layout applies.
+// Chooses layouts by the rules at the top of conv.c: all plain if no blocked layout applies.
 conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
 
-// What is asked of oneDNN.
+// What is asked of oneDNN for one node.
 typedef struct conv_request {
     conv_task task;
     conv_shape shape;
@@ -35,7 +35,7 @@ typedef struct conv_request {
 
 // Describes the primitive. TRI_UNSUPPORTED if oneDNN has none.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
-// What a plan has to know of the primitive that this request leads to.
+// Finds what a plan has to know of the primitive that this request leads to.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
 
 #endif

@@ -129,7 +129,7 @@ static size_t packed_bytes(const conv_shape *s) {
     return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64
 }
 
-// The convolution of dy from 1 to C channels that computes the gradients.
+// The sizes of the convolution of dy from 1 to C channels that computes the gradients.
 static conv_shape mirrored(const conv_shape *s) {
     conv_shape m = *s;
     m.c = 1;
@@ -142,7 +142,7 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
-// The convolution by oneDNN that computes a gradient.
+// The request to oneDNN for a gradient.
 static conv_request request_of(const tri_node *node, const conv_shape *s) {
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,

@@ -19,7 +19,8 @@ enum {
     CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
 };
 
-// Our kernels first, then those of `ref`; filled by the first cpu_describe.
+// All kernels: our own first, because they are faster, then those of `ref`; filled by the first
+// cpu_describe.
 static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
 
 static void list_kernels(void) {
@@ -38,7 +39,8 @@ static void list_kernels(void) {
     memcpy(cpu_kernels, own, sizeof own);
 }
 
-// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA; NULL: no limit.
+// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA, so that machines that differ
+// can train together; NULL: no limit.
 static tri_status limit_isa(const char *most, unsigned *features) {
     static const struct {
         const char *name;

@@ -116,7 +116,8 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
     }
 }
 
-// cpu_dropout_plain begins at multiples of 64 elements of a sample, so runs must, too.
+// Whether this kernel can compute the node: cpu_dropout_plain begins at multiples of 64 elements of
+// a sample, so runs must, too.
 static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;
@@ -142,7 +143,7 @@ static void dropout_layouts(const tri_device_description *device, const tri_grap
     out[0] = in[0];
 }
 
-// The pixels of a plane; 0: x is plain.
+// The pixels of a plane; 0: x is plain, without planes of 16 channels.
 static int64_t blocked_pixels(const tri_value_info *x) {
     return tri_layout_is_plain(&x->layout) ? 0 : x->shape.dims[2] * x->shape.dims[3];
 }

@@ -116,8 +116,8 @@ CPU_BODY sigmoid_grad_typed(void *context, int64_t begin, int64_t end, bool bf16
 }
 CPU_TYPED_RANGES(sigmoid_grad)
 
-// tanh(x) is 1 − 2 / (e^2x + 1). For small x this loses digits; there a polynomial is used (Cephes,
-// tanhf).
+// Computes tanh(x) as 1 − 2 / (e^2x + 1). For small x this loses digits; there a polynomial is used
+// (Cephes, tanhf).
 CPU_SCALAR float tanh_of(float x) {
     float size = x < 0 ? -x : x, z = x * x;
     float p = -5.70498872745e-3f;

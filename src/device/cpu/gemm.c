@@ -51,8 +51,8 @@ static bool reads_b(const cpu_gemm *g) {
            g->n % CPU_TILE_COLUMNS == 0;
 }
 
-// The elements of the largest range when `count` units of `unit` elements, `size` elements in all,
-// are divided into `ranges`.
+// How many elements the largest range has when `count` units of `unit` elements, `size` elements in
+// all, are divided into `ranges`: buffers are made for it.
 static int64_t largest_range(int64_t count, int64_t ranges, int64_t unit, int64_t size) {
     int64_t largest = (count + ranges - 1) / ranges * unit;
     return largest < size ? largest : size;
@@ -107,7 +107,7 @@ static int64_t k_block_of(const cpu_gemm *g) {
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
-// Floats of packed a, and of packed b, of one thread.
+// How many floats one thread's packed a, and packed b, have.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
     return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
@@ -165,7 +165,7 @@ typedef struct gemm_job {
 } gemm_job;
 
 // Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
-// equal range of their cache lines.
+// equal range of their cache lines, so that the requests are spread.
 static inline void prefetch_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t panel) {
     int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
     int64_t end = lines * (panel + 1) / b->panels;

@@ -22,7 +22,7 @@ typedef struct cpu_gemm {
 } cpu_gemm;
 
 // How c is split among the threads: each computes one rectangle, and packs the operands that it
-// needs itself.
+// needs itself, so that threads never wait for each other.
 typedef struct cpu_gemm_split {
     int64_t unit;           // rows that are never split
     int64_t groups, panels; // of c: groups of `unit` rows, panels of 64 columns
@@ -34,7 +34,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 
 // Bytes of workspace that cpu_gemm_run needs. Only reads sizes and strides, not data.
 size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *gemm);
-// Adds up every element in the same order of k, whatever the number of threads.
+// Computes the product. Adds up every element in the same order of k, whatever the number of
+// threads, so that its bits do not depend on them.
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace);
 
 #endif

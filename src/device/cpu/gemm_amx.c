@@ -24,7 +24,7 @@ static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
     return quotient_up(quotient_up(count, quotient_up(count, most)), unit) * unit;
 }
 
-// The sizes of a thread's loops and buffers.
+// The sizes of a thread's loops and buffers, chosen so that what is read again stays in a cache.
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
@@ -94,7 +94,7 @@ static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
                             b->k_count, b->a);
 }
 
-// Applies the epilogue to a block of finished sums and stores it in c.
+// Applies the epilogue to a block of finished sums and stores the block in c.
 static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
     cpu_epilogue epilogue = g->epilogue;

@@ -30,7 +30,8 @@ static int64_t most_pairs(const cpu_bf16_gemm *g) {
     return ((all_pairs(g) + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-// Floats of one thread's buffers: packed panels of b, packed rows of a, and F32 sums of its rows.
+// How many floats one thread's buffers have: packed panels of b, packed rows of a, and F32 sums of
+// its rows.
 typedef struct bf16_space {
     int64_t b, a, sums;
 } bf16_space;
@@ -58,7 +59,7 @@ typedef struct bf16_block {
     float *b, *a, *sums;
 } bf16_block;
 
-// The pair of elements k and k + 1 of a row; the second is 0 from `end` on.
+// Makes the pair of elements k and k + 1 of a row; the second is 0 from `end` on.
 static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
     uint32_t high = k + 1 < end ? row[k + 1] : 0;
     union {
@@ -68,7 +69,7 @@ static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
     return pair.value;
 }
 
-// Packs panels [pair][64], with zeros beyond n.
+// Packs b into panels [pair][64], with zeros beyond n.
 static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j;
@@ -92,7 +93,7 @@ static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Packs groups [row / 16][pair][16], with zeros beyond m.
+// Packs a into groups [row / 16][pair][16], with zeros beyond m.
 static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     float *to = b->a;
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
@@ -110,7 +111,7 @@ static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
 }
 
 // Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
-// equal range of their cache lines.
+// equal range of their cache lines, so that the requests are spread.
 CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
                               int64_t panel) {
     int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;

@@ -16,10 +16,12 @@ typedef struct cpu_bf16_gemm {
 
 // Bytes of workspace that cpu_bf16_gemm_run needs. Only reads sizes, not data.
 size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
-// Adds up every element in the same order of k, whatever the number of threads.
+// Computes the product. Adds up every element in the same order of k, whatever the number of
+// threads, so that its bits do not depend on them.
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 
-// The forms of both functions for AMX. The functions above call them on devices that have it.
+// The forms of both functions for AMX. The functions above call them on devices that have it,
+// because it is much faster there.
 size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 

@@ -9,7 +9,7 @@
 #include "device/widen.h"
 #include "ops/ops.h"
 
-// tri_device_description.features: the instruction sets that kernels may use.
+// Bits of tri_device_description.features: the instruction sets that kernels may use.
 enum {
     CPU_HAS_AVX2 = 1,   // AVX2 and FMA
     CPU_HAS_AVX512 = 2, // AVX-512 F, BW, DQ and VL
@@ -79,16 +79,17 @@ typedef struct cpu_primitive {
     size_t scratchpad_bytes;
 } cpu_primitive;
 
-// `args` are DNNL_ARG_… constants, in the order of the `data` of cpu_primitive_run. Destroys `pd`,
-// also after a failure.
+// Makes a primitive. `args` are DNNL_ARG_… constants, in the order of the `data` of
+// cpu_primitive_run. Destroys `pd`, also after a failure.
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);
 void cpu_primitive_release(cpu_primitive *primitive); // may be zeroed
-// Attributes with a scratchpad that the caller gives, and the activation, if any, as post-op.
+// Makes attributes with a scratchpad that the caller gives, so that oneDNN allocates nothing, and
+// the activation, if any, as post-op.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
 
-// What a plan has to know of a primitive.
+// What a plan has to know of a primitive, which does not exist yet then.
 typedef struct cpu_primitive_facts {
     bool exists;
     bool fast; // oneDNN has optimised code; its reference code is slower than `ref`
@@ -113,7 +114,7 @@ typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread)
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);
 
-// For functions that may only run on a device with CPU_HAS_AVX512.
+// Marks functions that may only run on a device with CPU_HAS_AVX512.
 #ifdef __clang__ // does not know prefer-vector-width, and would ignore the whole attribute
 #define CPU_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
 #else
@@ -155,11 +156,12 @@ bool cpu_is_float(const tri_device_description *device, const tri_graph *graph,
 bool cpu_has_avx512_float(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node);
 bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
-// Layouts of a kernel: all tensors with the shape of the first input get its layout, all others are
-// plain.
+// Chooses the layouts of an elementwise kernel: all tensors with the shape of the first input get
+// its layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
-// Whether any later node reads the value in blocks of 16 channels (pool.c).
+// Whether any later node reads the value in blocks of 16 channels, so that it should be made so
+// (pool.c).
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);

@@ -18,15 +18,16 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
 // The epilogue of a forward kernel without its bias, whose address is only known at each run.
 cpu_epilogue linear_epilogue(const tri_node *node);
-// W's home layout, a function of its shape, its type and the device's instruction set.
+// W's home layout, a function of its shape, its type and the device's instruction set alone, so
+// that all ranks have the same.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
 // A kernel's layouts: x and y are plain. W is in its home layout, unless plain was already chosen
 // for it.
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 
-// dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16. Adds them up in the order of
-// the rows.
+// Computes dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16. Adds them up in the
+// order of the rows, so that the bits do not depend on the threads.
 void linear_sum_columns(const cpu_device *device, const linear_shape *shape, const void *dy,
                         float *dbias);
 

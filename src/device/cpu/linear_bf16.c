@@ -1,4 +1,5 @@
-// Linear layers in BF16 by the device's own matrix product. The gradient of a weight is F32.
+// Linear layers in BF16 by the device's own matrix product. The gradient of a weight is F32,
+// because it is summed over micro-batches and ranks.
 #include "device/cpu/gemm_bf16.h"
 #include "device/cpu/linear.h"
 

@@ -58,7 +58,8 @@ CPU_BODY gradient_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(gradient)
 
-// log(1 + e) of e in [0, 1], as 2 · artanh(e / (2 + e)), whose argument is at most 1/3.
+// Computes log(1 + e) of e in [0, 1], as 2 · artanh(e / (2 + e)), whose argument is at most 1/3, so
+// that the series ends soon.
 CPU_SCALAR float log_of_one_more(float e) {
     float s = e / (2 + e), z = s * s;
     float p = 1.0f / 13;

@@ -90,7 +90,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
     }
 }
 
-// out = x · scale + shift, then ReLU.
+// Computes the elementwise loop: out = x · scale + shift, then ReLU.
 CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -137,7 +137,7 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
     }
 }
 
-// out = scale · dy + slope · (x − mean) + shift.
+// Computes the gradient's elementwise loop: out = scale · dy + slope · (x − mean) + shift.
 CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -243,7 +243,7 @@ static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *j
     cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
 }
 
-// Joins the moments of channel c over all planes.
+// Joins the moments of channel c over all planes, in the order of the samples.
 static tri_moments join_planes(const norm_job *job, int64_t c) {
     const norm_state *s = job->state;
     tri_moments all = {0};
@@ -255,7 +255,7 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     return all;
 }
 
-// Joins the moments of channel c over all replicas.
+// Joins the moments of channel c over all replicas, in the order of the ranks.
 static tri_moments join_replicas(const norm_state *s, const float *moments, int64_t c) {
     tri_moments all = {0};
     for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)

@@ -1,4 +1,5 @@
-// The calls that differ between oneDNN 2 and 3, as functions with oneDNN 3's meaning.
+// The calls that differ between oneDNN 2 and 3, as functions with oneDNN 3's meaning, so that
+// kernels need not know the version.
 #ifndef TRIREME_DEVICE_CPU_ONEDNN_H
 #define TRIREME_DEVICE_CPU_ONEDNN_H
 

@@ -1,4 +1,5 @@
-// Optimizer updates. Each reads and writes parameter, gradient and states in a single loop.
+// Optimizer updates. Each reads and writes parameter, gradient and states in a single loop, because
+// the memory's rate bounds it.
 #include "device/cpu/internal.h"
 
 #include <math.h>

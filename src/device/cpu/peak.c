@@ -28,7 +28,7 @@ static CPU_AVX512 void fma_avx512(void *context, int64_t begin, int64_t end, int
     peak_sink = _mm512_reduce_add_ps(sum[0]);
 }
 
-// VDPBF16PS adds 32 products of BF16 in pairs to 16 sums.
+// Measures VDPBF16PS, which adds 32 products of BF16 in pairs to 16 sums.
 static __attribute__((target("avx512f,avx512bf16"))) void dot_bf16(void *context, int64_t begin,
                                                                    int64_t end, int thread) {
     __m512 sum[PEAK_CHAINS];
@@ -43,7 +43,7 @@ static __attribute__((target("avx512f,avx512bf16"))) void dot_bf16(void *context
     peak_sink = _mm512_reduce_add_ps(sum[0]);
 }
 
-// TDPBF16PS adds 16 × 16 × 32 products of BF16 to 16 × 16 sums.
+// Measures TDPBF16PS, which adds 16 × 16 × 32 products of BF16 to 16 × 16 sums.
 static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thread) {
     cpu_amx_begin();
     _tile_zero(0);

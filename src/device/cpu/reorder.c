@@ -35,14 +35,14 @@ static cpu_format format_of(const tri_layout *layout) {
     return CPU_PLAIN;
 }
 
-// oneDNN supports BF16 only with AVX-512.
+// Whether this kernel can reorder the value: oneDNN supports BF16 only with AVX-512.
 static bool reorder_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     tri_dtype dtype = tri_value_get(graph, node->inputs[0])->dtype;
     return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_has(device, CPU_HAS_AVX512));
 }
 
-// The layout pass that added the node has set both layouts; this kernel accepts them.
+// Accepts both layouts, which the layout pass that added the node has set.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = tri_value_get(graph, node->inputs[0])->layout;
@@ -62,7 +62,7 @@ static reorder_request request_of(const tri_graph *graph, const tri_node *node) 
                              .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
 }
 
-// Whether planes are transposed without oneDNN.
+// Whether planes are transposed by our own code, which is faster than oneDNN there.
 static bool is_to_blocked(const reorder_request *r) {
     return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
 }

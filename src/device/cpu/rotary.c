@@ -1,4 +1,5 @@
-// Rotary position embedding. Computes the sines and cosines of all positions once, in advance.
+// Rotary position embedding. Computes the sines and cosines of all positions once, when the kernel
+// is prepared, because they are slower than all the rest.
 #include "device/cpu/scalar.h"
 
 #include <math.h>

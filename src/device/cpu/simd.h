@@ -64,7 +64,7 @@ CPU_INLINE void cpu_store(void *to, bool bf16, int64_t at, __mmask16 inside, __m
         _mm256_mask_storeu_epi16((uint16_t *)to + at, inside, cpu_to_bf16(values));
 }
 
-// A mask of the first `left` of 16 vector lanes, or of all if `left` is larger.
+// Makes a mask of the first `left` of 16 vector lanes, or of all if `left` is larger.
 CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
     return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }

@@ -1,4 +1,5 @@
-// Sums of squares, for the norm of the gradients.
+// Sums of squares, for the norm of the gradients, chunk by chunk where the bits must not depend on
+// the number of ranks.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@ typedef struct squares_job {
     double *sums;
 } squares_job;
 
-// Partial sums in a fixed order, so that the bits do not depend on which thread sums the chunk.
+// Adds up one chunk, by partial sums in a fixed order, so that the bits do not depend on which
+// thread sums the chunk.
 static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
     enum { LANES = 32 };
     double lane[LANES] = {0};

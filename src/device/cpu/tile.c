@@ -9,8 +9,8 @@ enum {
     PACK_AHEAD = 16, // rows that packing prefetches ahead
 };
 
-// sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the intrinsic
-// only compiles in functions with another target attribute.
+// Computes sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the
+// intrinsic only compiles in functions with another target attribute.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
     if (!pairs) return _mm512_fmadd_ps(x, column, sum);
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));

@@ -28,9 +28,10 @@ typedef struct cpu_tile {
     int64_t c_bf16_row;
 } cpu_tile;
 
-// Computes at most 6 rows and 64 columns. Adds up each element in the order of p.
+// Computes at most 6 rows and 64 columns, as many as registers hold. Adds up each element in the
+// order of p.
 void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
-// Likewise for any number of rows. Needs AVX-512.
+// Computes any number of rows in this way. Needs AVX-512.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);
 
 // Packs rows of F32 or BF16, `stride` elements apart, into panels [row][64] of F32 that lie `panel`
@@ -48,7 +49,8 @@ void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows,
 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
                    const cpu_epilogue *epilogue, float *to, int64_t to_stride);
 
-// The functions above for one instruction set. Those below AVX-512 take only F32.
+// The functions above for one instruction set; a device uses the best of them. Those below AVX-512
+// take only F32.
 typedef struct cpu_tile_code {
     void (*multiply)(const cpu_tile *tile, int64_t rows, int64_t columns);
     void (*pack_rows)(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,

@@ -20,7 +20,8 @@ void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
 void cpu_wait_policy_count(cpu_wait_policy *policy); // NULL allowed
 bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 
-// The state of the choice. Zeroed, it begins with spinning. Declared here for tests.
+// The state of the choice. Zeroed, it begins with spinning. Declared here so that tests can follow
+// it.
 typedef struct cpu_wait_choice {
     bool yields;         // how threads wait now
     bool on_trial;       // `yields` is being compared with its opposite, which was used before
@@ -32,7 +33,7 @@ typedef struct cpu_wait_choice {
     int64_t interval_ns; // between two trials
 } cpu_wait_choice;
 
-// What happened in one window of time.
+// What happened in one window of time, from which the choice is made.
 typedef struct cpu_wait_window {
     int64_t wall_ns;
     int64_t delayed_ns; // in which threads were ready to run but had no core

@@ -1,4 +1,5 @@
-// Attention and its gradient: what module/attention.cu computes.
+// Attention and its gradient on the GPU: which nodes module/attention.cu can compute, and how it is
+// launched.
 #include "device/cuda/internal.h"
 
 static bool supports(const tri_device_description *device, const tri_graph *graph,

@@ -1,4 +1,5 @@
-// The batch norm family: each op is a few stages of module/batch_norm.cu.
+// The batch norm family on the GPU: each op is a few stages of module/batch_norm.cu, which ops
+// share.
 #include "device/cuda/internal.h"
 
 // Which stages an op has.
@@ -23,7 +24,7 @@ static unsigned stages_of(const tri_op *op) {
     return 0;
 }
 
-// The type of y: an output, or an input of gradients.
+// The type of y: that of an output, or of an input of gradients.
 static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     if (stages_of(node->op) & CUDA_NORM_APPLY) return cuda_out_type(graph, node, 0);
     return node->op == &tri_op_batch_norm_moments ? cuda_in_type(graph, node, 0)

@@ -1,4 +1,5 @@
-// Captured work of the device cuda: CUDA graphs. TRIREME_CUDA_GRAPHS=0 goes without them.
+// Captured work of the device cuda: CUDA graphs, which spare the host most of its launches.
+// TRIREME_CUDA_GRAPHS=0 goes without them.
 #include "device/cuda/internal.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// Convolutions by our own kernel: implicit products of matrices, without a copy of the image.
+// Convolutions by our own kernel: implicit products of matrices, without a copy of the image, which
+// would take memory and time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {
@@ -29,8 +30,8 @@ static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const 
     }
 }
 
-// How the pixels are cut depends on the shapes alone, so that the sums have the same bits on every
-// device.
+// Decides how many slices the pixels are cut into for the gradient of the weight. It depends on the
+// shapes alone, so that the sums have the same bits on every device.
 static void cut(cuda_convolution *p) {
     int64_t filter = p->channels / p->groups * p->kernel[0] * p->kernel[1];
     int64_t rows = p->features / p->groups, pixels = p->samples * p->out[0] * p->out[1];
@@ -77,7 +78,8 @@ static conv_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
-// Whether the places of an image's pixels, and of a filter's weights, are counted in 32 bits.
+// Whether the positions of an image's pixels, and of a filter's weights, can be counted in 32 bits,
+// as the kernel does because it is faster.
 static bool is_countable(const tri_shape *image, const tri_shape *weight) {
     const int64_t *d = image->dims, *w = weight->dims;
     return d[2] < INT32_MAX && d[3] < INT32_MAX && d[2] * d[3] < INT32_MAX &&

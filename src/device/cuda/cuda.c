@@ -31,7 +31,8 @@ tri_status cuda_check(tri_status status, const char *what, const char *why) {
     return status == TRI_OK ? TRI_OK : TRI_FAIL(status, "device cuda: %s: %s", what, why);
 }
 
-// Without these files of the driver nothing is loaded, so that a run on a CPU starts no slower.
+// Whether there is a driver. Without these files of it nothing is loaded, so that a run on a CPU
+// starts no slower.
 static bool has_driver(void) {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
            getenv("TRIREME_MODULES");

@@ -6,7 +6,7 @@
 #include "device/cuda/runtime.h"
 #include "ops/ops.h"
 
-// tri_device_description.features
+// Bits of tri_device_description.features.
 enum {
     CUDA_HAS_BF16 = 1,     // tensor cores that take BF16 (compute capability 8.0 and up)
     CUDA_HAS_PRODUCTS = 2, // cuBLASLt
@@ -25,9 +25,9 @@ static inline cuda_device *cuda_of(const tri_device *device) {
     return (cuda_device *)(uintptr_t)device;
 }
 
-// TRI_NOT_FOUND: there is no module, no driver or no GPU.
+// Loads the module. TRI_NOT_FOUND: there is no module, no driver or no GPU.
 tri_status cuda_load(const cuda_runtime **out);
-// Puts "device cuda: " before what the runtime said. TRI_OK stays so.
+// Puts "device cuda: " before what the runtime said, and passes the status on.
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);
@@ -70,23 +70,24 @@ static inline bool cuda_is_real(tri_dtype dtype) {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
 }
 
-// The kernels' `supports` where the first input's type is all that matters.
+// A `supports` of kernels where the first input's type is all that matters.
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
 
-// The kernels' `prepare` where all that `run` needs is a struct of the kernel's parameters without
-// the addresses, which `fill` sets up; released by cuda_release.
+// A `prepare` of kernels where all that `run` needs is a struct of the kernel's parameters without
+// the addresses, which are known only then; released by cuda_release.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
-// How the columns of x [rows, columns] are summed up; and the bytes of workspace for it.
+// Decides how the columns of x [rows, columns] are summed up, and how many bytes of workspace that
+// takes.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type);
 size_t cuda_column_sums_bytes(const cuda_column_sums *sums);
 
-// Where kernels record a label or token that they refuse.
+// The memory in which kernels record a label or token that they refuse.
 struct cuda_fault *cuda_fault_of(tri_device *device);
 
-// All kernels, from the fastest to the most general. The last takes every op that `ref` has: it
-// copies to the host and back.
+// All kernels, from the fastest to the most general. The last takes every op that `ref` has, so
+// that no op is missing: it copies to the host and back.
 #define CUDA_KERNELS(X)                                                                            \
     X(relu)                                                                                        \
     X(leaky_relu)                                                                                  \

@@ -1,5 +1,5 @@
-// Linear layers: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows; what an op
-// contracts over several axes is one row in memory.
+// Linear layers on the GPU: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows;
+// the axes that an op contracts lie side by side in memory, as one row.
 #include "device/cuda/internal.h"
 
 typedef struct linear_state {
@@ -66,7 +66,7 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
 // What NVIDIA recommends for cuBLAS on Hopper; one such buffer serves all kernels of a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-// The sums of the bias come after the product, in the same memory.
+// The workspace of a product. The sums of the bias come after the product, in the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
     linear_state state = state_of(graph, node);

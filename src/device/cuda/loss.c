@@ -1,5 +1,6 @@
-// Losses, metrics and log-softmax: what module/class_rows.cu and module/distance.cu compute. A loss
-// is the sum of terms, which the first kernel writes to the workspace and the second adds up.
+// Losses, metrics and log-softmax on the GPU: how module/class_rows.cu and module/distance.cu are
+// launched. A loss is the sum of terms, which the first kernel writes to the workspace and the
+// second adds up, in an order that does not depend on the device.
 #include "device/cuda/internal.h"
 
 // One op: its function, and which of its inputs are what; -1: it has none.
@@ -36,7 +37,8 @@ typedef struct class_state {
     cuda_loss_sum sum;
 } class_state;
 
-// nll_loss_grad has no scores: its output has their shape and type.
+// The scores, whose shape the kernel needs. nll_loss_grad reads none: its output has their shape
+// and type.
 static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *node) {
     bool made = node->op == &tri_op_nll_loss_grad;
     return tri_value_get(graph, made ? node->outputs[0] : node->inputs[0]);
@@ -111,7 +113,7 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// The last steps of losses over slices of the classes: only sums.
+// Whether the op is the last step of a loss over slices of the classes, which only adds up.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

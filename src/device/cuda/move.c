@@ -2,7 +2,8 @@
 // and views that have memory of their own. Elements have any type.
 #include "device/cuda/internal.h"
 
-// Ops of the first kind copy one run of each input, or a few, into the output or out of it.
+// The copies of one op, of at most one for each input: runs of elements into the output or out of
+// it.
 typedef struct move_state {
     cuda_move move[TRI_MAX_INPUTS]; // one for each input
     size_t from_first[TRI_MAX_INPUTS], to_first[TRI_MAX_INPUTS];
@@ -20,7 +21,8 @@ static int bytes_of(const tri_graph *graph, const tri_node *node) {
     return (int)tri_dtype_bytes(cuda_in_type(graph, node, 0));
 }
 
-// `outer` runs of `run` elements, which begin `from_row` and `to_row` elements apart.
+// Makes a copy of `outer` runs of `run` elements, which begin `from_row` and `to_row` elements
+// apart.
 static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, int64_t to_row) {
     return (cuda_move){
         .axes = 2, .element_bytes = bytes, .axis = {{outer, from_row, to_row}, {run, 1, 1}}};
@@ -52,7 +54,7 @@ static move_state concat_grad_state(const tri_graph *graph, const tri_node *node
                         .from_first = {(size_t)(a->first * inner * bytes)}};
 }
 
-// Of split; its gradient copies the other way.
+// Makes the copy of a split; its gradient copies the other way.
 static move_state split_state(const tri_graph *graph, const tri_node *node) {
     const tri_collective_attr *a = node->attr;
     bool is_gradient = node->op == &tri_op_split_grad;
@@ -69,8 +71,9 @@ static move_state split_state(const tri_graph *graph, const tri_node *node) {
                         .zero_bytes = (size_t)(outer * run * a->slices * bytes)};
 }
 
-// x has the chunks side by side along axis `from`, y along axis `to`: with the chunk's number as an
-// axis of its own, that is a copy between two orders of the same axes.
+// Makes the copy of a rechunk. x has the chunks side by side along axis `from`, y along axis `to`:
+// with the chunk's number as an axis of its own, that is a copy between two orders of the same
+// axes.
 static move_state rechunk_state(const tri_graph *graph, const tri_node *node) {
     const tri_rechunk_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
@@ -110,7 +113,8 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// The terms of the offset of an element, found by asking the layout for the offset of one step.
+// Finds the terms of the offset of an element, by asking the layout for the offset of one step
+// along each axis.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {
@@ -159,7 +163,8 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Accepts any layout of the input. The layout pass that added the node has set the output's.
+// Accepts any layout of the input. The layout pass, which added the node to get another layout, has
+// set the output's.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
@@ -171,7 +176,8 @@ static tri_status view_prepare(tri_device *device, const tri_graph *graph, const
     return cuda_prepare(kernel, &bytes, sizeof bytes);
 }
 
-// A view usually has its input's memory. Where it has its own, copies the elements.
+// Runs a view. It usually lies in its input's memory, and nothing has to be done. Where it has
+// memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     if (args->out[0] == args->in[0]) return TRI_OK;
     // To the runtime, a copy is the same in all directions.

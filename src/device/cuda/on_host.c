@@ -73,7 +73,8 @@ static void release(tri_kernel *kernel) {
     free(state);
 }
 
-// An update writes its parameter and its states, which follow the step scalars.
+// Whether the input is written too, and has to be copied back: an update writes its parameter and
+// its states, which follow the step scalars.
 static bool is_updated(const on_host *state, int input) {
     return state->updates && (input == 0 || input > 2);
 }

@@ -1,5 +1,6 @@
 // What the kernels of the module are given. The launching functions of the runtime take one of
-// these structs each. All pointers are addresses of the device. For C and C++ alike.
+// these structs each. All pointers are addresses of the device. The header is for C and C++ alike,
+// because the program is C and the kernels are C++.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
@@ -30,7 +31,7 @@
     CUDA_COMM_KERNEL_LIST(X)                                                                       \
     X(clock)
 
-// What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.
+// What a pointwise kernel computes of the elements a and b; the comments say what these are.
 typedef enum cuda_function {
     CUDA_RELU,            // x
     CUDA_LEAKY_RELU,      // x
@@ -58,8 +59,8 @@ typedef struct cuda_pointwise {
     float slope; // of leaky ReLU and its gradient
 } cuda_pointwise;
 
-// c [m, n] = activation(a · b + bias): row-major, and densely packed. a is [m, k], or [k, m] if it
-// is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 of F64).
+// A product: c [m, n] = activation(a · b + bias), row-major, and densely packed. a is [m, k], or
+// [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 of F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
@@ -81,7 +82,8 @@ typedef struct cuda_column_sums {
     float *sums, *room; // room for [parts, columns], if there is more than one part
 } cuda_column_sums;
 
-// *ns = the time at which the kernel runs, as CLOCK_MONOTONIC counts; `ns` is pinned host memory.
+// Notes the time: *ns = the time at which the kernel runs, as CLOCK_MONOTONIC counts; `ns` is
+// pinned host memory, which the device can write.
 typedef struct cuda_clock {
     int64_t *ns;
     int64_t offset_ns; // of that clock against the device's

@@ -28,9 +28,10 @@ typedef enum cuda_pass {
     CUDA_GRAD_WEIGHT, // x, dy -> dweight
 } cuda_pass;
 
-// One pass of a convolution of x [samples, channels, in[0], in[1]] to y [samples, features, out[0],
-// out[1]] with weight [features, channels / groups, kernel[0], kernel[1]]. Pixels of all samples,
-// and the elements of a filter, are fewer than 2^31.
+// One of the computations of a convolution (forward, or one of the gradients), of x [samples,
+// channels, in[0], in[1]] to y [samples, features, out[0], out[1]] with weight [features, channels
+// / groups, kernel[0], kernel[1]]. Pixels of all samples, and the elements of a filter, are fewer
+// than 2^31.
 typedef struct cuda_convolution {
     cuda_pass pass;
     int64_t samples, channels, features, groups;
@@ -82,7 +83,7 @@ typedef struct cuda_max_pool_grad {
     void *dx;
 } cuda_max_pool_grad;
 
-// Of x [images, axis[0].in, axis[1].in].
+// Average pooling of x [images, axis[0].in, axis[1].in], and its gradient.
 typedef struct cuda_avg_pool {
     int64_t images, windows[2];
     pool_axis axis[2];
@@ -128,7 +129,8 @@ typedef struct cuda_batch_norm {
     double *parts;            // [channels, slices, 2]
 } cuda_batch_norm;
 
-// Elements that a block of batch norm sums alone, whatever the device is.
+// How many elements a block of batch norm sums alone: the same on every device, and so are the bits
+// of the sums.
 enum { CUDA_NORM_SLICE = 8192 };
 TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) { // of a channel
     return (p->samples * p->inner + CUDA_NORM_SLICE - 1) / CUDA_NORM_SLICE;

@@ -32,8 +32,9 @@ typedef struct cuda_row_norm {
     float *mean, *inv; // [rows]; mean of layer norm only
 } cuda_row_norm;
 
-// The gradient. dx may lie over dy. Each of `parts` blocks of rows has its sums over rows in a row
-// of `dweight` and one of `dbias`, which are then to be added.
+// The gradient of row_norm. dx may lie over dy. Each of `parts` blocks of rows has its sums over
+// rows in a row of `dweight` and one of `dbias`, which a second kernel adds up, so that the order
+// is fixed.
 typedef struct cuda_row_norm_grad {
     bool centred;
     int64_t rows, width, parts;

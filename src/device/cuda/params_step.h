@@ -54,8 +54,8 @@ typedef struct cuda_squares {
     int blocks;    // that sum the one chunk
 } cuda_squares;
 
-// The one chunk is summed by at most so many blocks, which take turns of so many numbers. Both are
-// the same on every device, and so are the bits of the sum.
+// Where there is one chunk, it is summed by at most so many blocks, which take so many numbers in
+// turn. Both are the same on every device, and so are the bits of the sum.
 enum { CUDA_SQUARES_PARTS = 1024, CUDA_SQUARES_TURN = 1 << 12 };
 
 // sums [width] = the sum of the rows of x [rows, width].

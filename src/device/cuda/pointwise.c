@@ -1,5 +1,5 @@
-// Pointwise ops: what module/pointwise.cu computes. All their tensors have the same layout, so that
-// any will do.
+// Pointwise ops on the GPU: how module/pointwise.cu is launched. All tensors of such an op have the
+// same layout, so any layout will do.
 #include "device/cuda/internal.h"
 
 typedef struct pointwise_row {
@@ -42,14 +42,14 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
            a != TRI_F64 && b != TRI_F64;
 }
 
-// Keeps the layout that the first input has.
+// Keeps the layout that the first input has, so that no reorder is needed.
 static void layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
     if (node->input_count > 1) in[1] = in[0];
     out[0] = in[0];
 }
 
-// By what negative numbers are multiplied: an activation_grad of no activation passes all of them.
+// The factor of negative numbers: an activation_grad of no activation passes all of them on.
 static float slope_of(const tri_node *node) {
     const tri_activation_grad_attr *grad = node->attr;
     if (node->op == &tri_op_leaky_relu)

@@ -71,7 +71,7 @@ static tri_status fault_of(const cuda_device *device) {
     }
 }
 
-// Called under the lock.
+// The first failure of the queue, which every later call returns. Called under the lock.
 static tri_status outcome(const cuda_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }
@@ -236,8 +236,9 @@ static tri_status copy(cuda_queue *q, void *to, const void *from, size_t size_by
                       "cannot copy", why);
 }
 
-// The rows of `small` are used in turn, half of them at a time: before a half is used again, its
-// copies have to be done.
+// Finds room for a small copy's source, so that the caller's memory is free at once. The rows of
+// `small` are used in turn, half of them at a time: before a half is used again, its copies have to
+// be done.
 static tri_status next_small(cuda_queue *q, char **out) {
     uint64_t row = q->small_used++ % SMALL_ROOM;
     if (row % (SMALL_ROOM / 2) == 0) {

@@ -1,4 +1,4 @@
-// Layer norm and RMS norm, and their gradients: what module/row_norm.cu computes.
+// Layer norm and RMS norm, and their gradients, on the GPU: how module/row_norm.cu is launched.
 #include "device/cuda/internal.h"
 
 static bool is_centred(const tri_node *node) {
@@ -44,7 +44,8 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The parts' sums for the weight, then those for the bias, then room to add them.
+// The workspace of the gradient: the parts' sums for the weight, then those for the bias, then room
+// to add them.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);

@@ -38,8 +38,9 @@ typedef struct cuda_properties {
     bool has_products; // cuBLASLt was found
 } cuda_properties;
 
-// What kernels refuse: a label or token that is out of range. The first kernel that meets one sets
-// the fields, `kind` last. Lies in pinned memory of the host.
+// What kernels refuse: a label or token that is out of range. A kernel cannot return an error, so
+// the first one that meets such a number sets the fields, `kind` last. Lies in pinned memory of the
+// host.
 typedef enum cuda_fault_kind {
     CUDA_NO_FAULT,
     CUDA_FAULT_LABEL,
@@ -64,7 +65,8 @@ typedef struct cuda_runtime {
     tri_status (*open)(int index, cuda_properties *properties, cuda_context **out, char *why);
     void (*close)(cuda_context *context);
     cuda_fault *(*fault)(cuda_context *context);
-    // What the device's clock has to be advanced by to show CLOCK_MONOTONIC, in ns.
+    // By how much the device's clock has to be advanced to show CLOCK_MONOTONIC, in ns, so that
+    // traces have one clock.
     int64_t (*clock_offset_ns)(cuda_context *context);
 
     // Memory of the device, and pinned memory of the host that the device can reach at the same
@@ -75,7 +77,7 @@ typedef struct cuda_runtime {
     void (*free_host)(cuda_context *context, void *memory);
     int64_t (*free_memory)(cuda_context *context);
 
-    // Work is done in the order in which it was issued to a stream.
+    // Streams: work is done in the order in which it was issued to a stream.
     tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
     void (*close_stream)(cuda_stream *stream);
     tri_status (*copy)(cuda_stream *stream, void *to, const void *from, size_t size_bytes,

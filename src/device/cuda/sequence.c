@@ -1,4 +1,5 @@
-// Ops on sequences of tokens: embedding, next tokens as labels, rotary position embedding.
+// Ops on sequences of tokens on the GPU: embedding, next tokens as labels, rotary position
+// embedding.
 #include "device/cuda/internal.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@ static cuda_tokens tokens_of(const tri_graph *graph, const tri_node *node) {
     return t;
 }
 
-// The first input is ids; positions and rows are I32 while they are sorted.
+// Whether the kernels can compute the embedding. The first input is ids; positions and rows are I32
+// while they are sorted, so there must be few enough.
 static bool supports_embedding(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node) {
     cuda_tokens t = tokens_of(graph, node);
@@ -46,7 +48,8 @@ typedef struct embedding_grad {
     cuda_embedding_grad sums;
 } embedding_grad;
 
-// Keys and positions twice, and where each row starts.
+// The workspace of the gradient: keys and positions twice, because sorting goes from one copy to
+// the other, and where each row starts.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);

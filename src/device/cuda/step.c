@@ -1,4 +1,4 @@
-// Optimizer updates and the numbers of a step.
+// Optimizer updates and the numbers of a step, on the GPU: how module/step.cu is launched.
 #include "device/cuda/internal.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static cuda_update update_of(const tri_node *node) {
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
 }
 
-// All tensors of an update have the parameter's layout: see the layout pass.
+// Gives all tensors of an update the parameter's layout, because an update goes element by element.
 static void update_layouts(const tri_device_description *device, const tri_graph *graph,
                            const tri_node *node, tri_layout *in, tri_layout *out) {
     for (int i = 1; i < node->input_count; i++)

@@ -11,7 +11,8 @@
 
 enum { PAGE_BYTES = 4096 };
 
-// The first area whose address is above the given one.
+// Finds the first area whose address is above the given one, by bisection: areas are in the order
+// of their addresses.
 static int area_above(const far_areas *areas, const char *address) {
     int low = 0, high = areas->count;
     while (low < high) {
@@ -49,7 +50,8 @@ tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void
     *out = NULL;
     TRI_TRY(inner->backend->alloc(inner, bytes, &memory));
     far_area area = {.memory = memory, .bytes = bytes};
-    // One page more, so that no address of an area is the end of another one.
+    // One page more, so that no address of an area is the end of another one: an address at an end
+    // still tells its area.
     area.mapped = (bytes / PAGE_BYTES + 2) * PAGE_BYTES;
     void *address =
         mmap(NULL, area.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

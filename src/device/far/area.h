@@ -1,4 +1,5 @@
-// Memory of the device: what the host is given are addresses at which nothing is mapped.
+// Memory of the device far: what the host is given are addresses at which nothing is mapped, so
+// that a use by the host faults.
 #ifndef TRIREME_DEVICE_FAR_AREA_H
 #define TRIREME_DEVICE_FAR_AREA_H
 
@@ -22,8 +23,8 @@ typedef struct far_areas {
 tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void **out);
 void far_areas_remove(far_areas *areas, tri_device *inner, void *address);
 void far_areas_end(far_areas *areas, tri_device *inner);
-// The memory behind an address, which may lie inside of an area; NULL for NULL. Any other address
-// is a bug of the caller: a pointer to the host's memory, or to memory that was freed.
+// Finds the memory behind an address, which may lie inside of an area; NULL for NULL. Any other
+// address is a bug of the caller: a pointer to the host's memory, or to memory that was freed.
 void *far_translate(far_areas *areas, const void *address);
 
 #endif

@@ -1,4 +1,5 @@
-// Maps memory whose end is the end of a page, with a page behind it that faults.
+// Maps memory of the host whose end is the end of a page, with a page behind it that faults, so
+// that a copy beyond the end is noticed.
 #include "device/far/host.h"
 
 #include <stdlib.h>

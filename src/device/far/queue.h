@@ -1,4 +1,5 @@
-// A queue of the device: work in order, on a thread of its own.
+// A queue of the device far: work in order, on a thread of its own, so that it is done later than
+// it is issued.
 #ifndef TRIREME_DEVICE_FAR_QUEUE_H
 #define TRIREME_DEVICE_FAR_QUEUE_H
 
@@ -27,7 +28,8 @@ typedef struct far_delays {
 tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays delays,
                           tri_queue **out);
 void far_queue_close(tri_queue *queue);
-// Copies the work. Fails as earlier work of the queue did; blocks while the queue is full.
+// Adds a copy of the work to the queue. Fails as earlier work of the queue did; blocks while the
+// queue is full.
 tri_status far_queue_push(tri_queue *queue, const far_work *work);
 tri_status far_queue_record(tri_queue *queue, tri_ticket *out);
 

@@ -1,7 +1,7 @@
 // The device `null`: real memory, and one kernel for all ops, which only sets losses and metrics.
 // The numbers of a step follow from these by `ref`'s kernels, so that means are numbers, and
-// updates are counted as on any device. Its models have the memory of GPUs, so that a run can be
-// planned for one, and the engine can be tried with its memory and alignment.
+// updates are counted as on any device. Its device models have the memory of GPUs, so that a run
+// can be planned for one, and the engine can be tried with its memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-// A tensor seen as `outer` contiguous runs, each of all elements along `axis` and the axes inside.
+// A tensor seen as `outer` contiguous runs, each of all elements along `axis` and the axes inside:
+// what is cut along the axis is contiguous within each run.
 typedef struct runs {
     int64_t outer;
     size_t run_bytes;

@@ -1,7 +1,9 @@
-// Convolutions in two dimensions. Each row of the result is summed in double in the workspace.
+// Convolutions in two dimensions. Each row of the result is summed in double in the workspace, so
+// that the result is exact enough to test other devices.
 #include "device/ref/node.h"
 
-// The range [begin, end) of outputs j whose input j * stride + shift lies in [0, in).
+// The range [begin, end) of outputs j whose input j * stride + shift lies in [0, in), so that the
+// loops need not check.
 static int64_t conv_begin(int64_t stride, int64_t shift) {
     return shift < 0 ? (-shift + stride - 1) / stride : 0;
 }

@@ -23,7 +23,8 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Accepts any layout of the input. The layout pass that added the node has set the output's.
+// Accepts any layout of the input. The layout pass, which added the node to get another layout, has
+// set the output's.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
@@ -36,7 +37,8 @@ const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
                                     .run = reorder_run,
                                     .release = ref_release};
 
-// A view usually has its input's memory. Where it has its own, copies the elements.
+// Runs a view. It usually lies in its input's memory, and nothing has to be done. Where it has
+// memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);

@@ -12,7 +12,8 @@ typedef struct ref_node {
     _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
 
-// Refuses nodes with half types: tri_kernel_widened takes those.
+// Refuses nodes with half types, because ref computes in F32 and F64 only: tri_kernel_widened takes
+// those.
 bool ref_supports(const tri_device_description *device, const tri_graph *graph,
                   const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -53,11 +54,11 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
         ((float *)y.at)[i] = (float)number;
 }
 
-// Defines ref_<op> from <op>_body.
+// Defines the kernel ref_<op> from the function <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 
-// Likewise, for a kernel that sums in a workspace of `doubles` doubles: an expression of `s`, the
-// node's signature.
+// Defines such a kernel that also sums in a workspace of `doubles` doubles: an expression of `s`,
+// the node's signature.
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
     static tri_status op_name##_workspace(const tri_device_description *device,                    \
                                           const tri_graph *graph, const tri_node *node,            \
@@ -85,13 +86,13 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
 static inline int64_t ref_count(const tri_shape *shape) { return tri_shape_count(shape); }
 static inline int64_t ref_classes(const tri_shape *shape) { return shape->dims[shape->rank - 1]; }
 
-// Applies a tri_activation to one number. NaN stays NaN.
+// Applies a tri_activation to one number. NaN stays NaN, so that an error is not hidden.
 static inline double ref_activate(int64_t activation, double slope, double x) {
     if (activation == TRI_ACTIVATION_NONE || x > 0) return x;
     return activation == TRI_ACTIVATION_RELU && x <= 0 ? 0 : x * slope;
 }
 
-// Dropout of one micro-batch: see tri_dropout_attr.
+// The random numbers of dropout for one micro-batch: see tri_dropout_attr.
 typedef struct ref_mask {
     uint64_t key, step;
     uint32_t first, threshold;
@@ -101,10 +102,12 @@ ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
 // The factor of an element of a sample of the micro-batch: 0 or 1 / (1 - p).
 double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
-// TRI_BAD_INPUT unless the label is TRI_IGNORED_LABEL or one of `classes`.
+// Checks a label, which becomes an index: TRI_BAD_INPUT unless it is TRI_IGNORED_LABEL or one of
+// `classes`.
 tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
 
-// TRI_BAD_INPUT unless the token at position `index` of the micro-batch is 0 to `tokens` - 1.
+// Checks a token, which becomes an index: TRI_BAD_INPUT unless the one at position `index` of the
+// micro-batch is 0 to `tokens` - 1.
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
 #endif

@@ -19,7 +19,8 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// dx += sum, if the node has that input.
+// Adds the input `sum` to dx, if the node has it: the gradient of a residual connection
+// (pass/fusions.c).
 REF_BODY void add_sum(const ref_node *node, const tri_kernel_args *args, int input, bool f64) {
     ref_array sum = ref_input(args, input, f64), dx = ref_output(args, 0, f64);
     for (int64_t i = 0; sum.at && i < ref_count(&node->s.in[0]); i++)

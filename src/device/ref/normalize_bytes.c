@@ -1,4 +1,4 @@
-// Normalisation of bytes. Rounded after each operation, so that all devices have the same bits.
+// Normalisation of bytes. Each operation is rounded to F32, so that all devices have the same bits.
 #include "device/ref/node.h"
 
 #include "tensor/pixels.h"

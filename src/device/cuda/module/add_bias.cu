@@ -1,4 +1,4 @@
-// A bias added to each row. Reads x and writes y once, a warp for each row.
+// Adds a bias to each row. Reads x and writes y once, a warp for each row.
 #include "device/cuda/module/pack.h"
 
 namespace {

@@ -14,7 +14,7 @@ namespace {
 
 enum { SIDE = 16, THREADS = SIDE * SIDE };
 
-// What fits into 48 kB of shared memory: R rows for heads of up to D elements.
+// The tile sizes that fit into 48 kB of shared memory: R rows for heads of up to D elements.
 template <int D> struct sizes {
     static const int R = D > 128 ? 1 : 2;
     static const int tile = SIDE * R; // rows, and columns
@@ -25,7 +25,7 @@ template <int D> struct sizes {
 GPU_DEVICE int own_row() { return (int)threadIdx.x / SIDE; }
 GPU_DEVICE int own_column() { return (int)threadIdx.x % SIDE; }
 
-// The sum, or the maximum, over the threads of a row.
+// The sum, or the maximum, over the threads of a row of the square, which every one of them gets.
 GPU_DEVICE float row_sum(float value) {
     for (int mask = SIDE / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
     return value;
@@ -37,7 +37,7 @@ GPU_DEVICE float row_max(float value) {
     return value;
 }
 
-// A head's rows of a tensor [samples, length, heads, width].
+// Where a head's rows of a tensor [samples, length, heads, width] lie.
 struct head_rows {
     const void *at;
     int64_t first, step, length; // of element 0 of row 0; from row to row; rows
@@ -69,7 +69,7 @@ GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width
     }
 }
 
-// The products of each own row of tile a with each own row of tile b.
+// Computes the products of each own row of tile a with each own row of tile b.
 template <int D, int R>
 GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&out)[R][R]) {
     const float *rows = a + own_row() * R * sizes<D>::stride;
@@ -85,7 +85,7 @@ GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&
     }
 }
 
-// sums += weights [rows, columns] * the tile of columns.
+// Adds sums += weights [rows, columns] * the tile of columns.
 template <int D, int R, int N>
 GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums)[R][N]) {
     const float *rows = weights + own_row() * R * (sizes<D>::tile + 1);
@@ -99,7 +99,8 @@ GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums
     }
 }
 
-// Hands the threads' R x R weights to the block.
+// Hands the threads' R x R weights to the block, through shared memory, because other threads
+// multiply by them.
 template <int D, int R> GPU_DEVICE void store_weights(float *weights, const float (&own)[R][R]) {
     for (int i = 0; i < R; i++)
         for (int j = 0; j < R; j++)
@@ -120,19 +121,19 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// How many keys query t sees; 0 where there is no query.
+// How many keys query t attends to; 0 where there is no query.
 GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
     if (t >= p.queries) return 0;
     return p.causal ? t + 1 + p.keys - p.queries : p.keys;
 }
 
-// The end of the keys that a tile of queries sees.
+// The end of the keys to which any query of a tile attends: later tiles of keys are left out.
 GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
     return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
 }
 
-// Scores of a tile of keys into probabilities, against the largest score so far: what was summed
-// before shrinks where a larger one comes.
+// Turns the scores of a tile of keys into probabilities, against the largest score so far: what was
+// summed before shrinks where a larger one comes (online softmax).
 template <int R, int N>
 GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, float (&scores)[R][R],
                        float (&largest)[R], float (&sum)[R], float (&out)[R][N]) {
@@ -156,7 +157,7 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, floa
     }
 }
 
-// Blocks with the most keys come first.
+// The forward kernel. Blocks with the most keys come first, so that none is left over at the end.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -193,7 +194,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     }
 }
 
-// dots = the product of dy and y of each query, by a warp.
+// Computes dots = the product of dy and y of each query, by a warp, which the gradient of softmax
+// subtracts.
 template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     const cuda_attention &f = p.of;
     int64_t rows = f.samples * f.queries * f.heads;
@@ -209,13 +211,13 @@ template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     }
 }
 
-// The probability with which a query sees a key, of their product.
+// The probability with which a query attends to a key, from their product.
 GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, int64_t key,
                              float log_sum_exp) {
     return key < seen_by(p, t) ? expf(product * p.scale - log_sum_exp) : 0;
 }
 
-// dq: rows are queries, columns keys.
+// Computes dq: rows are queries, columns keys.
 template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -258,7 +260,8 @@ template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     }
 }
 
-// dk and dv: rows are keys, columns the queries of all heads that read them.
+// Computes dk and dv: rows are keys, columns the queries of all heads that read them, so that one
+// block adds up all.
 template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

@@ -24,7 +24,7 @@ GPU_DEVICE int64_t place_of(const cuda_batch_norm &p, const slice &s, const gpu_
     return (at.outer * p.channels + s.channel) * p.inner + at.inner;
 }
 
-// The mean of a slice, and the sum of squared deviations from it.
+// Computes the mean of a slice, and the sum of squared deviations from it.
 template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
@@ -46,7 +46,7 @@ template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
     }
 }
 
-// The outputs of channel c that follow from its moments.
+// Writes the outputs of channel c that follow from its moments.
 GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m) {
     if (p.mean) {
         p.mean[c] = (float)m.mean;
@@ -61,7 +61,8 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
     }
 }
 
-// A warp joins the slices of a channel: each lane takes neighbours, then lane 0 joins the lanes.
+// Joins the slices of a channel, by a warp: each lane takes neighbours, then lane 0 joins the
+// lanes, so that the order is fixed.
 GPU_KERNEL join_parts(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
@@ -132,7 +133,7 @@ GPU_DEVICE float gradient_one(const cuda_batch_norm &p, const channel &k, float 
     return k.weight * k.inv_std * (d - (k.sum + h * k.sum_h));
 }
 
-// The channel of an element; 32 bits are divided faster.
+// The channel of an element. `small`: 32 bits suffice, which are divided faster.
 GPU_DEVICE int64_t channel_at(const cuda_batch_norm &p, int64_t at, bool small) {
     return small ? (uint32_t)at / (uint32_t)p.inner % (uint32_t)p.channels
                  : at / p.inner % p.channels;
@@ -159,8 +160,8 @@ template <typename X, typename Y> GPU_KERNEL apply(cuda_batch_norm p) {
         gpu_put(&y[i], forward_one(p, forward_channel(p, channel_at(p, i, small)), gpu_get(x[i])));
 }
 
-// The sums of dy and of dy times the normalised x over a slice. Where a fused ReLU made y 0, dy
-// counts as 0.
+// Computes the sums of dy and of dy times the normalised x over a slice. Where a fused ReLU made y
+// 0, dy counts as 0.
 template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
@@ -181,7 +182,7 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     }
 }
 
-// A warp adds up the slices of a channel.
+// Adds up the slices of a channel, by a warp.
 GPU_KERNEL join_sums(cuda_batch_norm p) {
     GPU_SHARED(double, scratch, 1);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x;
@@ -230,7 +231,7 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
                              gpu_get(y[i]), gpu_get(dy[i])));
 }
 
-// The stages that do not depend on a type.
+// Launches the stages that do not depend on a type.
 tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned stage, char *why) {
     if (!(p->stages & stage)) return TRI_OK;
     if (stage == CUDA_NORM_JOIN_PARTS)
@@ -269,7 +270,8 @@ tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
 
 } // namespace
 
-// y has x's type, or a half type where x is F32.
+// Launches all stages of an op, for the types of x and y: y has x's type, or a half type where x is
+// F32.
 extern "C" tri_status cuda_launch_batch_norm(cuda_stream *stream, const cuda_batch_norm *p,
                                              char *why) {
     switch (p->x_type) {

@@ -22,7 +22,7 @@ bool vendor_product(cuda_stream *, const cuda_product *, tri_status *, char *) {
 
 namespace {
 
-// Every function of the library that is used here.
+// Every function of the library that is used here, to be looked up by name.
 #define BLAS_FUNCTIONS(X)                                                                          \
     X(Create)                                                                                      \
     X(MatmulDescCreate)                                                                            \
@@ -40,7 +40,7 @@ struct library {
 #undef X
 };
 
-// NULL: the library is not installed.
+// Opens the library; NULL: it is not installed.
 const library *find_library() {
     static library functions;
     void *handle = vendor_open("cublasLt");
@@ -72,7 +72,7 @@ struct prepared {
     size_t workspace_bytes = 0;
 };
 
-// One for each device of the process.
+// What is kept for each device of the process.
 struct blas_state {
     std::mutex lock;
     cublasLtHandle_t handle = nullptr;
@@ -119,7 +119,7 @@ bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t co
            CUBLAS_STATUS_SUCCESS;
 }
 
-// Rows and columns as they lie in memory, column-major.
+// Describes rows and columns as they lie in memory, column-major.
 bool describe_matrices(const library *l, const cuda_product *p, prepared *x) {
     return describe_matrix(l, p->in_type, p->transpose_b ? p->k : p->n,
                            p->transpose_b ? p->n : p->k, &x->a) &&
@@ -155,8 +155,8 @@ bool choose_algorithm(const library *l, cublasLtHandle_t handle, const cuda_prod
     return true;
 }
 
-// What is made here is kept also where the library cannot compute the product, so that it is asked
-// once.
+// Prepares a product, or finds it prepared. It is kept also where the library cannot compute it, so
+// that the library is asked once.
 prepared *prepare(const library *l, blas_state *state, const cuda_product *p) {
     auto [at, is_new] = state->products.try_emplace(key_of(p));
     prepared *x = &at->second;

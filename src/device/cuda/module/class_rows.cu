@@ -6,7 +6,7 @@ namespace {
 
 enum { MAX_WARPS = GPU_BLOCK / 32 }; // of the narrowest warps
 
-// A row, and how this thread passes over it.
+// A row of scores. The threads of a block share it.
 template <typename T> struct scores {
     const T *x;
     int64_t width;
@@ -16,7 +16,8 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
     return {(const T *)p.x + row * p.width, p.width};
 }
 
-// Calls each(class, scores) for this thread's n neighbours at a time.
+// Calls each(class, scores) for this thread's n neighbours at a time, as one instruction reads
+// them.
 template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T> &row, F each) {
     for (int64_t k = (int64_t)threadIdx.x * n; k < row.width; k += (int64_t)blockDim.x * n) {
         float at[n];
@@ -25,7 +26,7 @@ template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T
     }
 }
 
-// The largest score, and the sum of exp(score - largest).
+// What softmax needs of a row: the largest score, and the sum of exp(score - largest).
 struct softmax {
     float largest, sum;
 };
@@ -45,7 +46,7 @@ template <int n, typename T> GPU_DEVICE softmax softmax_of(const scores<T> &row,
     return all;
 }
 
-// The label of a row, or p.ignored for one that is refused.
+// The label of a row, or p.ignored for one that is refused, so that it is no index out of bounds.
 GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     int64_t label = p.labels[row];
     if (label == p.ignored || (label >= 0 && label < p.classes)) return label;
@@ -53,7 +54,7 @@ GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     return p.ignored;
 }
 
-// The first class that has the largest score.
+// Finds the first class that has the largest score, as ties are resolved on every device.
 template <int n, typename T>
 GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
     double own = INFINITY;
@@ -73,7 +74,7 @@ template <int n, typename T> GPU_DEVICE float largest_of(const scores<T> &row, f
     return gpu_block_max(largest, scratch);
 }
 
-// Functions that make one or two numbers of a row.
+// Computes the functions that make one or two numbers of a row.
 template <int function, typename T, int n>
 GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *places) {
     scores<T> row = row_of<T>(p, r);
@@ -110,7 +111,7 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
     }
 }
 
-// Functions that make a row of a row.
+// Computes the functions that make a row of a row.
 template <int function, typename T, int n>
 GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
     scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};

@@ -48,7 +48,7 @@ GPU_DEVICE place place_of(int64_t number, int64_t count, const int *size) {
     return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
 }
 
-// x where the pixel of y meets the tap.
+// The element of x that the pixel of y meets through the tap; 0 in the padding.
 template <typename T>
 GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, place pixel,
                       place tap) {
@@ -109,7 +109,8 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
     return w;
 }
 
-// What a thread reads of the second matrix all the time: its pixel, in own[0], or its taps.
+// Finds what a thread reads of the second matrix all the time, so that it is computed once: its
+// pixel, in own[0], or its taps.
 template <int pass>
 GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, place *own) {
     int thread = (int)threadIdx.x;
@@ -140,7 +141,7 @@ GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work 
     }
 }
 
-// Likewise, for pixels k to k + DEPTH - 1.
+// Loads the tiles of both matrices in the same way for pixels k to k + DEPTH - 1.
 template <typename T>
 GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
                             const place *own, float *left, float *right) {
@@ -206,7 +207,7 @@ template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
             store<pass, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
 }
 
-// The gradient of each weight from the sums of its slices, which are added in their order.
+// Makes the gradient of each weight from the sums of its slices, which are added in their order.
 template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
@@ -216,7 +217,7 @@ template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     }
 }
 
-// A block sums one channel after the other. Reads x once.
+// Sums x over each channel. A block sums one channel after the other, and reads x once.
 template <typename T> GPU_KERNEL channel_sums(cuda_channel_sums p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {

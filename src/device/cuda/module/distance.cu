@@ -17,8 +17,8 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
     return 1 / (1 + expf(-prediction)) - target;
 }
 
-// A block sums up one part: the lots of GPU_BLOCK * n elements whose number is its own, modulo the
-// parts.
+// Sums up one part, by a block: the lots of GPU_BLOCK * n elements whose number is the block's,
+// modulo the parts. So the order depends on the shapes alone.
 template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p) {
     GPU_SHARED(double, scratch, MAX_WARPS);
     double sum = 0;
@@ -44,7 +44,7 @@ template <int function, typename T, int n> GPU_KERNEL gradient(cuda_distance p) 
     }
 }
 
-// A block takes a sample.
+// Computes the relative L2 error of a sample, by a block.
 template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
     GPU_SHARED(double, scratch, MAX_WARPS);
     for (int64_t s = blockIdx.x; s < p.samples; s += gridDim.x) {
@@ -114,7 +114,7 @@ GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
     }
 }
 
-// One block, so that the order of the sum depends on `count` alone.
+// Adds up the terms of a loss, by one block, so that the order of the sum depends on `count` alone.
 GPU_KERNEL loss_sum(cuda_loss_sum p) {
     GPU_SHARED(double, scratch, SUM_WARPS);
     double sum = 0, labels = 0;

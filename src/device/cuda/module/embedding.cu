@@ -19,7 +19,7 @@ GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     return id < t.first || id - t.first >= t.rows ? t.rows : id - t.first;
 }
 
-// Reads a row of the table and writes it, a warp for each token.
+// Copies rows of the table, a warp for each token.
 template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     for (int64_t i = gpu_thread() / GPU_WARP; i < p.tokens.count; i += gpu_threads() / GPU_WARP) {
         int64_t row = threadIdx.x % GPU_WARP == 0 ? row_of(p.tokens, i) : 0;
@@ -32,8 +32,8 @@ template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     }
 }
 
-// Turns counts [DIGITS][SORTERS] into the sums of all counts before each. A thread takes DIGITS
-// neighbours.
+// Turns counts [DIGITS][SORTERS] into the sums of all counts before each, which are the positions
+// for the sort. A thread takes DIGITS neighbours.
 GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     int own = (int)threadIdx.x;
     uint32_t *mine = counts + own * DIGITS, sum = 0;
@@ -55,7 +55,8 @@ GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     gpu_barrier();
 }
 
-// One block. Each thread has a range of positions, so that equal keys stay in order.
+// Sorts positions by row, in one block. Each thread has a range of positions, so that equal keys
+// stay in order.
 GPU_KERNEL token_order(cuda_token_order p) {
     GPU_SHARED(uint32_t, counts, DIGITS * SORTERS);
     GPU_SHARED(uint32_t, sums, SORTERS);
@@ -84,7 +85,7 @@ GPU_KERNEL token_order(cuda_token_order p) {
     }
 }
 
-// Searches in halves, a thread for each row.
+// Finds where each row starts among the sorted keys: a thread for each row, by bisection.
 GPU_KERNEL row_starts(cuda_row_starts p) {
     for (int64_t r = gpu_thread(); r <= p.rows; r += gpu_threads()) {
         int64_t low = 0, high = p.count;
@@ -99,7 +100,8 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
     }
 }
 
-// Reads dy once and writes dtable once, a warp for each row of it.
+// Adds up the rows of dy for each row of the table, a warp for each. Reads dy once and writes
+// dtable once.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
         int32_t first = p.starts[r], end = p.starts[r + 1];
@@ -114,8 +116,9 @@ template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     }
 }
 
-// A block takes a sample. All its threads have read before one writes, and a token that is still to
-// be read lies behind all labels that are written.
+// Writes each token's successor as its label, a block for each sample. All its threads have read
+// before one writes, and a token that is still to be read lies behind all labels that are written:
+// so labels may lie over the tokens.
 GPU_KERNEL next_token(cuda_next_token p) {
     for (int64_t n = blockIdx.x; n < p.samples; n += gridDim.x) {
         for (int64_t begin = 0; begin < p.length; begin += GPU_BLOCK) {

@@ -1,4 +1,4 @@
-// What the program finds in the module `cuda`.
+// The table by which the program finds everything in the module `cuda`.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 

@@ -25,7 +25,8 @@ uintptr_t addresses(const cuda_gate_grad *p) {
            (uintptr_t)p->dup;
 }
 
-// What is left of a last lot is a launch of its own, of single elements.
+// Launches the kernel for lots of n elements; what is left of a last lot is a launch of its own, of
+// single elements.
 template <typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_gate_grad *p, char *why) {
     constexpr int n = gpu_lot<T>::count;

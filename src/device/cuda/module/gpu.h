@@ -86,7 +86,8 @@ enum {
     GPU_MAX_BLOCKS = 0x7fffffff, // along x
 };
 
-// The half types, as they lie in memory.
+// The half types, as they lie in memory. They are structs, so that nothing computes with them by
+// accident.
 struct gpu_bf16 {
     uint16_t bits;
 };
@@ -148,7 +149,7 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     to->bits = (uint16_t)(sign | half);
 }
 
-// The gradient of a loss, one number of F32 or F64.
+// Reads the loss seed, one number of F32 or F64.
 GPU_DEVICE float gpu_get_seed(const void *seed, tri_dtype type) {
     return type == TRI_F64 ? (float)*(const double *)seed : *(const float *)seed;
 }
@@ -160,7 +161,7 @@ template <> struct gpu_wide<double> { typedef double type; };
 GPU_DEVICE int64_t gpu_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU_DEVICE int64_t gpu_threads() { return (int64_t)gridDim.x * blockDim.x; }
 
-// NaN if one of the values is NaN.
+// The larger value; NaN if one of the values is NaN, so that an error is not hidden.
 template <typename T> GPU_DEVICE T gpu_larger(T a, T b) { return a > b || a != a ? a : b; }
 
 // The sum, or the maximum, over all lanes of a warp, which every lane gets.
@@ -175,8 +176,8 @@ template <typename T> GPU_DEVICE T gpu_warp_max(T value) {
     return value;
 }
 
-// Likewise over all threads of a block. `scratch` is shared memory of blockDim.x / GPU_WARP
-// elements (a whole number); it may be used again at once.
+// The sum, or the maximum, over all threads of a block. `scratch` is shared memory of blockDim.x /
+// GPU_WARP elements (a whole number); it may be used again at once.
 template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
     value = gpu_warp_sum(value);
     int warps = (int)blockDim.x / GPU_WARP;
@@ -199,7 +200,7 @@ template <typename T> GPU_DEVICE T gpu_block_max(T value, T *scratch) {
     return value;
 }
 
-// Records that a kernel met a label or token out of range, if it is the first.
+// Records that a kernel met a label or token out of range, if it is the first one.
 GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t index,
                            int64_t limit) {
     if (gpu_compare_and_swap(&fault->kind, CUDA_NO_FAULT, CUDA_FAULT_TAKEN) != CUDA_NO_FAULT)

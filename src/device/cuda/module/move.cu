@@ -4,7 +4,8 @@
 
 namespace {
 
-// `I` counts the elements: 32 bits where they suffice, because division is slow.
+// Copies elements one by one. `I` counts them: 32 bits where they suffice, because division is
+// slow.
 template <typename T, typename I> GPU_KERNEL move(cuda_move p) {
     I count = 1;
     for (int a = 0; a < p.axes; a++) count *= (I)p.axis[a].size;
@@ -21,7 +22,8 @@ template <typename T, typename I> GPU_KERNEL move(cuda_move p) {
     }
 }
 
-// Joins axes that are neighbours in both orders, and drops those of one element.
+// Joins axes that are neighbours in both orders, and drops those of one element: fewer axes need
+// fewer divisions.
 void merge(cuda_move *p) {
     int used = 0;
     for (int a = 0; a < p->axes; a++) {
@@ -39,7 +41,8 @@ void merge(cuda_move *p) {
     p->axes = used;
 }
 
-// Makes elements twice as wide if the last axis lies side by side in both, and all begin aligned.
+// Makes elements twice as wide if the last axis lies side by side in both orders, and all begin
+// aligned: then fewer are copied.
 bool widen(cuda_move *p) {
     cuda_move_axis *last = &p->axis[p->axes - 1];
     int wide = p->element_bytes * 2;

@@ -20,7 +20,7 @@ namespace {
 
 enum { CLOSE_MS = 5000 }; // for what peers still have to read, before the communicator is aborted
 
-// Every function of the library that is used here.
+// Every function of the library that is used here, to be looked up by name.
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(GetUniqueId)                                                                                 \
     X(GetErrorString)                                                                              \
@@ -44,7 +44,7 @@ struct library {
 #undef X
 };
 
-// NULL: the library is not installed, or is too old for non-blocking communicators.
+// Opens the library; NULL: it is not installed, or is too old for non-blocking communicators.
 const library *find_library() {
     static library functions;
     void *handle = vendor_open("nccl");
@@ -125,7 +125,7 @@ bool is_pending(ncclComm_t comm) {
     return nccl()->CommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress;
 }
 
-// Lets what the peers still read be read. True: in time.
+// Ends a communicator in order, so that the peers can read what they still read. True: in time.
 bool finalize(ncclComm_t comm) {
     ncclResult_t result = nccl()->CommFinalize(comm);
     if (result != ncclSuccess && result != ncclInProgress) return false;

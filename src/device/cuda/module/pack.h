@@ -1,4 +1,5 @@
-// Neighbours in memory that one instruction reads or writes, 16 bytes at most.
+// Reads and writes neighbours in memory by one instruction, 16 bytes at most, which is faster than
+// one by one.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_PACK_H
 #define TRIREME_DEVICE_CUDA_MODULE_PACK_H
 
@@ -6,7 +7,7 @@
 
 template <typename T, int count> struct alignas(sizeof(T) * count) gpu_pack { T at[count]; };
 
-// How many elements a thread takes at a time: those of 16 bytes of the narrowest type.
+// A lot: the elements that a thread takes at a time, 16 bytes of the narrowest type.
 template <typename A, typename B = A> struct gpu_lot {
     static const int count = 16 / (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
 };
@@ -30,12 +31,13 @@ template <int n, typename T> GPU_DEVICE void gpu_write(T *to, const float (&numb
     }
 }
 
-// Whether rows of `width` elements can be read n at a time. The addresses are or-ed into one.
+// Whether rows of `width` elements can be read n at a time. `addresses` are all addresses, combined
+// by |.
 static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
-// Whether packs of 16 bytes may begin at all of these addresses; NULL may.
+// Whether reads of 16 bytes may begin at all of these addresses; NULL may.
 GPU_DEVICE bool gpu_is_aligned(const void *a, const void *b = nullptr, const void *c = nullptr,
                                const void *d = nullptr) {
     return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % 16 == 0;

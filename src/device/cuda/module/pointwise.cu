@@ -4,7 +4,7 @@
 
 namespace {
 
-// Elements of 16 bytes of the widest of the types.
+// How many elements a thread takes at a time: 16 bytes of the widest of the types.
 template <typename A, typename B, typename O> struct lot {
     static const int widest = sizeof(A) > sizeof(B)
                                   ? (sizeof(A) > sizeof(O) ? sizeof(A) : sizeof(O))
@@ -61,7 +61,8 @@ template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     }
 }
 
-// `function` is a constant of the template, so that no thread chooses in the loop.
+// Computes the function of all elements. `function` is a constant of the template, so that no
+// thread chooses in the loop.
 template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise(cuda_pointwise p) {
     typedef typename gpu_wide<A>::type W;
     constexpr int n = lot<A, B, O>::count;
@@ -108,7 +109,7 @@ tri_status launch_alike(cuda_stream *stream, const cuda_pointwise *p, char *why)
     }
 }
 
-// A sum of two types is F32, and so is what a half type is cast to or from.
+// Adds tensors of two types: the sum of F32 and a half type is F32.
 template <typename H>
 tri_status add_mixed(cuda_stream *stream, const cuda_pointwise *p, char *why) {
     return p->a_type == TRI_F32 ? launch<CUDA_ADD, float, H, float>(stream, p, why)

@@ -7,7 +7,8 @@
 
 namespace {
 
-// The factors of elements 4 · quad to 4 · quad + 3 of a sample of the micro-batch.
+// Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample of the micro-batch,
+// which one Philox block gives.
 GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, float *factors) {
     for (int i = 0; i < 4; i++) factors[i] = mask.scale;
     if (mask.threshold == 0) return;
@@ -24,7 +25,7 @@ GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element
     return factors[element % 4];
 }
 
-// Finds the first maximum of a window; NaN is larger than any number. Returns its place in the
+// Finds the first maximum of a window; NaN is larger than any number. Returns its index in the
 // window.
 template <typename T>
 GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
@@ -126,7 +127,7 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// Which element of the whole sample element e of this slice of it is.
+// The number in the whole sample of element e of this slice of it, by which dropout draws.
 GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
     return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }
@@ -187,7 +188,7 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 
 } // namespace
 
-// The kernel for the type of its real numbers, with a thread for each of `count` elements.
+// Launches the kernel for the type of its real numbers, with a thread for each of `count` elements.
 #define LAUNCH(name, type, count)                                                                  \
     switch (type) {                                                                                \
     case TRI_F32:                                                                                  \

@@ -8,7 +8,7 @@ namespace {
 
 enum { TILE = 64, DEPTH = 16, OWN = 4, THREADS = (TILE / OWN) * (TILE / OWN) };
 
-// Element (row, column) of op(x), where x is [rows, columns], or transposed; 0 outside.
+// Reads element (row, column) of op(x), where x is [rows, columns], or transposed; 0 outside.
 template <typename T>
 GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, int64_t rows,
                                               int64_t columns, int64_t row, int64_t column) {
@@ -27,7 +27,8 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
     W sums[OWN][OWN] = {};
     for (int64_t k = 0; k < p.k; k += DEPTH) {
         for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
-            // Neighbouring threads read neighbours in memory.
+            // Neighbouring threads read neighbours in memory, which the device joins into one
+            // access.
             int a_row = p.transpose_a ? i % TILE : i / DEPTH;
             int a_k = p.transpose_a ? i / TILE : i % DEPTH;
             int b_column = p.transpose_b ? i / DEPTH : i % TILE;
@@ -62,8 +63,8 @@ tri_status launch(cuda_stream *stream, const cuda_product *p, char *why) {
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// A block takes 32 neighbouring columns of a part of the rows, and each of its 8 groups of threads
-// every 8th row. So x is read once, 32 elements at a time.
+// How the columns are summed: a block takes 32 neighbouring columns of a part of the rows, and each
+// of its 8 groups of threads every 8th row. So x is read once, 32 elements at a time.
 enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
 
 template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {

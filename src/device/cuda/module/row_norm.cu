@@ -53,7 +53,7 @@ struct row_numbers {
     float mean, inv, mean_g, mean_gh;
 };
 
-// Computed by a warp.
+// Computes these numbers of a row, by a warp.
 template <bool centred, typename X, typename Y, int n>
 GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
     const X *x = (const X *)p.x + row * p.width;
@@ -107,7 +107,7 @@ template <int n> GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], 
     gpu_write(sums, total);
 }
 
-// Block b takes rows 16b and following, then those 16 * parts further on.
+// Computes the gradient. Block b takes rows 16b and following, then those 16 * parts further on.
 template <bool centred, typename X, typename Y, int n>
 GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
     GPU_SHARED(row_numbers, numbers, ROWS);

@@ -34,7 +34,8 @@ tri_status gpu_failed(gpu_error error, const char *call, char *why) {
 
 namespace {
 
-// A device is chosen for each thread; every function that needs one begins with this.
+// Chooses the device for the calling thread, as CUDA demands; every function that needs one begins
+// with this.
 #define USE(context) GPU_TRY(GPU_API(SetDevice)((context)->index))
 
 tri_status no_memory(char *why) {
@@ -188,14 +189,14 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why)
     return TRI_OK;
 }
 
-// One thread reads the word until it is large enough: the fallback where streams cannot wait.
+// Waits on the GPU where streams cannot: one thread reads the word until it is large enough.
 GPU_KERNEL wait_for_value(const volatile uint32_t *word, uint32_t value) {
     while ((int32_t)(*word - value) < 0) {
     }
 }
 
 #if !defined(__HIP__)
-// cuStreamWaitValue32 of the driver, which the runtime does not have.
+// The type of the driver's cuStreamWaitValue32, which the runtime does not have.
 typedef int (*wait_function)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 
 wait_function find_wait() {

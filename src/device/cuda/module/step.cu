@@ -1,4 +1,4 @@
-// The end of a step: optimizers, sums of squares, and the numbers of the step. What they are to do
+// The end of a step: optimizers, sums of squares, and the numbers of the step. What the kernels do
 // depends on numbers in the device's memory, so that the host need not wait for them.
 #define _Noreturn [[noreturn]] // of headers in C
 
@@ -47,7 +47,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     return n;
 }
 
-// Updates one number. `a` and `b` are its states.
+// Updates one number by the rule. `a` and `b` are its states.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
@@ -73,8 +73,8 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
     }
 }
 
-// Reads parameter, gradient and states once, and writes all but the gradient: 16 bytes for each
-// number with Adadelta's rule become 28, with Adam's too.
+// Updates a range. Reads parameter, gradient and states once, and writes all but the gradient: 16
+// bytes read and 12 written for each number with the rules of Adam and Adadelta.
 template <int rule> GPU_KERNEL update(cuda_update p) {
     typedef gpu_pack<float, 4> four;
     GPU_SHARED(rule_numbers, shared, 1);
@@ -99,8 +99,8 @@ template <int rule> GPU_KERNEL update(cuda_update p) {
         update_one<rule>(n, p.param[i], p.grad[i], a ? a[i] : none, b ? b[i] : none, a);
 }
 
-// What a thread adds of `count` numbers that its block sums. Which these are does not depend on the
-// address.
+// What a thread adds up of `count` numbers that its block sums. Which numbers these are does not
+// depend on the address, so that the bits do not either.
 GPU_DEVICE double own_squares(const float *x, int64_t count) {
     typedef gpu_pack<float, 4> four;
     bool aligned = gpu_is_aligned(x);
@@ -116,7 +116,7 @@ GPU_DEVICE double own_squares(const float *x, int64_t count) {
     return sum;
 }
 
-// The blocks take turns. Reads x once.
+// Sums squares where there is one chunk. The blocks take numbers in turn; x is read once.
 GPU_KERNEL squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     int64_t step = (int64_t)gridDim.x * CUDA_SQUARES_TURN;
@@ -128,7 +128,7 @@ GPU_KERNEL squares(cuda_squares p) {
     if (threadIdx.x == 0) p.parts[blockIdx.x] = sum;
 }
 
-// A block sums one chunk after the other.
+// Sums squares chunk by chunk: a block sums one chunk after the other.
 GPU_KERNEL squares_of_chunks(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {
@@ -159,7 +159,8 @@ GPU_KERNEL step_numbers(cuda_step_numbers p) {
     step_rule(&attr, p.carried, p.control, p.sums, p.squares, p.after, p.step);
 }
 
-// One block, because it only searches in the step in which a run ends.
+// Searches for what is not finite, in one block, because it only searches in the step in which a
+// run ends.
 GPU_KERNEL not_finite(cuda_not_finite p) {
     GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
     int64_t found = 0;

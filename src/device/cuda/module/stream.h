@@ -1,4 +1,5 @@
-// A stream, and how a kernel is launched to it. On AMD the same calls have HIP's names.
+// A stream, and how a kernel is launched to it. On AMD the same calls have HIP's names, so that one
+// source serves both.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 #define TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 

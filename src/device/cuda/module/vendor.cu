@@ -1,4 +1,4 @@
-// Finds the vendor's libraries.
+// Finds the vendor's libraries. vendor.h says why at run time.
 #include "device/cuda/module/gpu.h"
 #include "device/cuda/module/vendor.h"
 
@@ -10,7 +10,8 @@ namespace {
 
 enum { NEWEST = 15, OLDEST = 2, PATH_BYTES = 4096 }; // major versions of the libraries
 
-// `folder` ends with '/', or is empty: then the loader looks for the name.
+// Opens the newest version in a folder. `folder` ends with '/', or is empty: then the dynamic
+// loader looks for the name.
 void *open_in(const char *folder, int folder_bytes, const char *name) {
     char path[PATH_BYTES];
     for (int version = NEWEST; version >= OLDEST; version--) {
