@@ -44,10 +44,11 @@ void tri_block(tri_graph *graph, const char *name);
 // How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`. A pair of
 // linear layers is sliced COLUMN and then ROW, as in Megatron-LM.
 typedef enum tri_split {
-    TRI_SPLIT_NONE,   // every rank has the whole layer
-    TRI_SPLIT_COLUMN, // each rank makes a slice of the output features: axis 0 of the weight, and
-                      // the bias. Of an embedding: each rank has a slice of the vocabulary
-    TRI_SPLIT_ROW,    // each rank reads a slice of the input features: axis 1 of the weight
+    TRI_SPLIT_NONE, // every rank has the whole layer
+    // Each rank makes a slice of the output features: axis 0 of the weight, and the bias. Of an
+    // embedding: each rank has a slice of the vocabulary.
+    TRI_SPLIT_COLUMN,
+    TRI_SPLIT_ROW, // each rank reads a slice of the input features: axis 1 of the weight
 } tri_split;
 
 // Sets how the existing linear layer or embedding `layer` is sliced. A column layer followed by a

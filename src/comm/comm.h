@@ -71,10 +71,10 @@ typedef struct tri_comm_op {
     int64_t count;    // elements, as the kind says; 0 is legal
     const void *send; // must stay unchanged until the operation was waited for
     void *recv;
-    int root;           // of a broadcast
-    int peer;           // of send and recv
-    const char *label;  // what it is for ("REDUCE block conv2, step 17"); named in errors; must
-                        // live until waited for
+    int root; // of a broadcast
+    int peer; // of send and recv
+    // What it is for ("REDUCE block conv2, step 17"); named in errors; must live until waited for.
+    const char *label;
     bool waits_at_once; // a hint: the caller waits right after the start, no thread need help
     // The operation of which this one is a step, on a communicator that is made of others. Ranks
     // compare it as well, and messages name it, because users know only that one. It must live as

@@ -34,10 +34,10 @@ typedef struct tri_loader_options {
 // count the same rounds.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
-    tri_micro_batch micro;             // its index and position in the step, and its size
-    const int64_t *samples;            // [size]: numbers of the samples in the data set
-    void *fields[TRI_MAX_DATA_FIELDS]; // [size, …] each, in the data set's order of fields; aligned
-                                       // to 64 bytes
+    tri_micro_batch micro;  // its index and position in the step, and its size
+    const int64_t *samples; // [size]: numbers of the samples in the data set
+    // [size, …] each, in the data set's order of fields; aligned to 64 bytes.
+    void *fields[TRI_MAX_DATA_FIELDS];
 } tri_data_batch;
 
 // Makes a loader and starts its threads. `dataset` must outlive the loader; `sampler` is copied.

@@ -18,8 +18,8 @@ typedef struct tri_engine_config {
     tri_comm *world;                // of all ranks of the mesh; one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied
     const tri_loss_scale_options *loss_scale; // the rule, copied; NULL: no scale is ever carried
-    bool detect_anomaly; // check all that compute actions make: TRI_NOT_FINITE names op, block and
-                         // value
+    // Check all that compute actions make: TRI_NOT_FINITE names op, block and value.
+    bool detect_anomaly;
 } tri_engine_config;
 
 // A micro-batch in the host's memory: one pointer per field, in the order in which the model's

@@ -8,8 +8,9 @@
 #include <trireme/tensor.h>
 
 typedef enum tri_token_type {
-    TRI_TOKENS_AUTO, // by llm.c's header if the file begins with one, else by the file's name: .bin
-                     // and .u16 are U16, .u32 is U32, all others U8
+    // By llm.c's header if the file begins with one, else by the file's name: .bin and .u16 are
+    // U16, .u32 is U32, all others U8.
+    TRI_TOKENS_AUTO,
     TRI_TOKENS_U8,
     TRI_TOKENS_U16,
     TRI_TOKENS_U32,

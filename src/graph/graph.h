@@ -158,8 +158,8 @@ typedef enum tri_scalar_kind {
 // The elements of the step scalars, which NORM makes and update ops read.
 enum {
     TRI_STEP_LR,
-    TRI_STEP_GRADIENT_SCALE,  // times every gradient: nominal / true count × clip factor / loss
-                              // scale
+    // Times every gradient: nominal / true count × clip factor / loss scale.
+    TRI_STEP_GRADIENT_SCALE,
     TRI_STEP_STATISTIC_SCALE, // 1 / samples of the step
     TRI_STEP_SKIP,            // not 0: leave everything as it is
     TRI_STEP_UPDATE,          // number of this update, from 1

@@ -50,10 +50,11 @@ typedef enum tri_op_flags {
     TRI_OP_RANDOM = 2, // reads the value `position`
     TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
     TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); the sum's gradient is a scalar `seed`
-    TRI_OP_COLLECTIVE = 16,   // communicates: the engine runs it, no device; plain layouts
-    TRI_OP_STEP = 64,         // computes numbers of a step: only the engine adds it, no model
-    TRI_OP_RECOMPUTABLE = 32, // cheap, and its gradient reads its inputs, which are kept: the
-                              // backward pass computes output 0 again instead of keeping it
+    TRI_OP_COLLECTIVE = 16, // communicates: the engine runs it, no device; plain layouts
+    TRI_OP_STEP = 64,       // computes numbers of a step: only the engine adds it, no model
+    // Cheap, and its gradient reads its inputs, which are kept: the backward pass computes output 0
+    // again instead of keeping it.
+    TRI_OP_RECOMPUTABLE = 32,
 } tri_op_flags;
 
 typedef struct tri_op {

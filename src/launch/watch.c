@@ -21,12 +21,14 @@ typedef struct state {
     launch_watch *watch;
     int running, ended;
     bool stopping;
-    bool killed;      // workers that did not end in time were killed
-    int64_t kill_ns;  // when workers that still run are killed, or, if `killed`, are left behind;
-                      // INT64_MAX: not yet decided
-    bool flushing;    // all have ended, and only the console's reader is waited for
-    int64_t drain_ns; // after all have ended: until when their output is read, or, if `flushing`,
-                      // written; INT64_MAX: unlimited
+    bool killed; // workers that did not end in time were killed
+    // When workers that still run are killed, or, if `killed`, are left behind; INT64_MAX: not yet
+    // decided.
+    int64_t kill_ns;
+    bool flushing; // all have ended, and only the console's reader is waited for
+    // After all have ended: until when their output is read, or, if `flushing`, written; INT64_MAX:
+    // unlimited.
+    int64_t drain_ns;
     int64_t first_interrupt_ns;
     sigset_t passed_on; // signals to the launcher that the workers got, and that do not end the run
 } state;

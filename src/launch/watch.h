@@ -11,8 +11,9 @@ typedef struct launch_watch {
     int count;
     launch_console *consoles; // LAUNCH_STREAMS of them
     int signal_fd;            // of SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    int signal; // the first signal that asked the run to end, or that was passed on to a worker
-                // which had no handler for it; 0: none
+    // The first signal that asked the run to end, or that was passed on to a worker which had no
+    // handler for it; 0: none.
+    int signal;
     launch_nodes *nodes; // NULL: the run has only this node
     nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has come
 } launch_watch;

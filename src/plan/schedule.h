@@ -178,12 +178,14 @@ struct tri_schedule_request {
     int rounds;                  // of the step, on every replica
     const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
     bool training;               // false: evaluation, FORWARD only
-    bool takes_ahead;   // TAKE is one round ahead of its use: the device runs ahead of the host
-    bool deterministic; // gradients are added in the order of micro-batches: every round is
-                        // scattered; the strategy is the effective one
+    bool takes_ahead; // TAKE is one round ahead of its use: the device runs ahead of the host
+    // Gradients are added in the order of micro-batches: every round is scattered; the strategy is
+    // the effective one.
+    bool deterministic;
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
-    int prefetch;  // how many units ahead of their use GATHER starts; fewer than 2 only in a
-                   // strategy that releases parameters, without a pipeline
+    // How many units ahead of their use GATHER starts; fewer than 2 only in a strategy that
+    // releases parameters, without a pipeline.
+    int prefetch;
     bool offloads; // LOAD before STEP, EVICT after it
     bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };

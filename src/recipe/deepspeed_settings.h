@@ -6,12 +6,14 @@
 #include "base/tree.h"
 
 typedef struct tri_deepspeed_setting {
-    const char *key;  // of a recipe: "optimizer.lr"
-    tri_tree *value;  // its `file` names the configuration and the key there
-    bool is_fallback; // DeepSpeed's default, which differs from this program's: used only if the
-                      // recipe sets no value
-    bool is_derived;  // follows from other settings: the recipe may set it too, and the two are
-                      // compared once the number of ranks is known
+    const char *key; // of a recipe: "optimizer.lr"
+    tri_tree *value; // its `file` names the configuration and the key there
+    // DeepSpeed's default, which differs from this program's: used only if the recipe sets no
+    // value.
+    bool is_fallback;
+    // Follows from other settings: the recipe may set it too, and the two are compared once the
+    // number of ranks is known.
+    bool is_derived;
 } tri_deepspeed_setting;
 
 typedef struct tri_deepspeed {

@@ -33,8 +33,8 @@ typedef struct tri_trainer_options {
     tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
     tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
     int64_t check_val_every_n_epoch;
-    int64_t accumulate_grad_batches; // micro-batches of a step on each replica; 1: given by
-                                     // batch.micro
+    // Micro-batches of a step on each replica; 1: given by batch.micro.
+    int64_t accumulate_grad_batches;
     tri_precision precision;
     tri_loss_scale_options loss_scale; // of 16-mixed
     double gradient_clip_val;          // of the global norm; 0: off
@@ -62,8 +62,8 @@ typedef struct tri_schedule_options {
     // constant | step | linear | cosine | onecycle | warmup | warmup-decay | warmup-cosine |
     // triangle
     const char *name;
-    tri_amount warmup_steps; // updates (or a fraction of the run's) of a linear rise to the first
-                             // value, before t starts
+    // Updates (or a fraction of the run's) of a linear rise to the first value, before t starts.
+    tri_amount warmup_steps;
     tri_schedule_unit every;
     double gamma; // step: gamma^floor(t / step_size)
     int64_t step_size;

@@ -27,9 +27,9 @@ typedef struct launcher {
     const char *size[2]; // the second is read if the first is missing
     const char *local_rank, *local_size;
     const char *only_with; // the row is present only beside this variable; NULL: always
-    bool from_slurm;  // ignored beside Open MPI's variables, which describe the same job better
-    bool no_job_name; // the variables of `job` may all be missing; the launcher's process then
-                      // tells jobs apart
+    bool from_slurm; // ignored beside Open MPI's variables, which describe the same job better
+    // The variables of `job` may all be missing; the launcher's process then tells jobs apart.
+    bool no_job_name;
     const char
         *job[JOB_VARIABLES]; // together the same on all ranks of a run, and different in other runs
 } launcher;

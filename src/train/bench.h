@@ -11,8 +11,9 @@ typedef struct tri_bench_result {
     // Chunks that were measured, and those that were rejected because other processes used more
     // than 8% of a core, if one rank runs alone: their times would tell about those processes.
     int chunks, rejected;
-    double waiting;          // fraction of the time in which ranks wait for communication, their
-                             // mean; not a number if the device runs ahead of the host
+    // Fraction of the time in which ranks wait for communication, their mean; not a number if the
+    // device runs ahead of the host.
+    double waiting;
     double first_step_s;     // from the start of the process to the end of the first step
     double max_rss_mb;       // 10^6 bytes, of this rank
     double flops_per_sample; // forward and backward
