@@ -137,7 +137,7 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
-// What runs an action of the compute lane.
+// The function that issues an action of the compute lane, by kind.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     [TRI_ACTION_RELEASE] = do_nothing, // the plan reuses its memory from here on
     [TRI_ACTION_FORWARD] = engine_run_compute,

@@ -223,9 +223,9 @@ struct tri_engine {
     bool detects_anomaly;
 };
 
-// Where this rank's ranges of a bucket are: masters, the gradients that STEP reads, an optimizer
-// state, and what GATHER sends. Offloaded masters and states are in memory only between FETCH or
-// LOAD and the action that releases them.
+// These tell where this rank's ranges of a bucket lie: masters, the gradients that STEP reads, an
+// optimizer state, and what GATHER sends. Offloaded masters and states are in memory only between
+// FETCH or LOAD and the action that releases them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
@@ -234,118 +234,132 @@ tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
 
 tri_status engine_prepare_kernels(tri_engine *engine); // kernels.c
 void engine_release_kernels(tri_engine *engine);
-// The kernels of a program, by node. For a node whose kernel has no `def` the engine runs none.
+// Gets the kernels of a program, by node. A kernel without `def` belongs to a node that needs none:
+// a view, or a collective, which a communicator runs.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
-// How the ledger names an action, in the compute lane.
+// Describes an action of the compute lane for the ledger, so that traces and messages name actions
+// as schedules do.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
-// engine.c: sets the slots that the schedule's action finds set, and issues an action of the
-// compute lane with the clocks around it.
+// In engine.c. engine_set_slots sets the slots to where the plan puts the action's buffers.
+// engine_issue_action issues an action of the compute lane, and notes in the ledger when.
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
-// capture.c: finds the parts of all steps that may be captured. Where the device or its user wants
-// none, there are none.
+// In capture.c. Finds the captured parts of all steps: they save the host the time to issue their
+// kernels one by one. There are none where the device cannot capture or its user wants none.
 void engine_find_parts(tri_engine *engine);
 void engine_close_parts(tri_engine *engine); // after their work is done
-// The part of the running step that has the action; NULL: none has.
+// Finds the captured part of the running step that holds the action; NULL: none does.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
-// Issues an action of a part: the first one issues all, the last one makes the ticket.
+// Issues an action of a captured part. Since the device gets the part as a whole, the part's first
+// action issues all of it, the last one makes the ticket, and those between do nothing.
 tri_status engine_run_in_part(tri_engine *engine, struct engine_part *part,
                               const tri_action *action, tri_ticket *ticket);
 
 tri_status engine_make_times(tri_engine *engine); // times.c
 void engine_release_times(tri_engine *engine);
-// Whether the device tells when it carried out the action. If so, the two functions after this one
-// note when the action begins and ends.
+// Whether the device tells when it carried out the action: the host cannot know, because it issues
+// actions ahead of the device. If so, engine_time_begin and engine_time_end note the times.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
-// Enters the times of a step that is done into the ledger.
+// Enters the times of a step that is done into the ledger, from which traces and `trireme profile`
+// read them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
-// Lets everything fail that waits for the groups' operations. Has to be called before anything is
-// closed for which these operations wait.
+// Makes all fail that waits for the groups' operations. Call it before anything is closed for which
+// these operations wait: they would never end.
 void engine_stop_groups(tri_engine *engine);
 void engine_close_groups(tri_engine *engine);
 
 tri_status engine_allocate(tri_engine *engine); // memory.c
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
-// Makes room for so many elements in `staging.memory`, which then holds nothing. TRI_NO_MEMORY.
+// Makes room for so many elements in `staging.memory`, which then holds nothing. The size is known
+// only when a tensor is read or written, and no step needs it. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
-// Makes room for so many elements in `staging.joined`. TRI_NO_MEMORY.
+// Makes room in `staging.joined` for so many elements of all tensor-parallel ranks' slices.
+// TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
-// Makes room for so many elements of masters that kernels read outside of a step: in
-// `staging.memory`, or on a device whose memory the host cannot touch. TRI_NO_MEMORY.
+// Makes room for so many elements of masters that kernels read outside of a step. They lie in
+// `staging.memory`, but on a device whose memory the host cannot touch they need memory of the
+// device. TRI_NO_MEMORY.
 tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
 tri_status engine_make_range_kernels(tri_engine *engine); // update.c
 tri_status engine_run_range_kernels(tri_engine *engine, const engine_range_kernels *list, int unit);
-// Adds a kernel for the squares of `elements` gradients from `range.first` on.
+// Adds a kernel that sums the squares of `elements` gradients from `range.first` on, for the norm.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
                               engine_range_kernel range, int64_t elements);
-// Adds a kernel that looks at `ranges` ranges of `elements` gradients.
+// Adds a kernel that looks for the first value that is not finite in each of `ranges` ranges of
+// `elements` gradients.
 tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int64_t elements,
                              int64_t ranges);
 void engine_release_range_kernels(engine_range_kernels *list);
 
-// anomaly.c: looks at what a node reads and has made; fails on all ranks if one has found
-// something.
+// In anomaly.c. Looks for values that are not finite in what a node has read and made. The rank
+// remembers its finding until all ranks exchange theirs after the step, so that they stop together:
+// a rank that failed by itself would leave the others waiting.
 tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, const tri_node *node,
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);
 
-// numbers.c: before a step, NORM, and the results after a step.
+// In numbers.c: what is computed of a step's numbers before it, in NORM, and after it.
 tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
-// Sums the rows and, in training, the squares over all rounds and ranks.
+// Sums the rows of results and, in training, the squares of gradients, over all rounds and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// Where a metric's (sum, count) is in a row of results: the same in all programs and on all ranks.
+// The offset of a metric's (sum, count) in a row of results. It is the same in all programs and on
+// all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
-// Runs a kernel on the numbers of a step.
+// Runs a kernel on the numbers of a step, which is part of no program.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
-// Where the kernels of a round write the results of loss and metrics.
+// Where the kernels of a round write loss and metrics: kernels write and do not add, so each round
+// has a row of its own, and all rows are summed after the last round.
 char *engine_results(const tri_engine *engine, int round);
-// Sums numbers of the host over all ranks.
+// Sums numbers in the host's memory over all ranks, with the control communicator of the world.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// terms.c: writes the seeds of the losses' gradients, before the step; makes the value of a
-// weighted sum of losses, after it.
+// In terms.c. engine_write_seeds writes the seeds of the losses' gradients before the step, because
+// BACKWARD begins with them. engine_sum_terms makes the value of a weighted sum of losses after it.
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 
-// results.c: what the host reads of a step.
+// In results.c: brings the results of steps to the host.
 void engine_make_flights(tri_engine *engine);
 // Makes the kernels that find, in a step that halts, the first parameter with a gradient that is
-// not finite.
+// not finite, so that the error can name it.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
-// Issues the copy of a step's results to the host, behind the step.
+// Issues the copy of a step's results to the host behind the step, so that the host need not wait
+// for the step before it issues the next one.
 tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
-// The place in the ring of flights of the step that is being issued.
+// The place, among those of the steps in flight, of the step that is being issued.
 int engine_next_flight(const tri_engine *engine);
 
 void engine_list_tensors(tri_engine *engine); // state.c
-// Moves what tri_engine_write left in the staging memory to where it belongs.
+// Moves what tri_engine_write left in the staging memory to where it belongs: writes are collected
+// there, because the next tensor often lies in the same bucket.
 tri_status engine_flush_staging(tri_engine *engine);
 
-// collective.c: runs a node with TRI_OP_COLLECTIVE on the communicator of its group. Collective.
+// In collective.c. Runs a node with TRI_OP_COLLECTIVE (tensor parallelism's all-reduces and the
+// like) on the communicator of its group. Collective.
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
                                  const tri_node *node, void *const *in, void *const *out);
-// Runs a node with TRI_OP_COLLECTIVE on a communicator with as many ranks as the node has slices,
-// in memory of the host.
+// Runs such a node on a communicator with as many ranks as the node has slices, in memory of the
+// host. It needs no engine, so that tests of single ops can call it too.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
 
 tri_status engine_open_storage(tri_engine *engine, tri_ledger *ledger); // offload.c
-// Whether a bucket's state is offloaded; TRI_STATE_MASTERS: its masters.
+// Whether a bucket's state is offloaded; TRI_STATE_MASTERS stands for its masters.
 bool engine_is_offloaded(const tri_engine *engine, tri_bucket_kind bucket, int state);
 // Copies this rank's range of a state, or of the masters (TRI_STATE_MASTERS), between the host's
 // memory and where it lies between steps: in memory or in storage.
@@ -353,30 +367,35 @@ tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket,
                            float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-// Reads the unit's offloaded masters to where kernels can read them, for casts outside of a step.
+// Reads the unit's offloaded masters to where kernels can read them: casts outside of a step have
+// no FETCH before them.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
-// FETCH, LOAD, EVICT: starts reading from the storage or writing to it.
+// Starts what FETCH, LOAD or EVICT does: reading from the storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
 tri_status engine_open_takes(tri_engine *engine); // take.c
 void engine_close_takes(tri_engine *engine);
-// Called before the first and after the last action of a step.
+// engine_begin_takes is called before the first action of a step and engine_end_takes after the
+// last one: they change between the two halves of the inputs' memory, so that one step's inputs can
+// arrive while the step before still reads its own.
 void engine_begin_takes(tri_engine *engine);
 tri_status engine_end_takes(tri_engine *engine);
-// Lets TAKE start only after earlier steps have read the memory to which it copies.
+// Makes TAKE start only after earlier steps have read the memory to which it copies, so that it
+// does not overwrite their inputs.
 tri_status engine_may_take(tri_engine *engine, const tri_action *action);
 tri_status engine_take(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
-// compute.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
+// In compute.c: runs FORWARD, RECOMPUTE and the kinds of BACKWARD.
 void engine_find_gradient_units(tri_engine *engine);
 tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 
-// communicate.c: allocates room for the operations of any action; starts those of one.
+// In communicate.c. engine_size_communication allocates room for the operations of the largest
+// action, so that steps allocate nothing; engine_start_communication starts those of an action.
 void engine_size_communication(tri_engine *engine);
-// The communicator of an action.
+// The data communicator over which an action's operations run.
 tri_comm *engine_group_of(const tri_engine *engine, const tri_action *action);
-// Runs an operation on the device's memory: after all that was issued to the compute lane before
-// this call, and before all that is issued to it later.
+// Runs an operation on the device's memory in order with kernels: after all that was issued to the
+// compute lane before this call, and before all that is issued to the lane later.
 tri_status engine_run_between(tri_engine *engine, tri_comm *comm, const tri_comm_op *op);
 tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
                                       tri_ticket *ticket);

@@ -1,6 +1,6 @@
-// State that lies in a local file between its uses. A thread of its own reads and writes it while
-// the engine computes. The file loses its name once it is open, so it ends with the process,
-// however that ends.
+// State that lies in a local file between its uses, so that it takes no memory meanwhile. A thread
+// reads and writes it while the engine computes. The file's name is removed once the file is open,
+// so that the space on the disk is free again when the process ends, however it ends.
 #ifndef TRIREME_ENGINE_STORAGE_H
 #define TRIREME_ENGINE_STORAGE_H
 
@@ -24,19 +24,22 @@ typedef struct tri_storage_op {
     int64_t offset, size_bytes;
 } tri_storage_op;
 
-// TRI_BAD_INPUT or TRI_NOT_FOUND: there can be no file in that folder. TRI_NO_SPACE: there is no
+// TRI_BAD_INPUT or TRI_NOT_FOUND: no file can be made in that folder. TRI_NO_SPACE: the disk has no
 // room for a file of that size.
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
-// Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. The
-// operations are done one after the other, after all that were started before. The ops are copied.
-// Called from one thread; blocks while the queue is full. After a failure every later call fails
-// with the same message.
+// Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. Operations
+// are done one after the other, in the order in which they were started, so that a read finds what
+// was written before. The ops are copied. Called from one thread; blocks while the queue is full.
+// After a failure every later call fails with the same message, because what the file holds is then
+// unknown.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
-// What is started from now on begins after the ticket's work.
+// Makes all that is started from now on begin after the ticket's work, so that a write waits for
+// the kernels that compute what it writes, while the host goes on.
 tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);
-// TRI_IO, TRI_NO_SPACE: names rank and file.
+// Waits until the operations of the ticket are done. TRI_IO, TRI_NO_SPACE: the message names rank
+// and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
 bool tri_storage_is_done(tri_storage *storage, uint64_t ticket); // never blocks
 // Starts one operation and waits for it.
