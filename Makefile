@@ -55,6 +55,7 @@ bench-gpu:
 
 bench: build
 	@scripts/install-deps --bench
+	@test -x build/torch/bin/python || bench/install-torch
 	@bench/run
 
 install: build

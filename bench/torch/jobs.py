@@ -1,22 +1,19 @@
 """PyTorch's side of the comparisons: what each network is trained on, how, and with what batch."""
 
-import gzip
 from dataclasses import dataclass
 from typing import Callable
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
+import fashion
 import models
-
-FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # Debian's dataset-fashion-mnist
 
 
 @dataclass
 class Job:
     net: torch.nn.Module
-    optimizer: Callable  # of parameters
+    optimizer: Callable  # of parameters, and the options of its form
     data: Callable  # of the step's number: inputs and targets, already in memory
     batch: int
     loss: Callable = F.cross_entropy
@@ -34,15 +31,11 @@ ALIASES = {
 }
 
 
-def fashion(batch, normalised):
-    with gzip.open(f"{FASHION_MNIST}/train-images-idx3-ubyte.gz") as f:
-        x = np.frombuffer(f.read(), np.uint8, offset=16).reshape(-1, 1, 28, 28)
-    with gzip.open(f"{FASHION_MNIST}/train-labels-idx1-ubyte.gz") as f:
-        y = np.frombuffer(f.read(), np.uint8, offset=8)
-    x = torch.from_numpy(x.astype("float32")).div_(255)
+def fashion_mnist(batch, normalised):
+    x, y = (torch.from_numpy(a) for a in fashion.load())
+    x = x.view(-1, 1, 28, 28)
     if normalised:
         x.sub_(0.1307).div_(0.3081)
-    y = torch.from_numpy(y.astype("int64"))
     steps = len(x) // batch
 
     def data(i):
@@ -57,12 +50,16 @@ def turns(*batches):
     return lambda i: tuple(t[i % len(t)] for t in batches)
 
 
+def optimizer_of(kind, lr, **more):
+    return lambda parameters, **form: kind(parameters, lr, **more, **form)
+
+
 def sgd(lr, **more):
-    return lambda parameters: torch.optim.SGD(parameters, lr, **more)
+    return optimizer_of(torch.optim.SGD, lr, **more)
 
 
 def adam(lr):
-    return lambda parameters: torch.optim.Adam(parameters, lr)
+    return optimizer_of(torch.optim.Adam, lr)
 
 
 def images_and_labels(batch, size, classes):
@@ -73,18 +70,19 @@ def make(name, optimizer=None, batch=None):
     torch.manual_seed(0)
     name = ALIASES.get(name, name)
     if name == "mnist-cnn":
-        choices = {"sgd": sgd(0.01), "adadelta": lambda p: torch.optim.Adadelta(p, 1.0)}
+        choices = {"sgd": sgd(0.01), "adadelta": optimizer_of(torch.optim.Adadelta, 1.0)}
         batch = batch or 64
-        return Job(models.MnistCNN(), choices[optimizer or "sgd"], fashion(batch, True), batch)
+        data = fashion_mnist(batch, True)
+        return Job(models.MnistCNN(), choices[optimizer or "sgd"], data, batch)
     if name == "mnist-convnet":
         batch = batch or 100
-        return Job(models.MnistConvnet(), sgd(1e-4), fashion(batch, False), batch)
+        return Job(models.MnistConvnet(), sgd(1e-4), fashion_mnist(batch, False), batch)
     if name == "mlp-jax":
         batch = batch or 128
-        return Job(models.mlp(), sgd(0.01), fashion(batch, False), batch)
+        return Job(models.mlp(), sgd(0.01), fashion_mnist(batch, False), batch)
     if name == "autoencoder":
         batch = batch or 64
-        labelled = fashion(batch, False)
+        labelled = fashion_mnist(batch, False)
 
         def data(i):
             x = labelled(i)[0]
@@ -102,11 +100,11 @@ def make(name, optimizer=None, batch=None):
         net = models.ResNet(models.Bottle, [3, 4, 6, 3], 1000, False)
         return Job(net, decay, images_and_labels(8, 224, 1000), 8)
     if name == "vit-tiny":
-        adamw = lambda p: torch.optim.AdamW(p, 1e-3)  # noqa: E731
+        adamw = optimizer_of(torch.optim.AdamW, 1e-3)
         return Job(models.ViT(), adamw, images_and_labels(8, 224, 1000), 8)
     if name == "llama-small":
         tokens = torch.randint(0, 32000, (4, 4, 257))
-        adamw = lambda p: torch.optim.AdamW(p, 3e-4)  # noqa: E731
+        adamw = optimizer_of(torch.optim.AdamW, 3e-4)
 
         def loss(output, target):
             return F.cross_entropy(output.flatten(0, 1), target.flatten())
