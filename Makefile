@@ -46,12 +46,13 @@ test-cluster: build
 	@cmake --build $(BUILD)
 	@CLUSTER=all scripts/test cluster
 
-# On a machine without Debian's packages: PREFIX_GPU=FOLDER of an unpacked bundle.
+# Builds nothing: takes this tree's build or, on a machine without Debian's packages, the bundle in
+# build/, or PREFIX_GPU=FOLDER (of an unpacked bundle). TEST_GPU=NAMES chooses items.
 test-gpu:
-	@scripts/test-gpu --prefix $(or $(PREFIX_GPU),$(BUILD))
+	@tests/gpu/test-gpu $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)') $(TEST_GPU)
 
 bench-gpu:
-	@bench/gpu --prefix $(or $(PREFIX_GPU),$(BUILD))
+	@bench/gpu $(if $(PREFIX_GPU),--prefix '$(PREFIX_GPU)')
 
 bench: build
 	@scripts/install-deps --bench

@@ -5,12 +5,13 @@ add_custom_target(bundled ALL DEPENDS program)
 set(BUNDLED_LIBRARIES ${LIBS_LINK_LIBRARIES})
 list(TRANSFORM BUNDLED_LIBRARIES REPLACE "libcrypto\\.so$" "libcrypto.a")
 
+# BUNDLED_FIRST: libraries that need the usual ones.
 function(add_bundled name)
   add_executable(bundled_${name} EXCLUDE_FROM_ALL ${ARGN})
   target_include_directories(bundled_${name} PRIVATE include src)
   target_compile_options(bundled_${name} PRIVATE -fvisibility=hidden)
-  target_link_libraries(bundled_${name} PRIVATE ${BUNDLED_LIBRARIES} Threads::Threads
-                                                OpenMP::OpenMP_C ${DNNL_LIBRARY} m dl)
+  target_link_libraries(bundled_${name} PRIVATE ${BUNDLED_FIRST} ${BUNDLED_LIBRARIES}
+    Threads::Threads OpenMP::OpenMP_C ${DNNL_LIBRARY} m dl)
   target_link_options(bundled_${name} PRIVATE LINKER:--disable-new-dtags LINKER:--exclude-libs,ALL
                                               LINKER:--build-id=none)
   set_target_properties(bundled_${name} PROPERTIES OUTPUT_NAME ${name} ENABLE_EXPORTS ON
@@ -20,3 +21,31 @@ function(add_bundled name)
 endfunction()
 
 add_bundled(trireme src/cli/main.c $<TARGET_OBJECTS:rooms>)
+
+# What tests/gpu/test-gpu runs beside the program. They take from the rooms what they need.
+if(TRIREME_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+  add_library(bundled_support OBJECT EXCLUDE_FROM_ALL tests/support/op_compare.c
+    tests/support/op_families.c tests/support/op_families_training.c tests/support/op_session.c)
+  set(programs bundled_support)
+  set(BUNDLED_FIRST -Wl,--as-needed $<TARGET_FILE:trireme_static> PkgConfig::CMOCKA)
+  foreach(test device cuda_graphs cuda_images cuda_ops cuda_rows)
+    add_bundled(unit_test_${test} tests/unit/test_${test}.c $<TARGET_OBJECTS:bundled_support>)
+    add_dependencies(bundled_unit_test_${test} trireme_static)
+    list(APPEND programs bundled_unit_test_${test})
+  endforeach()
+  foreach(program ${programs}) # no path of this tree is to be in them
+    target_include_directories(${program} PRIVATE include src tests)
+    target_compile_definitions(${program} PRIVATE TRIREME_SOURCE_DIR="" TRIREME_BUILD_DIR="")
+    target_compile_options(${program} PRIVATE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+  endforeach()
+
+  # A GPU that fails: tests/gpu/trap.c.
+  add_library(test_gpu_trap MODULE tests/gpu/trap.c)
+  target_include_directories(test_gpu_trap PRIVATE include src)
+  target_compile_options(test_gpu_trap PRIVATE -fvisibility=hidden
+                                               -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+  set_target_properties(test_gpu_trap PROPERTIES OUTPUT_NAME cuda PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/trap)
+  add_dependencies(bundled test_gpu_trap)
+endif()

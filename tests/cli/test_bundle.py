@@ -50,6 +50,9 @@ def check_files(bundle):
               "share/licenses/libc6", "share/licenses/libssl-dev", "share/licenses/PACKAGES"]
     wanted += [f"lib/trireme/{os.path.basename(path)}"
                for path in glob.glob(f"{BUILD}/lib/trireme/*.so")]
+    wanted += ["tests/test-gpu", "tests/unit_test_cuda_ops", "bench/gpu"]
+    if os.path.exists(f"{BUILD}/lib/trireme/cuda.so"):
+        wanted.append("share/licenses/cuda-runtime")
     assert not set(wanted) - set(files), set(wanted) - set(files)
     assert not [path for path in files if SITE.search(path)], "carries a library of the site"
     for path in files:

@@ -41,7 +41,9 @@ uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
 int64_t emulated_clock_ns();
 // Adds work of the host to the stream.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
-void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body);
+tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads,
+                           std::function<void()> body, char *why);
+void emulated_trap();
 int gpu_multiprocessors(const cuda_stream *stream);
 
 static inline void gpu_barrier() { emulated_barrier(); }
@@ -61,14 +63,15 @@ static inline int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int3
 }
 
 static inline void gpu_fence_host() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void gpu_trap() { emulated_trap(); }
 static inline int64_t gpu_clock_ns() { return emulated_clock_ns(); }
 
 template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
                                     int threads, P params, char *why) {
-    (void)why;
-    if (blocks > 0) emulated_launch(stream, blocks, threads, [=] { kernel(params); });
-    return TRI_OK;
+    if (blocks == 0) return TRI_OK;
+    return emulated_launch(
+        stream, blocks, threads, [=] { kernel(params); }, why);
 }
 
 #endif

@@ -45,6 +45,7 @@ struct block_of_threads {
     int threads = 0, current = 0;
     const std::function<void()> *body = nullptr;
     std::map<int, std::unique_ptr<char[]>> shared;
+    bool trapped = false;
 };
 
 thread_local block_of_threads here;
@@ -154,13 +155,14 @@ void run_block() {
 
 } // namespace
 
-void emulated_run(int64_t blocks, int threads, const std::function<void()> &body) {
+bool emulated_run(int64_t blocks, int threads, const std::function<void()> &body) {
     if (threads < 1 || threads > 1024) give_up("a block has 1 to 1024 threads");
     if (blocks > 0x7fffffff) give_up("a grid has at most 2^31 - 1 blocks");
     if ((int)here.fibers.size() < threads) here.fibers.resize((size_t)threads);
     here.threads = threads;
     here.body = &body;
-    for (int64_t b = 0; b < blocks; b++) {
+    here.trapped = false;
+    for (int64_t b = 0; b < blocks && !here.trapped; b++) {
         here.shared.clear();
         for (int i = 0; i < threads; i++)
             here.fibers[i].index = {
@@ -168,7 +170,10 @@ void emulated_run(int64_t blocks, int threads, const std::function<void()> &body
         run_block();
     }
     here.shared.clear();
+    return !here.trapped;
 }
+
+void emulated_trap() { here.trapped = true; }
 
 void *emulated_shared(int line, size_t size_bytes) {
     std::unique_ptr<char[]> &memory = here.shared[line];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-void emulated_run(int64_t blocks, int threads, const std::function<void()> &body);
+// False: a thread of the kernel trapped.
+bool emulated_run(int64_t blocks, int threads, const std::function<void()> &body);
 
 #endif

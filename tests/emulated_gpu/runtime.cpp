@@ -45,6 +45,7 @@ typedef std::function<void()> work;
 
 struct cuda_context {
     cuda_fault fault;
+    std::atomic<bool> failed; // a kernel trapped
     std::mutex lock;
     std::set<cuda_stream *> streams;
 };
@@ -65,6 +66,7 @@ struct cuda_stream {
 
 // Threads may wait for an event while it is recorded again.
 struct cuda_event {
+    cuda_context *context;
     std::mutex lock;
     std::shared_ptr<moment> at;
 
@@ -116,6 +118,17 @@ tri_status check_capture(char *why) {
     snprintf(why, CUDA_WHY_BYTES, "operation not permitted when stream is capturing");
     return TRI_INTERNAL;
 }
+
+// After a kernel has failed, every call of CUDA returns that.
+tri_status check_device(const cuda_context *context, char *why) {
+    if (!context->failed) return TRI_OK;
+    snprintf(why, CUDA_WHY_BYTES, "unspecified launch failure");
+    return TRI_INTERNAL;
+}
+#define IF_IT_WORKS(context, why)                                                                  \
+    do {                                                                                           \
+        if (check_device(context, why) != TRI_OK) return TRI_INTERNAL;                             \
+    } while (0)
 #define NOT_WHILE_CAPTURING(why)                                                                   \
     do {                                                                                           \
         if (check_capture(why) != TRI_OK) return TRI_INTERNAL;                                     \
@@ -141,9 +154,10 @@ void close_device(cuda_context *context) { delete context; }
 cuda_fault *fault_of(cuda_context *context) { return &context->fault; }
 int64_t clock_offset(cuda_context *) { return CLOCK_ERROR_NS; }
 
-tri_status alloc_memory(cuda_context *, size_t size_bytes, void **out, char *why) {
+tri_status alloc_memory(cuda_context *context, size_t size_bytes, void **out, char *why) {
     *out = nullptr;
     NOT_WHILE_CAPTURING(why);
+    IF_IT_WORKS(context, why);
     *out = size_bytes > (size_t)memory_bytes
                ? nullptr
                : aligned_alloc(ALIGNMENT, (size_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
@@ -193,12 +207,14 @@ void close_stream(cuda_stream *stream) {
     delete stream;
 }
 
-tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *) {
+tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *why) {
+    IF_IT_WORKS(stream->context, why);
     push(stream, [=] { memmove(to, from, size_bytes); });
     return TRI_OK;
 }
 
-tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *) {
+tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why) {
+    IF_IT_WORKS(stream->context, why);
     push(stream, [=] { memset(memory, 0, size_bytes); });
     return TRI_OK;
 }
@@ -211,8 +227,11 @@ tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char 
     return TRI_OK;
 }
 
-tri_status open_event(cuda_context *, cuda_event **out, char *) {
+tri_status open_event(cuda_context *context, cuda_event **out, char *why) {
+    *out = nullptr;
+    IF_IT_WORKS(context, why);
     *out = new cuda_event;
+    (*out)->context = context;
     (*out)->at = std::make_shared<moment>();
     (*out)->at->done = true; // an event that was never recorded has happened
     return TRI_OK;
@@ -227,6 +246,7 @@ void wait_here(const std::shared_ptr<moment> &at) {
 
 tri_status record(cuda_stream *stream, cuda_event *event, char *why) {
     NOT_WHILE_CAPTURING(why);
+    IF_IT_WORKS(stream->context, why);
     std::shared_ptr<moment> at = std::make_shared<moment>();
     {
         std::lock_guard<std::mutex> guard(event->lock);
@@ -250,10 +270,11 @@ tri_status wait(cuda_stream *stream, cuda_event *event, char *why) {
 tri_status finish(cuda_event *event, char *why) {
     NOT_WHILE_CAPTURING(why);
     wait_here(event->now());
-    return TRI_OK;
+    return check_device(event->context, why);
 }
 
 cuda_event_state query(cuda_event *event) {
+    if (event->context->failed) return CUDA_EVENT_FAILED;
     std::shared_ptr<moment> at = event->now();
     std::lock_guard<std::mutex> guard(at->lock);
     return at->done ? CUDA_EVENT_DONE : CUDA_EVENT_PENDING;
@@ -276,6 +297,7 @@ tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *) {
 
 tri_status repeat(cuda_stream *stream, cuda_graph *graph, char *why) {
     NOT_WHILE_CAPTURING(why);
+    IF_IT_WORKS(stream->context, why);
     issued++;
     for (const work &item : graph->items) add(stream, item);
     return TRI_OK;
@@ -298,8 +320,19 @@ int64_t emulated_clock_ns() {
 
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
-void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body) {
-    push(stream, [=] { emulated_run(blocks, threads, body); });
+// With CUDA_LAUNCH_BLOCKING=1, a launch waits for its kernel and returns how that ended.
+tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads,
+                           std::function<void()> body, char *why) {
+    cuda_context *context = stream->context;
+    IF_IT_WORKS(context, why);
+    push(stream, [=] {
+        if (!context->failed && !emulated_run(blocks, threads, body)) context->failed = true;
+    });
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (!blocking || strcmp(blocking, "1") != 0 || is_capturing) return TRI_OK;
+    std::unique_lock<std::mutex> guard(stream->lock);
+    stream->idle.wait(guard, [=] { return stream->items.empty() && !stream->busy; });
+    return check_device(context, why);
 }
 
 extern "C" const cuda_runtime cuda_runtime_table = {count_devices,

@@ -6,6 +6,7 @@
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
 #include "engine/engine.h"
+#include "support/test_gpu.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -20,6 +21,8 @@
 
 enum { FEATURES = 12, MICRO = 3, STEPS = 14 };
 static const int64_t samples[TRI_STEP_SHAPE_COUNT] = {11, 7, 9, 0};
+
+static bool is_real; // the GPU
 
 typedef struct rig {
     tri_arena *arena;
@@ -100,10 +103,11 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// How many calls have given work to streams of the emulated GPU.
+// How many calls have given work to streams of the emulated GPU. A real one does not count: 0.
 static int64_t issued_so_far(void) {
     int64_t (*issued)(void);
     *(void **)&issued = dlsym(RTLD_DEFAULT, "emulated_issued");
+    if (is_real && !*(void **)&issued) return 0;
     assert_non_null(*(void **)&issued);
     return issued();
 }
@@ -156,6 +160,7 @@ static void test_same_losses(void **state) {
         run_course("1", ahead, &with);
         assert_memory_equal(with.losses, without.losses, sizeof with.losses);
         assert_memory_equal(with.norms, without.norms, sizeof with.norms);
+        if (without.issued == 0) continue; // the GPU is real
         print_message("a full step, %d ahead: %" PRId64 " calls, %" PRId64 " with graphs\n", ahead,
                       without.issued, with.issued);
         assert_true(with.issued < without.issued * 2 / 3);
@@ -231,7 +236,7 @@ static void test_queue(void **state) {
 }
 
 int main(void) {
-    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    is_real = test_gpu_choose();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue), cmocka_unit_test(test_bad_setting),
         cmocka_unit_test(test_same_losses), cmocka_unit_test(test_halt)};

@@ -2,6 +2,7 @@
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
+#include "support/test_gpu.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -71,8 +72,8 @@ static const op_family families[] = {
 
 static void test_sizes(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, 4);
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, 2);
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
     }
 }
 
@@ -81,8 +82,8 @@ static void test_sizes(void **state) {
 static void test_reorder(void **state) {
     const op_family *family = op_families;
     while (!family->any_layout) family++;
-    op_compare(family, &tri_device_cuda, 1, TRI_F32, 300, 20);
-    op_compare(family, &tri_device_cuda, 1, TRI_BF16, 400, 10);
+    op_compare(family, &tri_device_cuda, 1, TRI_F32, 300, test_gpu_rounds(20, 40));
+    op_compare(family, &tri_device_cuda, 1, TRI_BF16, 400, test_gpu_rounds(10, 40));
 }
 
 // Runs first_not_finite on 3 ranges of x, of which the second has a NaN and the third infinity.
@@ -114,7 +115,7 @@ static void test_first_not_finite(void **state) {
 }
 
 int main(void) {
-    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    test_gpu_choose();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_reorder),
                                        cmocka_unit_test(test_first_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);

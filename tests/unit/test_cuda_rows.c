@@ -3,6 +3,7 @@
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
+#include "support/test_gpu.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,13 +122,13 @@ static const op_family families[] = {
 
 static void test_large_rows(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, 4);
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, 4);
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
+        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(4, 12));
     }
 }
 
 int main(void) {
-    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    test_gpu_choose();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "device/null/null.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
+#include "support/test_gpu.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -344,7 +345,6 @@ int main(void) {
         cmocka_unit_test(test_planned_workspace),
     };
     setenv("TRIREME_FAR_DELAY_US", "100", 1);
-    if (!getenv("TRIREME_TEST_GPU"))
-        setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    test_gpu_choose();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

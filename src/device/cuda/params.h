@@ -29,7 +29,8 @@
     CUDA_IMAGE_KERNEL_LIST(X)                                                                      \
     CUDA_MOVE_KERNEL_LIST(X)                                                                       \
     CUDA_COMM_KERNEL_LIST(X)                                                                       \
-    X(clock)
+    X(clock)                                                                                       \
+    X(trap)
 
 // What a pointwise kernel computes of the elements a and b; the comments say what these are.
 typedef enum cuda_function {
@@ -88,5 +89,11 @@ typedef struct cuda_clock {
     int64_t *ns;
     int64_t offset_ns; // of that clock against the device's
 } cuda_clock;
+
+// Stops the GPU with an error, as a kernel does that reads where no memory is: for tests of what a
+// run does then.
+typedef struct cuda_trap {
+    int32_t unused;
+} cuda_trap;
 
 #endif

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 2, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 3, // raised by every change of this header or params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };

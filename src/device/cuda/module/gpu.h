@@ -61,6 +61,14 @@ GPU_DEVICE int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int32_t
 
 GPU_DEVICE void gpu_fence_host() { __threadfence_system(); }
 
+GPU_DEVICE void gpu_trap() {
+#if defined(__HIP__)
+    __builtin_trap();
+#else
+    __trap();
+#endif
+}
+
 GPU_DEVICE int64_t gpu_clock_ns() {
 #if defined(__HIP__)
 #if defined(__HIP_DEVICE_COMPILE__)

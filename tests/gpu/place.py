@@ -1,0 +1,94 @@
+"""Where the program, its test programs and its recipes lie: in this tree, or in a bundle."""
+import glob
+import io
+import os
+import subprocess
+import tarfile
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+BUNDLE = os.path.dirname(HERE)  # if this file is in one
+IS_BUNDLE = os.path.isdir(os.path.join(BUNDLE, "libexec"))
+ROOT = BUNDLE if IS_BUNDLE else os.path.dirname(os.path.dirname(HERE))
+TESTS = os.path.join(ROOT, "tests")  # support/, parity/
+
+
+class Missing(Exception):
+    """There is no program; the text says what to do."""
+
+
+def starts(program):
+    try:
+        done = subprocess.run([program, "version"], capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def unpack(archive, folder):
+    """Unpacks a bundle; returns its folder. tar needs the program zstd for that; where it is not
+    there, a package of Python may do."""
+    done = subprocess.run(["tar", "-xf", archive, "-C", folder], capture_output=True, check=False)
+    if done.returncode:
+        with tarfile.open(fileobj=io.BytesIO(decompressed(archive))) as files:
+            files.extractall(folder)
+    return os.path.join(folder, os.path.basename(archive)[:-len(".tar.zst")])
+
+
+def decompressed(path):
+    with open(path, "rb") as file:
+        packed = file.read()
+    try:
+        from compression import zstd  # pylint: disable=import-outside-toplevel
+        return zstd.decompress(packed)
+    except ImportError:
+        pass
+    try:
+        import pyarrow  # pylint: disable=import-outside-toplevel
+        with pyarrow.CompressedInputStream(pyarrow.BufferReader(packed), "zstd") as stream:
+            return stream.read()
+    except ImportError:
+        raise Missing(f"{path} cannot be unpacked: install zstd, or name an unpacked bundle in "
+                      "PREFIX_GPU") from None
+
+
+class Place:
+    """A prefix: a build folder (build/release), an unpacked bundle, or a bundle's archive, which is
+    unpacked to `folder`. None: the bundle that this file is in; of a tree, its build if that
+    starts, else the newest archive in build/."""
+
+    def __init__(self, prefix, folder):
+        if prefix is None:
+            prefix = self._find()
+        if os.path.isfile(prefix):
+            prefix = unpack(prefix, folder)
+        self.prefix = os.path.abspath(prefix)
+        self.is_bundle = os.path.isdir(os.path.join(self.prefix, "libexec"))
+        self.program = os.path.join(self.prefix, "bin", "trireme")
+        if not starts(self.program):
+            raise Missing(f"{self.program} does not start: `make build`, or name an unpacked "
+                          "bundle in PREFIX_GPU")
+
+    @staticmethod
+    def _find():
+        build = os.path.join(ROOT, "build", "release")
+        if IS_BUNDLE:
+            return ROOT
+        archives = glob.glob(os.path.join(ROOT, "build", "trireme-*.tar.zst"))
+        if starts(os.path.join(build, "bin", "trireme")) or not archives:
+            return build
+        return max(archives, key=os.path.getmtime)
+
+    def test_program(self, name):
+        return os.path.join(self.prefix, "tests" if self.is_bundle else "bin", name)
+
+    def trap_module(self):
+        return os.path.join(self.prefix, "tests" if self.is_bundle else "lib", "trap")
+
+    def modules(self):
+        """The folder of the module cuda: that of a GPU which TRIREME_MODULES emulates, or the
+        program's own."""
+        return os.environ.get("TRIREME_MODULES") or os.path.join(self.prefix, "lib", "trireme")
+
+    def recipe(self, name):
+        base = os.path.join(self.prefix, "share", "trireme") if self.is_bundle else ROOT
+        return os.path.join(base, "recipes", f"{name}.yaml")

@@ -1,0 +1,23 @@
+// Which GPU tests of the device cuda use. For inclusion by test programs.
+#ifndef TRIREME_TESTS_TEST_GPU_H
+#define TRIREME_TESTS_TEST_GPU_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+// True if TRIREME_TEST_GPU is set: then the GPU is the one that the program finds (tests/gpu),
+// which is usually real. Else an emulated one is chosen.
+static inline bool test_gpu_choose(void) {
+    if (getenv("TRIREME_TEST_GPU")) return true;
+    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    return false;
+}
+
+// Rounds of random cases: `few` on an emulated GPU, unless TEST_ROUNDS says how many.
+static inline int test_gpu_rounds(int few, int many) {
+    const char *wanted = getenv("TEST_ROUNDS");
+    if (wanted) return atoi(wanted);
+    return getenv("TRIREME_TEST_GPU") ? many : few;
+}
+
+#endif
