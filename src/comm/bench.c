@@ -42,7 +42,8 @@ static bool bench_in_place(const bench_run *run) {
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
 }
 
-// Bytes before this rank's range of a buffer that serves as `send` and `recv`.
+// Bytes before this rank's range of a buffer. An operation in place, which nccl-tests times too,
+// uses one buffer as `send` and `recv`; then one of the two begins at that range.
 static size_t bench_own_offset(const bench_run *run) {
     bool ranged = bench_in_place(run) && bench_ranged(run->kind);
     return ranged ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;

@@ -25,8 +25,9 @@ typedef struct tri_comm_bench_options {
 // in place; an all-reduce causes that traffic. TRI_INTERNAL: an operation gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
-// Times one operation on a whole buffer of `bytes`, for preflight. Collective. *bus_bytes_per_s:
-// what the busiest link then carries, as in nccl-tests. F32; medians as above.
+// Times one operation on a whole buffer of `bytes`. Preflight uses it to find slow links.
+// Collective. *bus_bytes_per_s: what the busiest link then carries, as in nccl-tests. F32; medians
+// as above.
 tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, double *seconds,
                               double *bus_bytes_per_s);
 

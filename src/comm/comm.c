@@ -1,4 +1,5 @@
-// What is built on any backend: names, calls that start and wait, and agreement on a status.
+// Does what is the same for all backends: names, calls that start and wait, and agreement on a
+// status.
 #include "comm/comm.h"
 
 #include <string.h>

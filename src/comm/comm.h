@@ -82,8 +82,8 @@ typedef struct tri_comm_op {
     const struct tri_comm_op *part_of;
 } tri_comm_op;
 
-// Stands for an operation group: the operations that one call of `start` begins together. Value 0:
-// none.
+// Stands for an operation group: the operations that one call of `start` begins together. A caller
+// tests it or waits for it. Value 0: none.
 typedef struct tri_comm_ticket {
     uint64_t value;
 } tri_comm_ticket;
@@ -147,13 +147,15 @@ typedef struct tri_comm_backend {
     // caller does nothing but wait for this call. Where `notify` is NULL, the caller has to test
     // again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
-    // The communicator's family, for tri_comm_link. NULL: operations never wait for another rank.
+    // The communicator's family, so that tri_comm_link can make it fail with others. NULL: no
+    // operation ever waits for another rank.
     struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
 
-// The head of every communicator; a backend's own struct begins with it.
+// The head of every communicator: a backend's own struct begins with it, so that callers need not
+// know the backend.
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
@@ -165,13 +167,14 @@ struct tri_comm {
     int lane;
 };
 
-// The communicator of one rank alone: every operation is a copy or nothing.
+// Makes a communicator of one rank alone: every operation is a copy or nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
 // Makes the operation group that is started next wait for the ticket's work. Where the backend has
 // no `after`, this call blocks until that work is done.
 tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
-// Turns the number of a started group into a ticket for work of any kind (base/ticket.h).
+// Turns the number of a started group into a ticket for work of any kind (base/ticket.h), so that a
+// device's queue can wait for the group as for a kernel.
 tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
@@ -192,7 +195,7 @@ const char *tri_comm_kind_name(tri_comm_kind kind);
 // `health` knows; in this family and in those that are linked to it, which must end before
 // `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
-// Names the communicator's lane in traces: "shard", ….
+// Names the communicator's lane, so that traces show the axis that it serves: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);
 // The latest actions of another rank; NULL: they cannot be seen.
 const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank);

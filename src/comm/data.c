@@ -35,7 +35,7 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
 }
 
 // Opens a communicator that takes the host's memory and has all abilities that are wanted. What the
-// control communicator lacks is added as layers.
+// control communicator lacks is added by layers.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;

@@ -7,8 +7,9 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-// What every data communicator can do: gradients accumulate and travel as half types, and ranks
-// that disagree are told. trainer.deterministic also wants TRI_COMM_RANK_ORDER.
+// What every data communicator can do. Gradients need it to accumulate and to travel as half types,
+// and users need it to learn where ranks disagree. trainer.deterministic also wants
+// TRI_COMM_RANK_ORDER.
 enum {
     TRI_COMM_DATA_ABILITIES =
         TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES | TRI_COMM_FINDS_MISMATCHES,
@@ -22,7 +23,7 @@ tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wa
                               tri_comm **out);
 // Ends what is under way and starts nothing else, so that the device's queues can end.
 void tri_comm_data_stop(tri_comm *data);
-// Closes a data communicator unless it is `control` itself. NULL allowed.
+// Closes a data communicator, unless it is `control` itself, which its owner closes. NULL allowed.
 void tri_comm_data_close(tri_comm *data, tri_comm *control);
 
 #endif

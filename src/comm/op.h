@@ -1,4 +1,4 @@
-// Checks and sizes of operations, for the backends.
+// Checks operations and tells their sizes, so that all backends do both alike.
 #ifndef TRIREME_COMM_OP_H
 #define TRIREME_COMM_OP_H
 
@@ -59,7 +59,8 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
 // True if two ranks may call these collectives together, or if a SEND and a RECV fit together; else
 // one of the ranks has a mistake.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
-// Writes the whole call as text: "all_reduce 'REDUCE a' of 4 F32 (sum)".
+// Writes the whole call as text, for messages about ranks that disagree: "all_reduce 'REDUCE a' of
+// 4 F32 (sum)".
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);
 
 static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {

@@ -1,4 +1,4 @@
-// The rows of the recipe's section `comm`.
+// The rows of the recipe's section `comm`, from which the recipe is read and checked.
 #include "comm/options.h"
 
 #include "base/limits.h"

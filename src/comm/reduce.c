@@ -43,8 +43,8 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
-// Half types to F32 and back, to add them in F32. GCC vectorises the loops for BF16; F16 uses the
-// conversion instruction below.
+// Convert half types to F32 and back, because sums are made in F32. GCC vectorises the loops for
+// BF16; for F16 the code below uses the processor's conversion instruction.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
         const uint16_t *in = from;                                                                 \

@@ -15,7 +15,7 @@
 
 enum { INNER, CONTROL };
 
-// The field `detail` of this layer's communicators holds the abilities that the layer adds.
+// In this layer's communicators the field `detail` holds the abilities that the layer adds.
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 

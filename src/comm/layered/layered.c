@@ -1,6 +1,7 @@
-// Carries out the steps of operations on inner communicators. It never waits: it starts an inner
-// operation and tests it. Before a thread sleeps, it asks the inner communicator to call when the
-// operation ends (tri_comm_backend.notify).
+// Carries out the steps of operations on inner communicators. It never waits inside a step, because
+// one thread advances many communicators: it starts an inner operation, and tests it again later.
+// Before a thread sleeps, it asks the inner communicator to call when the operation ends
+// (tri_comm_backend.notify).
 #include "comm/layered/layered.h"
 
 #include "comm/op.h"
@@ -66,7 +67,7 @@ static tri_status start_inner(layered_comm *comm, int inner, const tri_comm_op *
     return TRI_OK;
 }
 
-// Whether an inner operation is done, and how it ended.
+// Tells whether an inner operation is done, and how it ended.
 static bool finished(layered_comm *comm, int inner, tri_comm_ticket ticket, tri_status *status) {
     tri_comm *on = comm->inner[inner];
     if (!on->backend->test(on, ticket)) return false;
@@ -170,8 +171,7 @@ static progress_result advance(progress_comm *base, progress_item *item) {
                                                    : advance_collective(comm, item);
 }
 
-// This layer never reports that its rank waits for another: the inner communicators know it, and
-// do.
+// Always false: whom this rank waits for, the inner communicator knows and reports.
 static bool awaits(const progress_comm *comm, const progress_item *item, int r) { return false; }
 
 static void ring(void *family) { progress_bell_ring(&((layered_family *)family)->bell); }

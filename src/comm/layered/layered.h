@@ -25,10 +25,10 @@ typedef struct layered_kind {
     tri_comm_backend slots; // the functions of communicators of this kind
     // Elements of one window, at least 1; op->count for an operation that needs no memory.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
-    // Lists the steps of comm->op for comm->window (layered_run, layered_do).
+    // Lists the steps of comm->op for comm->window; calls layered_run and layered_do for each step.
     void (*list)(layered_comm *comm);
     // Finds the inner communicator that carries a message to a peer, and the peer's rank in it.
-    // TRI_UNSUPPORTED: there is none.
+    // TRI_UNSUPPORTED: no inner communicator has both ranks.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
     // Finds the colours and keys with which the inner communicators are split for a group; colour
     // -1: not at all.
@@ -47,8 +47,8 @@ struct layered_comm {
     char *scratch;                        // scratch_bytes, which inner[0] allocated
     size_t scratch_bytes;
     unsigned detail; // the kind's own
-    // The collective at the head of the queue: its window, the steps for it, and the step that is
-    // carried out now.
+    // How far the collective at the head of the queue is: its window, the steps for it, and the
+    // step that is carried out now.
     tri_comm_op op;
     layered_window window;
     layered_step steps[LAYERED_STEPS];
@@ -77,7 +77,7 @@ tri_status layered_open_comm(const layered_open *open, tri_comm **out);
 void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 
-// Functions of tri_comm_backend that are the same for all kinds.
+// Functions of tri_comm_backend that all kinds of layered communicators share.
 tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out); // from inner[0]
 void layered_free(tri_comm *comm, void *memory);
 #define LAYERED_SLOTS .alloc = layered_alloc, .free = layered_free, PROGRESS_SLOTS

@@ -118,7 +118,8 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
         .alloc = allocate, .free = release, .ledger_of = ledger_of, PROGRESS_SLOTS                 \
     }
 
-// A table for each name that `bench comm` can show: the functions are the same for all transports.
+// One table for each transport. All have the same functions, and differ by the name that `bench
+// comm` shows.
 static const tri_comm_backend slots[] = {MESSAGE_SLOTS("ucx"), MESSAGE_SLOTS("mpi"),
                                          MESSAGE_SLOTS("message")};
 

@@ -1,4 +1,5 @@
-// Communicators over messages, as a backend of the progress base.
+// Communicators over messages, as a backend of the progress base: the base has queue and threads,
+// and asks this backend for one step of an operation at a time.
 #ifndef TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 #define TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 

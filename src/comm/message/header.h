@@ -9,7 +9,7 @@
 static inline size_t message_slot_bytes(const message_comm *comm) {
     return sizeof(message_header) + comm->eager_bytes;
 }
-// The header that arrived from rank r, and the one that goes to it.
+// Where the header that arrived from rank r lies, and the one that goes to it.
 static inline message_header *message_header_in(const message_comm *comm, int r) {
     return (message_header *)(void *)(comm->headers_in + (size_t)r * message_slot_bytes(comm));
 }
@@ -18,7 +18,9 @@ static inline message_header *message_header_out(const message_comm *comm, int r
 }
 static inline char *message_payload(message_header *header) { return (char *)(header + 1); }
 
-// Start a send or receive of the communicator's, to or from rank r.
+// Start a send or receive to or from rank r. They find rank r's number in the family, and make the
+// tag from the communicator and the class, so that messages of different communicators and classes
+// never meet.
 void message_send(message_comm *comm, message_class class, int r, const void *data, size_t size,
                   tri_transport_request *request);
 void message_recv(message_comm *comm, message_class class, int r, void *memory, size_t size,

@@ -1,4 +1,4 @@
-// Communicators of processes on any hosts, over messages that a transport carries.
+// Communicators between processes of any hosts. A transport (UCX, MPI) carries their messages.
 #ifndef TRIREME_COMM_MESSAGE_MESSAGE_H
 #define TRIREME_COMM_MESSAGE_MESSAGE_H
 

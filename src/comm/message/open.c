@@ -18,7 +18,8 @@
 
 enum { CARD_MAGIC = 0x54524d31 };
 
-// A card: what a rank tells all others of itself.
+// A rank's card: what it tells all others of itself when the family opens, so that they can reach
+// it and see which ranks are on one host.
 typedef struct message_card {
     uint32_t magic;
     uint32_t address_bytes;

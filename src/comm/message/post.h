@@ -1,10 +1,11 @@
-// Sends and receives.
+// Carries out SEND and RECV over messages.
 #ifndef TRIREME_COMM_MESSAGE_POST_H
 #define TRIREME_COMM_MESSAGE_POST_H
 
 #include "comm/message/state.h"
 
-// Does one bounded step of a send or receive; sets item->done at the end.
+// Does one bounded step of a send or receive, so that its caller can go on with other operations;
+// sets item->done at the end.
 progress_result message_post_advance(message_comm *comm, progress_item *item);
 
 #endif

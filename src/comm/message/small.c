@@ -38,7 +38,8 @@ static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
     }
 }
 
-// Rank r's data for this one, in this rank's own memory: of one rank alone, all data are its own.
+// Finds rank r's data for this one where a communicator has one rank only: all data are this rank's
+// own.
 static const char *own_term(const message_comm *comm, const tri_comm_op *op, int r) {
     return (const char *)op->send +
            (tri_comm_kind_scatters(op->kind) ? (size_t)r * bytes_of(op) : 0);
@@ -58,8 +59,8 @@ bool message_fits_exchange(const message_comm *comm, const tri_comm_op *op) {
     return bytes_of(op) <= comm->eager_bytes;
 }
 
-// The header that goes to rank r. Where the data of all receivers are the same, one header serves
-// all.
+// Finds the header that goes to rank r. Where the data of all receivers are the same, one header
+// serves all, so that the data are copied only once.
 static message_header *exchange_out(const message_comm *comm, const tri_comm_op *op, int r) {
     return message_header_out(comm, tri_comm_kind_scatters(op->kind) ? r : 0);
 }
@@ -99,8 +100,8 @@ static bool exchange_advance(message_comm *comm, progress_item *item, bool *adva
 const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
-// The algorithm `gather`: its scratch holds the headers and data of this rank and of those after
-// it.
+// The algorithm `gather`. Its scratch memory holds the headers and data of this rank and of the
+// ranks after it, in this order, so that a round sends what it has in one message.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;
@@ -116,7 +117,8 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Starts the next round: 0, 1, …; in each, what this rank knows doubles.
+// Starts a round, counted from 0. In each round what this rank knows doubles, because the rank that
+// sends has as much.
 static void gather_round(message_comm *comm, const tri_comm_op *op) {
     int size = message_size(comm), distance = 1 << comm->current.round;
     int from = (message_rank(comm) + distance) % size;

@@ -19,7 +19,7 @@ static size_t next_bytes(const message_comm *comm, size_t size, int64_t at) {
     return left < most ? left : most;
 }
 
-// Takes note of a request that is over; it leaves room for the next one.
+// Tells whether a request is over, and marks it as free, so that the next message can use it.
 static bool ended(tri_transport_request *request, bool *advanced) {
     if (request->state == TRI_REQUEST_DONE) {
         request->state = TRI_REQUEST_NONE;
@@ -52,7 +52,7 @@ bool message_recv_range(message_comm *comm, message_class class, int r, void *me
     return false;
 }
 
-// The slice of a broadcast that rank r gets first; the root gets none.
+// Finds the slice of a broadcast that the root sends to rank r first; the root itself gets none.
 static spread_range slice(const message_comm *comm, const tri_comm_op *op, const void *memory,
                           int r) {
     int size = message_size(comm), number = (r + size - op->root - 1) % size;
@@ -83,7 +83,8 @@ static spread_range data_from(const message_comm *comm, const tri_comm_op *op, i
     return (spread_range){0};
 }
 
-// The slice that this rank passes on to rank r in the second half of a broadcast.
+// Finds what this rank passes on to rank r in the second half of a broadcast: the slice that the
+// root sent it.
 static spread_range result_to(const message_comm *comm, const tri_comm_op *op, int r) {
     if (op->kind != TRI_COMM_BROADCAST || r == op->root) return (spread_range){0};
     return slice(comm, op, op->recv, message_rank(comm));

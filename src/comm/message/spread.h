@@ -1,4 +1,5 @@
-// All-gather, all-to-all and broadcast of more data than travels with the headers.
+// Collectives without sums (all-gather, all-to-all, broadcast) of more data than fits behind a
+// header.
 #ifndef TRIREME_COMM_MESSAGE_SPREAD_H
 #define TRIREME_COMM_MESSAGE_SPREAD_H
 

@@ -60,7 +60,8 @@ typedef enum message_notice_kind {
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// A notice: what one rank tells the family outside of operations.
+// A notice: what one rank tells the family outside of operations, so that ranks that wait for it
+// learn of a failure or that it has left.
 typedef struct message_notice {
     int32_t kind, rank;
     int32_t status;  // of a failure
@@ -68,7 +69,8 @@ typedef struct message_notice {
     char text[TRI_MESSAGE_MAX_BYTES];
 } message_notice;
 
-// A notice that is being sent to `count` ranks.
+// A notice on its way to `count` ranks. It keeps the memory until the transport has sent all
+// copies.
 typedef struct message_sending {
     struct message_sending *next;
     message_notice notice;
@@ -76,7 +78,7 @@ typedef struct message_sending {
     tri_transport_request requests[];
 } message_sending;
 
-// What this rank knows of another one of the family.
+// What this rank knows of another rank of the family.
 typedef struct message_member {
     int job_rank;
     char host[64];
@@ -118,22 +120,23 @@ typedef struct message_family {
 
 typedef struct message_comm message_comm;
 
-// How a collective is carried out.
+// An algorithm for collectives. Which one is fastest depends on the kind and size of the operation.
 typedef struct message_algorithm {
-    // Posts what can be posted when the operation begins.
+    // Posts the messages that need not wait for others.
     void (*begin)(message_comm *comm, progress_item *item);
     // Does one bounded step: *advanced tells if it did anything. True at the end.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);
     bool sends_at_once; // once its sends are done, it only waits
 } message_algorithm;
 
-// What a rank does with another one in the collective at the head of the queue.
+// This rank's messages with another rank in the collective at the head of the queue.
 typedef struct message_peer {
     tri_transport_request header_in, header_out;
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // How much was asked for, and is done: of windows or bytes, as the algorithm counts.
+    // How much was asked for, and how much is done. Each algorithm counts in its own measure:
+    // windows or bytes.
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 

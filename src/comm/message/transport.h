@@ -38,7 +38,7 @@ typedef struct tri_transport_request {
     tri_transport_state state;
     int peer;
     size_t bytes; // to send; of a receive: what has arrived
-    // For the transport's own use.
+    // Only the transport uses the members below.
     struct tri_transport_end *end;
     void *handle;
     uint64_t number;
@@ -66,7 +66,8 @@ typedef struct tri_transport {
                  tri_transport_request *request);
     void (*recv)(tri_transport_end *end, int peer, uint32_t tag, void *memory, size_t size,
                  tri_transport_request *request);
-    // Receives the next message with the tag from any rank.
+    // Receives the next message with the tag from any rank: nobody knows which rank will fail or
+    // leave first.
     void (*recv_any)(tri_transport_end *end, uint32_t tag, void *memory, size_t size,
                      tri_transport_request *request);
     // Moves what can be moved; never waits. True if a request ended.

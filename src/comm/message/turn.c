@@ -61,7 +61,7 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all ranks of a failure that this one was the first to notice. Called with the turn.
+// Tells all ranks of a failure that this rank was the first to notice. Called with the turn.
 static void tell_failure(message_family *family) {
     const progress_failure *failure = family->base.failure;
     atomic_store(&family->must_tell, false);
@@ -88,7 +88,7 @@ void message_tell_left(message_comm *comm) {
     for (int r = 0; ranks && r < message_size(comm); r++) {
         int member = comm->member[r];
         if (member == family->rank || family->transport->loss(family->end, member)) continue;
-        // A rank that has no connection to this one is left out: one that waits for this rank has
+        // Leaves out a rank that has no connection to this one: a rank that waits for this one has
         // most likely heard from it before.
         if (family->transport->reaches(family->end, member)) ranks[count++] = member;
     }
@@ -160,8 +160,8 @@ void message_turn_end(message_family *family) {
     do {
         if (atomic_load(&family->must_tell)) tell_failure(family);
         pthread_mutex_unlock(&family->turn);
-        // A thread that reported a failure meanwhile could not get the turn, and has left the
-        // telling to this one.
+        // A thread that reported a failure meanwhile could not get the turn, and has left it to
+        // this thread to tell the others.
     } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
 }
 
@@ -191,7 +191,8 @@ bool message_await(const tri_transport *transport, tri_transport_end *end,
     }
 }
 
-// Whether a rank that was told of a failure, and can be reached, has not answered yet.
+// Whether a rank that was told of a failure has not answered yet. Ranks that cannot be reached do
+// not count, since they never answer.
 static bool waits_for_answers(const message_family *family) {
     for (int r = 0; r < family->base.size; r++)
         if (family->members[r].must_answer && !family->transport->loss(family->end, r)) return true;

@@ -12,7 +12,7 @@ bool message_progress(message_family *family);
 
 tri_status message_turn_init(message_family *family);
 void message_turn_destroy(message_family *family);
-// From now on notices are heard. Called with the turn.
+// Begins to listen for notices. Called with the turn.
 void message_listen(message_family *family);
 // Tells the ranks of a communicator that this one leaves it, so that they do not take it for lost.
 // Called with the turn.

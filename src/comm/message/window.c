@@ -58,7 +58,7 @@ static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// The scratch of window w to or from rank r.
+// Finds the scratch memory for the data of window w to or from rank r.
 static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_kind kind, int r,
                      int64_t w) {
     size_t window = (size_t)comm->current.window;
@@ -107,7 +107,8 @@ static void post_terms(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether the memory of window w is free again: the window that was there before was sent.
+// Whether the memory of window w is free again: the data of the window that used it before have
+// left.
 static bool can_post(const message_comm *comm, int64_t w) {
     if (w >= comm->current.windows || w >= comm->current.reduced + MESSAGE_DEPTH) return false;
     for (int r = 0; r < message_size(comm); r++)

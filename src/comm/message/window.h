@@ -1,4 +1,4 @@
-// All-reduce and reduce-scatter of more data than travels with the headers.
+// Collectives with sums (all-reduce, reduce-scatter) of more data than fits behind a header.
 #ifndef TRIREME_COMM_MESSAGE_WINDOW_H
 #define TRIREME_COMM_MESSAGE_WINDOW_H
 

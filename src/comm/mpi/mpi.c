@@ -197,7 +197,7 @@ static void mpi_recv_any(tri_transport_end *end, uint32_t tag, void *memory, siz
     receive(end, MPI_ANY_SOURCE, tag, memory, size, request);
 }
 
-// Closes the gaps that finished requests leave in the lists.
+// Closes the gaps that finished requests leave in the lists, so that they stay short.
 static void compact(tri_transport_end *end) {
     int kept = 0;
     for (int i = 0; i < end->pending_count; i++) {

@@ -1,4 +1,4 @@
-// Makes and frees operation groups.
+// Makes and frees operation groups of the communicator over NCCL.
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>

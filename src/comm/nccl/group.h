@@ -1,4 +1,5 @@
-// One operation group on its way to the GPU.
+// One operation group of the communicator over NCCL, from the call of `start` until its work is
+// done.
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
@@ -42,7 +43,8 @@ tri_status nccl_groups_make(const tri_comm *comm, const tri_comm_op *ops, int co
 void nccl_groups_free(nccl_group *first); // and those after it
 void nccl_group_free(nccl_group *group);
 
-// What the ranks call as operation `op` of the group: this rank's call, then one of each rank.
+// The calls that are compared for operation `op` of the group: this rank's call first, then the one
+// of each rank.
 static inline tri_comm_call *nccl_group_calls(const tri_comm *comm, const nccl_group *group,
                                               int op) {
     return group->calls + (size_t)op * ((size_t)comm->size + 1);

@@ -1,5 +1,5 @@
-// The communicator over NCCL: operation groups in order, and the thread that issues them. nccl.h
-// says why a thread.
+// The communicator over NCCL: keeps operation groups in order, and has a thread that issues them,
+// so that the caller need not wait while ranks compare what they call (see nccl.h).
 #include "comm/nccl/nccl.h"
 
 #include "base/limits.h"
@@ -70,8 +70,8 @@ static tri_status share_failure(nccl_comm *c, tri_status status) {
     return c->compares->backend->failed(c->compares);
 }
 
-// Records the first failure, tells the other ranks of it, and ends what is under way. Called by the
-// thread, under the lock.
+// Records the first failure, tells the other ranks of it, and ends what is under way, so that
+// nobody waits for this rank in vain. Called by the thread, under the lock.
 static void fail(nccl_comm *c, tri_status status) {
     if (c->status == TRI_OK) {
         c->status = share_failure(c, status);
@@ -407,8 +407,8 @@ static tri_status nccl_failed(tri_comm *comm) {
     return status == TRI_OK ? c->compares->backend->failed(c->compares) : status;
 }
 
-// The family of the communicator that compares calls: this one fails when that one does, and its
-// family tells the other ranks.
+// The family of the communicator that compares calls. It has the connections by which ranks learn
+// of failures, so both fail together.
 static struct progress_family *nccl_family(tri_comm *comm) {
     tri_comm *compares = nccl_of(comm)->compares;
     return compares->backend->family ? compares->backend->family(compares) : NULL;

@@ -23,8 +23,8 @@ bool tri_comm_nccl_is_there(const tri_device *device);
 // receives, also if it fails. *out cannot be split.
 tri_status tri_comm_nccl_open(tri_comm *compares, tri_comm *messages, tri_device *device,
                               bool rank_order, tri_comm **out);
-// Ends what is under way, as tri_comm_staged_stop does. Does nothing for NULL and for communicators
-// of other kinds.
+// Ends what is under way, as tri_comm_staged_stop does, so that nothing waits for it for ever. Does
+// nothing for NULL and for communicators of other kinds.
 void tri_comm_nccl_stop(tri_comm *comm);
 
 #endif

@@ -61,7 +61,7 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// One window of a sum that goes as an exchange of terms, on one rank.
+// One window, on one rank, of a sum that is made by an exchange of terms.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
@@ -88,7 +88,7 @@ static int64_t range(const exchange *x, int r, int64_t *begin) {
     return left < 0 ? 0 : left < share(x) ? left : share(x);
 }
 
-// Where the terms of rank r lie in `send`, in the type of the operation.
+// Finds the terms of rank r in `send`, in the type of the operation.
 static const char *source(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
@@ -96,7 +96,7 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// Where the terms of rank r lie as they travel: narrowed, or as in `send`.
+// Finds the terms of rank r as they travel: narrowed to the wire type, or as in `send`.
 static const char *travelling(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);

@@ -22,7 +22,8 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// Adds the steps of a collective. `scratch`: memory of the device of NCCL_SCRATCH_BYTES.
+// Adds the steps of a collective to the list. `scratch` is memory of the device of
+// NCCL_SCRATCH_BYTES, through which exchanges go.
 tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
                           bool rank_order, void *scratch);
 void nccl_steps_free(nccl_steps *steps);

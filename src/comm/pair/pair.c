@@ -1,4 +1,5 @@
-// The steps of each operation on two levels, inside hosts and across them. pair.h says how.
+// Lists the steps of each operation on two levels, inside hosts and across them. pair.h tells which
+// steps and why.
 #include "comm/pair/pair.h"
 
 #include "base/limits.h"
@@ -20,8 +21,8 @@ static int hosts(const layered_comm *comm) {
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// The scratch memory has three arrays; each holds one window, a block of `count` elements for each
-// rank.
+// Finds one of the three arrays in scratch memory. Each holds one window: a block of `count`
+// elements for each rank.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }
@@ -39,8 +40,9 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // Copies the window's block of every rank between the caller's memory and an array. In the caller's
-// memory blocks lie in rank order, `op.count` elements apart; in the array they lie by local rank,
-// and those of one local rank by host.
+// memory blocks lie in rank order, `op.count` elements apart. In the array they lie by local rank,
+// and those of one local rank by host, so that each level's operation finds its blocks side by
+// side.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
@@ -88,8 +90,8 @@ static tri_status spread_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Makes an operation of one level: of another kind, memory and count than the caller's, with its
-// type, reduction and wire type.
+// Makes an operation of one level. Kind, memory and count are its own; type, reduction and wire
+// type are the caller's.
 static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
                         const void *send, void *recv) {
     tri_comm_op op = {

@@ -18,15 +18,15 @@
 
 typedef struct tri_comm_pair {
     tri_comm *inside, *across;
-    // Over all ranks in that order, for messages between ranks that share neither `inside` nor
-    // `across`. NULL: such messages are TRI_UNSUPPORTED.
+    // A communicator over all ranks in that order. It carries messages between ranks that share
+    // neither `inside` nor `across`. NULL: such messages are TRI_UNSUPPORTED.
     tri_comm *direct;
     const int *job_rank; // by rank; NULL: the ranks of the pair are the job's
 } tri_comm_pair;
 
-// Makes the pair, and takes the communicators over, also when it fails. Collective. It can be split
-// into groups that have the same ranks of each host, in order; other groups use `direct` for all
-// operations.
+// Makes the pair, and takes the communicators over, also when it fails. Collective. The pair can be
+// split into groups that have the same ranks of each host, in order; other groups have no two
+// levels, and use `direct` for all operations.
 tri_status tri_comm_pair_open(const tri_comm_pair *pair, tri_comm **out);
 
 #endif

@@ -1,4 +1,4 @@
-// Communicators of a family: what each of them has on the progress base, splitting and closing.
+// Splits and closes communicators, and keeps what all communicators of a family have in common.
 #include "comm/progress/communicator.h"
 
 #include "comm/progress/failure.h"

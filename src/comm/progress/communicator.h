@@ -1,4 +1,4 @@
-// Making, splitting and closing communicators on the progress base.
+// Makes, splits and closes communicators on the progress base.
 #ifndef TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 #define TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 
@@ -24,7 +24,7 @@ tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backe
 void progress_comm_add(progress_comm *comm);
 void progress_comm_end(progress_comm *comm);
 
-// Functions of tri_comm_backend.
+// Functions of tri_comm_backend, which every backend on the progress base uses.
 tri_status progress_split(tri_comm *comm, int colour, int key, tri_comm **out);
 void progress_close(tri_comm *comm); // the last one of a family ends the family
 

@@ -1,5 +1,5 @@
-// What messages about failures tell of a rank. The backend knows it, or the control communicator,
-// or the store; the nearest is asked first.
+// Writes what messages about failures tell of a rank. Its backend may know that, or the control
+// communicator, or the store. The nearest of these is asked first.
 #include "comm/progress/describe.h"
 
 #include "comm/progress/failure.h"

@@ -31,7 +31,7 @@ typedef struct progress_caller {
 // `sequence` 0: no number is named.
 void progress_disagreement(progress_comm *comm, uint64_t sequence, progress_caller first,
                            progress_caller second, char *out, size_t size);
-// Fails the communicator with this text.
+// Makes the communicator fail with this text.
 void progress_disagree(progress_comm *comm, uint64_t sequence, progress_caller first,
                        progress_caller second);
 

@@ -9,7 +9,8 @@
 // mostly follow from it.
 void progress_fail(progress_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Records in the same way a failure that another rank has told of, with its text.
+// Records a failure in the same way, with the text of another rank that has told of it, so that all
+// ranks report the same cause.
 void progress_take_failure(progress_family *family, tri_status status, const char *text);
 static inline bool progress_has_failed(const progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
@@ -18,7 +19,8 @@ static inline bool progress_has_failed(const progress_comm *comm) {
 // Returns the recorded status and sets the error message to the recorded text. To be called only if
 // progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
-// Passes a failure that another rank recorded on to the linked families of this process.
+// Passes a failure that another rank recorded on to the linked families of this process, which fail
+// with the same cause.
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
 
@@ -27,7 +29,7 @@ void progress_unlink(progress_family *family);
 void progress_tell_awaited(progress_family *family, int job_rank);
 void progress_clear_awaited(progress_family *family); // this rank waits for none any more
 
-// Functions of tri_comm_backend.
+// Functions of tri_comm_backend, which every backend on the progress base uses.
 tri_status progress_failed(tri_comm *comm);
 void progress_abort(tri_comm *comm, const char *why);
 struct progress_family *progress_family_of(tri_comm *comm);

@@ -1,4 +1,5 @@
-// Futexes, also between processes.
+// Sleeping on a word of memory until it changes: Linux's futexes, for which glibc has no function.
+// They work between processes too.
 #include "comm/progress/futex.h"
 
 #include <linux/futex.h>

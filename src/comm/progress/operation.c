@@ -1,4 +1,5 @@
-// Start, test and wait: who advances an operation, and how long a caller spins before it sleeps.
+// Starts, tests and waits for operations: decides who advances an operation, and how long a caller
+// spins before it sleeps.
 #include "comm/progress/operation.h"
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
-// Start, test, wait and notify of communicators on the progress base, as tri_comm_backend describes
-// them.
+// The functions of tri_comm_backend that start operations and wait for them, for communicators on
+// the progress base.
 #ifndef TRIREME_COMM_PROGRESS_OPERATION_H
 #define TRIREME_COMM_PROGRESS_OPERATION_H
 

@@ -1,5 +1,6 @@
-// The operations of a communicator in order. A collective is at the head alone; sends and receives
-// that follow each other advance side by side, messages from one rank to another in order.
+// Carries out a communicator's operations in order. A collective is at the head alone. Sends and
+// receives that follow each other advance side by side, so that two ranks may send to each other
+// before either receives; messages from one rank to another stay in order.
 #include "comm/progress/queue.h"
 
 #include "comm/op.h"
@@ -26,7 +27,7 @@ void progress_call_listener(progress_comm *comm) {
     atomic_load (&comm->listener)(atomic_load(&comm->listener_context));
 }
 
-// Wakes threads of this process that wait for what this thread has just carried out.
+// Wakes the threads of this process that wait for what this thread has just carried out.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);
@@ -64,8 +65,8 @@ static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) 
     }
 }
 
-// Removes finished sends and receives from the front of the queue, up to the first unfinished one:
-// numbers of finished operations have no gaps.
+// Removes finished sends and receives from the front of the queue, up to the first unfinished one,
+// because `completed` is one number: all operations up to it are done.
 static void drop_messages(progress_comm *comm) {
     int done = 0;
     while (done < comm->messages && progress_message(comm, done)->done) done++;

@@ -35,14 +35,14 @@ typedef enum progress_result {
 typedef struct progress_comm progress_comm;
 typedef struct progress_family progress_family;
 
-// An operation that was started, in the queue of its communicator.
+// An operation in the queue of its communicator.
 typedef struct progress_item {
     tri_comm_op op;
     uint64_t sequence;     // its number in the communicator, from 1
     uint64_t group_ticket; // sequence of the last operation of its group
     tri_ledger_mark mark;
     bool begun, done;
-    // For the backend's use; 0 at the beginning.
+    // Only the backend uses these; they are 0 at the beginning.
     int step;
     uint64_t number, bytes;
     void *state; // the base frees it
@@ -78,10 +78,11 @@ typedef struct progress_backend {
     // Makes a communicator of the same family (progress_comm_init, …_add) for a split. Collective
     // over `parent`; *out = NULL where the group is empty.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
-    // Tells the other ranks that this one closes the communicator. NULL: nobody is told.
+    // Tells the other ranks that this one closes the communicator, so that they do not take it for
+    // lost. NULL: the ranks see that by themselves.
     void (*leave)(progress_comm *comm);
     // Called after a failure. When it returns, no thread of this process touches the memory of an
-    // operation. NULL: none does after a failure anyway.
+    // operation, so that the caller may free it. NULL: none does after a failure anyway.
     void (*quiesce)(progress_comm *comm);
     void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
     void (*close_family)(progress_family *family);
@@ -122,10 +123,11 @@ struct progress_family {
     int size, job_rank; // how many ranks; this one's number in the job
     int timeout_ms;     // 0: what the operations wait for has its own limit
     bool can_spin;      // every rank has a core to itself
-    // Where failures are recorded: in memory that all ranks share, or in own_failure.
+    // Where failures are recorded: in memory that all ranks share, if there is any, else in
+    // own_failure.
     progress_failure *failure, own_failure;
-    // What tells what ranks of other hosts do; NULL: nothing is known of them. Linked families have
-    // the same.
+    // Knows what ranks of other hosts do; NULL: nothing is known of them. Linked families have the
+    // same.
     tri_health *_Atomic health;
     // The next of the families that fail together, which form a ring; under a lock of all families.
     progress_family *linked;
@@ -144,7 +146,7 @@ struct progress_comm {
     progress_family *family;
     progress_comm *next;
     int *job_rank; // job_rank[r]: the job's rank of our rank r
-    // The operations from `completed` to `started`, as a ring; under `lock`.
+    // The operations that were started and are not completed, as a ring; `lock` guards it.
     pthread_mutex_t lock;
     progress_item *queue;
     uint64_t capacity; // a power of two
@@ -156,7 +158,7 @@ struct progress_comm {
     _Atomic int armed; // progress_armed
     void (*_Atomic listener)(void *context);
     void *_Atomic listener_context;
-    // Everything below belongs to the thread that has set `executing`, except busy_since_ns.
+    // Only the thread that has set `executing` uses what follows, except busy_since_ns.
     int messages; // sends and receives at the head that advance side by side; 0: a collective
     uint64_t advances, advances_seen; // calls that advanced, and how many progress_watch has seen
     int64_t advanced_ns, checked_ns;  // when progress_watch last saw an advance, and last looked

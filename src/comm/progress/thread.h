@@ -1,4 +1,5 @@
-// The thread that advances operations while the caller computes.
+// The thread that advances operations while the caller computes, so that communication overlaps
+// with compute.
 #ifndef TRIREME_COMM_PROGRESS_THREAD_H
 #define TRIREME_COMM_PROGRESS_THREAD_H
 

@@ -20,8 +20,8 @@ static const progress_item *message_with(const progress_comm *comm, int r) {
     return NULL;
 }
 
-// True when the operations at the head wait for rank r. The lock keeps `start` from reallocating
-// the queue meanwhile.
+// True when the operations at the head wait for rank r. `start` may reallocate the queue, so the
+// lock is held meanwhile.
 static bool awaits(progress_comm *comm, int r) {
     pthread_mutex_lock(&comm->lock);
     uint64_t head = atomic_load(&comm->completed);
@@ -34,8 +34,8 @@ static bool awaits(progress_comm *comm, int r) {
     return result;
 }
 
-// Writes for the message what the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in
-// …".
+// Writes, for the message, what the ranks besides the culprit do, so that the user sees who waits
+// for it: "; rank 0 waits in …, rank 2 is in …".
 static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int described = 0;

@@ -32,8 +32,8 @@ static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *
     return shm_segment_open(&offer->handle, segment);
 }
 
-// Serves or receives the segment over a socket: ranks that could not open it through /proc receive
-// it from its maker.
+// Passes the segment over a socket: some hosts forbid to open it through /proc, and a socket can
+// carry its descriptor there too. The maker serves it, the ranks that lack it receive it.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
     int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;

@@ -13,7 +13,7 @@ enum { SHM_NO_MAKER = -1 };
 tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const shm_handle *handle,
                           shm_segment *segment, const char *label);
 
-// A function of tri_comm_backend.
+// The function `alloc` of tri_comm_backend.
 tri_status shm_alloc(tri_comm *comm, size_t size_bytes, void **out);
 
 #endif

@@ -1,4 +1,4 @@
-// Sleeping, and waking other processes: a bell in shared memory for each rank.
+// Lets threads sleep until another process wakes them: each rank has a bell in shared memory.
 #ifndef TRIREME_COMM_SHM_BELL_H
 #define TRIREME_COMM_SHM_BELL_H
 
@@ -7,7 +7,7 @@
 void shm_ring(shm_family *family, int member);
 void shm_ring_all(shm_comm *comm); // all other ranks of the communicator
 
-// What the progress base asks of a backend: how threads sleep and are woken (progress_backend).
+// The functions of progress_backend with which threads sleep and are woken.
 uint32_t shm_sleep_begin(progress_family *family);
 void shm_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void shm_sleep_end(progress_family *family);

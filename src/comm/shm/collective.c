@@ -23,8 +23,8 @@ static bool all_reached(const shm_comm *comm) {
     return true;
 }
 
-// Enters the next meeting. What this rank wrote before is visible to every rank that sees that this
-// one has entered.
+// Enters the next meeting. Every rank that sees that this one has entered also sees what it wrote
+// before, because the store orders memory.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);

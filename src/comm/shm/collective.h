@@ -1,4 +1,5 @@
-// A collective operation as a state machine.
+// Carries out a collective operation as a state machine, so that it can stop wherever it would
+// wait, and go on later.
 #ifndef TRIREME_COMM_SHM_COLLECTIVE_H
 #define TRIREME_COMM_SHM_COLLECTIVE_H
 

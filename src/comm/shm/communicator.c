@@ -29,7 +29,8 @@ static size_t staging_offset(int size) {
     return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PIPE_BYTES;
 }
 
-// Bytes of a board. It is large, but its pages that no rank touches take no memory.
+// Bytes of a board, the shared memory of a communicator. It is large, but pages that no rank
+// touches take no memory.
 size_t shm_board_bytes(int size) {
     return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
 }

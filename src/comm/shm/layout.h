@@ -62,8 +62,8 @@ typedef struct shm_control {
     shm_member members[];
 } shm_control;
 
-// Where something lies in the family's regions: the same for all ranks that map them, while a
-// pointer is not.
+// Where something lies in the family's regions. It is the same for all ranks that map them, while a
+// pointer is valid in one process only.
 typedef struct shm_address {
     uint64_t region; // its id; 0: in none, so that other ranks cannot see it
     uint64_t offset; // bytes from the start of the region's segment
@@ -89,9 +89,9 @@ typedef struct shm_seat {
     shm_entry entries[2]; // of even and odd meetings
 } shm_seat;
 
-// Carries messages from one rank to another, one at a time.
+// A channel carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
-    // Messages that were posted; the fields below describe the last one.
+    // The number of messages that were posted; the fields below describe the last one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;

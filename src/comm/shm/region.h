@@ -9,21 +9,22 @@ enum { SHM_PAGE = 4096 };
 
 // Bytes of a segment for `size` buffers of `buffer_bytes`.
 size_t shm_region_bytes(size_t buffer_bytes, int size);
-// Creates the segment of a new region and gives it an id. One rank does it for all.
+// Creates the segment of a new region and gives it an id. One rank does it for all ranks of a
+// communicator, and the others map it.
 tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
                            shm_handle *handle);
 char *shm_region_buffer(const shm_region *region); // this rank's
-// Adds the region to those of the family, and takes it over; its segment is mapped.
+// Adds the region, whose segment is mapped, to those of the family, and takes it over.
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
-// Where `memory` lies, in a form that other ranks understand; region 0 unless all ranks of the
-// communicator map all of it.
+// Finds where `memory` lies, in a form that other ranks understand. Region 0: not all ranks of the
+// communicator map all of it, so that it has to be staged.
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
 // The pointer with which this process reaches the address.
 void *shm_address_resolve(shm_family *family, shm_address address);
 
-// A function of tri_comm_backend.
+// The function `free` of tri_comm_backend.
 void shm_free(tri_comm *comm, void *memory);
 
 #endif

@@ -46,7 +46,7 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
         shm_segment_close_fd(out);
         return status;
     }
-    // No process can shrink the memory that others have mapped.
+    // The seals keep every process from shrinking the memory: the others would get SIGBUS.
     (void)fcntl(out->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     TRI_TRY(segment_map(out, size_bytes));
     *(shm_header *)out->base = (shm_header){.magic = SHM_MAGIC, .nonce = nonce};

@@ -7,7 +7,7 @@
 tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
-// What the progress base asks of a backend: what is known of other ranks (progress_backend).
+// The functions of progress_backend that tell what is known of other ranks.
 void shm_beat(progress_family *family);
 void shm_observe(progress_family *family); // reads all heartbeats and remembers when they changed
 const char *shm_loss(progress_comm *comm, int r);
@@ -15,7 +15,7 @@ const tri_ledger_ring *shm_ring_of(const progress_family *family, int job_rank);
 void shm_set_awaited(progress_family *family, int job_rank);
 int shm_awaited(const progress_family *family, int job_rank);
 
-// A function of tri_comm_backend.
+// The function `ledger_of` of tri_comm_backend.
 const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 
 #endif

@@ -188,7 +188,8 @@ bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op) {
     return true;
 }
 
-// The other collectives: each rank pulls what it receives, one chunk of one source at a time.
+// Does the collectives other than all-reduce: each rank pulls what it receives, one chunk of one
+// source at a time.
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
     const shm_current *current = &comm->current;

@@ -1,4 +1,5 @@
-// Operation groups: their memory of the host, and their steps from the device and back.
+// Moves operation groups through the host: allocates their host memory, copies from the device,
+// starts the inner operations, and copies back.
 #include "comm/staged/group.h"
 
 #include "comm/op.h"
@@ -17,7 +18,7 @@ static void describe(const tri_comm *comm, const tri_comm_op *from, staged_op *t
     to->host.waits_at_once = false;
 }
 
-// Gives each operation its part of the group's memory of the host.
+// Gives each operation its range of the group's memory of the host.
 static tri_status take_memory(staged_group *g) {
     size_t bytes = 0;
     for (int i = 0; i < g->op_count; i++)

@@ -1,4 +1,5 @@
-// One operation group on its way through the host's memory.
+// One operation group of the communicator that goes through the host's memory, because its inner
+// communicator cannot touch the device's.
 #ifndef TRIREME_COMM_STAGED_GROUP_H
 #define TRIREME_COMM_STAGED_GROUP_H
 
@@ -38,7 +39,7 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
                              const tri_ticket *after, int after_count, staged_group **out);
 void staged_group_free(staged_group *group);
 
-// What a group works with; all groups of a communicator share it.
+// What groups need for their way through the host; all groups of a communicator share it.
 typedef struct staged_route {
     tri_comm *inner;
     tri_queue *out, *in; // of the device: for copies out of its memory, and into it

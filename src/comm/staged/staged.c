@@ -1,5 +1,5 @@
-// The communicator that goes through the host: operation groups in order, and the thread that moves
-// them on.
+// The communicator that goes through the host: keeps operation groups in order, and has a thread
+// that moves them on while the caller computes.
 #include "comm/staged/staged.h"
 
 #include "base/thread.h"
@@ -214,8 +214,8 @@ static tri_status staged_failed(tri_comm *comm) {
     return status == TRI_OK ? c->route.inner->backend->failed(c->route.inner) : status;
 }
 
-// The family of the inner communicator: this one fails when that one does, and its family tells the
-// other ranks.
+// The family of the inner communicator. It has the connections by which ranks learn of failures, so
+// both fail together.
 static struct progress_family *staged_family(tri_comm *comm) {
     tri_comm *inner = staged_of(comm)->route.inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;

@@ -43,8 +43,8 @@ struct tri_transport_end {
     tri_transport_request **pending;
     size_t pending_count, pending_capacity;
     bool moved;
-    // How often in succession the descriptor was ready although UCX had nothing to do: then to
-    // sleep on it is useless.
+    // How often in succession the descriptor was ready although UCX had nothing to do. If that
+    // happens often, sleeping on the descriptor is useless.
     int stuck_arms;
 };
 
@@ -69,8 +69,8 @@ static void ucx_close(tri_transport_end *end, bool is_whole);
 // Sets what serves this program better than UCX's defaults; the user's settings stay. UCX reads
 // these from the environment only.
 static void prefer(void) {
-    // Over TCP large messages as plain ones take half the processor time of those that are put into
-    // the receiver's memory.
+    // Over TCP, large messages take half the processor time when they are sent as plain messages
+    // instead of being put into the receiver's memory.
     (void)setenv("UCX_TCP_PUT_ENABLE", "n", 0);
 }
 
@@ -205,7 +205,7 @@ static void on_received(void *handle, ucs_status_t status, const ucp_tag_recv_in
     ucp_request_free(handle);
 }
 
-// Takes what UCX returned for a request: it is over, has failed, or is pending.
+// Notes what UCX returned for a request: the request is over, has failed, or is pending.
 static void note(tri_transport_end *end, tri_transport_request *request, ucs_status_ptr_t result) {
     if (!UCS_PTR_IS_PTR(result)) {
         finish(end, request, UCS_PTR_STATUS(result));
