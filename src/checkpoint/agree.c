@@ -1,4 +1,4 @@
-// Collectives of a save: broadcast, sum, agreement on a status. See agree.h.
+// Collectives of a save: broadcast, sum, agreement on a status. agree.h says what for.
 #include "checkpoint/agree.h"
 
 tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes) {

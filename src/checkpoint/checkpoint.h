@@ -140,8 +140,8 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 
-// The first candidate of tri_checkpoint_find, not verified and not collective: for a single rank
-// that verifies while it loads, with tri_checkpoint_load_whole.
+// Finds the first candidate of tri_checkpoint_find, not verified. Not collective: a single rank
+// uses it that verifies while it loads, with tri_checkpoint_load_whole.
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
                                      const char **out);
 
@@ -185,8 +185,8 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 // Lists the checkpoints of a run folder: step, epoch, monitored value, size, links, damage.
 tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
-// Verifies a checkpoint, every checkpoint of a run folder, or a .safetensors file. Checks all of
-// them, then returns TRI_CORRUPT with the first message.
+// Verifies a checkpoint, every checkpoint of a run folder, or a .safetensors file. Goes on after a
+// damaged one, so that the user learns of all; then returns TRI_CORRUPT with the first message.
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
 // Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.
 // `dtype` converts floating-point tensors to F32, F16, BF16 or F64; NULL keeps their types. Prints

@@ -39,7 +39,7 @@ tri_status checkpoint_hash(const void *data, int64_t size_bytes,
                            unsigned char out[CHECKPOINT_HASH_BYTES]);
 
 // A file to be written: its header, its chunks and the source of its tensors. It never exists in
-// memory as a whole.
+// memory as a whole, because it may be larger than the memory.
 typedef struct checkpoint_image {
     tri_safetensors_layout layout;
     checkpoint_chunks chunks;

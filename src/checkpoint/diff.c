@@ -1,4 +1,4 @@
-// `trireme checkpoint diff`: compares two sets of tensors by name.
+// `trireme checkpoint diff`: compares two sets of tensors by name, because their orders may differ.
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"

@@ -1,4 +1,5 @@
-// Writes weights to one safetensors file: `trireme checkpoint export`, and the weights of a run.
+// Writes weights to one safetensors file, which other programs can read: `trireme checkpoint
+// export`, and the weights of a finished run.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/quantity.h"

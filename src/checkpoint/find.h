@@ -1,4 +1,4 @@
-// Resolves a path given by the user to a checkpoint, a folder or a file.
+// Finds what a path given by the user means: a checkpoint, a run folder or a file.
 #ifndef TRIREME_CHECKPOINT_FIND_H
 #define TRIREME_CHECKPOINT_FIND_H
 

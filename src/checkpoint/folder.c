@@ -1,5 +1,5 @@
-// The folder RUN/checkpoints: names, listing, ranking, commit, links, retention and cleaning up.
-// Next when resuming: load.c.
+// The folder RUN/checkpoints: names, lists and ranks checkpoints, commits and links them, and
+// removes old ones. Next when resuming: load.c.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"

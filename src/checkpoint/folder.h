@@ -18,12 +18,12 @@ typedef struct checkpoint_steps {
     int count;
 } checkpoint_steps;
 
-// "RUN/checkpoints" and "step-00000938".
+// Make the names "RUN/checkpoints" and "step-00000938".
 const char *checkpoint_home(tri_arena *arena, const char *run_dir);
 const char *checkpoint_step_name(tri_arena *arena, int64_t step);
 // True if the last component of `path` is the name of a step's folder.
 bool checkpoint_is_step_name(const char *path, int64_t *step);
-// The last component of a path.
+// Gets the last component of a path.
 const char *checkpoint_base_name(const char *path);
 // Makes a hidden name that no other process uses: HOME/.KIND-NAME-PID-TIME. What has such a name is
 // not complete, and is never taken for a checkpoint.
@@ -43,7 +43,8 @@ const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
 // exist. A folder that had this name before is at `hidden` afterwards.
 tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
                              const char *name);
-// Creates or replaces the symbolic link HOME/LINK → target, atomically.
+// Creates or replaces the symbolic link HOME/LINK → target in one atomic step, so that a reader
+// always finds a checkpoint behind it.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
 // Sets the links "last" and "best" to where a save would have set them that was killed between its

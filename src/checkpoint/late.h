@@ -14,7 +14,8 @@ enum {
     CHECKPOINT_LATE_LONGEST_PAUSE_MS = 500,
 };
 
-// How long this rank still waits, for all files together. Begins as CHECKPOINT_PATIENT.
+// How long this rank still waits for files that a network file system shows late, for all files
+// together. It begins as CHECKPOINT_PATIENT.
 typedef struct checkpoint_patience {
     int64_t left_ns;
     bool is_said; // the line that it waits; one is enough
@@ -22,8 +23,8 @@ typedef struct checkpoint_patience {
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }
 
-// Which files rank 0 sees of a checkpoint, and how long they are. Rank 0 sends it to the others as
-// bytes.
+// Which files rank 0 sees of a checkpoint, and how long they are. Rank 0 sends it to the others, so
+// that they know what to wait for.
 typedef struct checkpoint_sight {
     char path[PATH_MAX];                     // of the step's folder; empty: there is none
     int64_t bytes[CHECKPOINT_MAX_FILES + 1]; // of state.json and the files; -1: it is not there

@@ -1,4 +1,5 @@
-// The option table of the recipe's section `checkpoint`.
+// The option table of the recipe's section `checkpoint`, from which recipes are read, checked and
+// documented.
 #include "checkpoint/options.h"
 
 #define S tri_checkpoint_options

@@ -1,4 +1,4 @@
-// The recipe's section `checkpoint`.
+// The settings of the recipe's section `checkpoint`.
 #ifndef TRIREME_CHECKPOINT_OPTIONS_H
 #define TRIREME_CHECKPOINT_OPTIONS_H
 

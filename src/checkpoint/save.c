@@ -39,8 +39,9 @@ struct tri_pending_save {
     char *snapshot; // the bytes of all own chunks, one after the other; NULL unless is_async
     void *buffer;   // for one chunk; NULL if is_async
     int fds[CHECKPOINT_MAX_FILES];
-    // The two stages, writing and committing. If is_async, each runs on a thread. While it runs,
-    // that thread alone uses this struct; is_ready tells that it has ended.
+    // A save has two stages, writing and committing. If is_async, each runs on a thread, so that
+    // training goes on. While the thread runs, it alone uses this struct; is_ready tells that it
+    // has ended.
     bool is_async, has_thread, is_committing, is_committed;
     void (*stage)(save *s);
     pthread_t thread;
@@ -277,8 +278,8 @@ static tri_status write_state(save *s, const checkpoint_steps *steps) {
     return status;
 }
 
-// Commits, on rank 0 and after every rank has synced its bytes: writes state.json and renames the
-// folder.
+// Commits the checkpoint: writes state.json and renames the folder. Rank 0 does it, after every
+// rank has synced its bytes, because from then on the checkpoint counts as complete.
 static tri_status commit(save *s) {
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));

@@ -1,4 +1,5 @@
-// Opens weights of any source, and loads initial weights into a model.
+// Opens weights of any source (a checkpoint, a safetensors file), and loads initial weights into a
+// model.
 #include "checkpoint/weights.h"
 
 #include "base/limits.h"

@@ -25,7 +25,7 @@ tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoin
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
                                         checkpoint_weights *out);
 void checkpoint_weights_close(checkpoint_weights *weights);
-// The index of the entry `name`, or CHECKPOINT_NO_ENTRY.
+// Finds the index of the entry `name`, or CHECKPOINT_NO_ENTRY.
 int checkpoint_weights_find(const checkpoint_weights *weights, const char *name);
 // Copies elements first … first + count - 1 of entries[index] to `to`, in the file's dtype.
 tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index, int64_t first,

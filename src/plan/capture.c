@@ -4,7 +4,8 @@
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out) {
-    // awaited[i]: an action of another lane waits for action i.
+    // awaited[i] tells that an action of another lane waits for action i: it could not wait for the
+    // middle of a captured part.
     bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count);
     for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
     int count = 0, capacity = 0;

@@ -59,7 +59,8 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// Whether a block has, after this action, added all that it adds to gradients in a round.
+// Whether this action completes what its block adds to gradients in a round. BACKWARD_INPUT does
+// not: it leaves the gradients of parameters to BACKWARD_WEIGHT.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// What an action accesses. An action on a block accesses the resources of the block's units and
-// edges, and its activations.
+// What actions access. An action on a block accesses the resources of the block's units and edges,
+// and its activations.
 typedef enum resource_kind {
     PARAMETERS,     // of a unit: masters, and what is gathered from them
     GRADIENTS,      // of a unit
@@ -258,7 +258,8 @@ static void follow(void *context, int resource, bool writes) {
     h->writer = w->now;
 }
 
-// Sorts the waits by action: first[i] … first[i + 1] - 1 are those of action i.
+// Sorts the waits by action, so that those of an action are found without a search: first[i] …
+// first[i + 1] - 1 are those of action i.
 static int *sort_waits(tri_arena *arena, const tri_schedule *s, const tri_wait *waits, int count,
                        int **first) {
     *first = TRI_NEW_ARRAY(arena, int, s->count + 1);

@@ -14,8 +14,8 @@ tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *
 void tri_resources_visit(const tri_resources *resources, const tri_action *action,
                          void (*call)(void *context, int resource, bool writes), void *context);
 
-// Checks that the schedule's dependencies order every conflicting pair. TRI_INTERNAL names the
-// action that does not wait.
+// Checks that the schedule's dependencies order every conflicting pair of actions: a missing one
+// would show only as a rare race. TRI_INTERNAL names the action that does not wait.
 tri_status tri_dependencies_verify(const tri_schedule *schedule,
                                    const tri_schedule_request *request);
 

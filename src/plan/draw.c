@@ -1,4 +1,5 @@
-// Draws a step: lanes over time in the terminal or as SVG, and memory over actions.
+// Draws a step: lanes over time, in the terminal or as SVG, and memory over actions. `trireme plan`
+// shows these.
 #include "plan/draw.h"
 
 #include "base/limits.h"

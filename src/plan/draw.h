@@ -18,7 +18,7 @@ typedef struct tri_drawing {
 // pipeline, because there the interest is where each micro-batch is; else it is a block. Small
 // letters are forward, capital ones backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
-// Like tri_draw_gantt, as an SVG document.
+// Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
 // Draws how many bytes are in use on the heaps of a step, over its actions, for one plan: it shows
 // which action makes the peak.

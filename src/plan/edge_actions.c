@@ -97,7 +97,7 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     }
 }
 
-// When the action can begin; -1: something that it reads has not been made yet.
+// Tells when the action can begin; -1: something that it reads has not been made yet.
 static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;

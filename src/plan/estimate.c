@@ -231,7 +231,7 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
         ranks[pipeline_rank] = (tri_simulated_rank){s, seconds, out->moments[pipeline_rank]};
     }
     // Replicas do the same at the same time: collectives among them take time, but no replica waits
-    // for another. So one replica is simulated for all.
+    // for another. So simulating one replica is enough.
     tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,

@@ -5,7 +5,7 @@
 #include "plan/pipeline_plans.h"
 #include "plan/simulate.h"
 
-// The speeds of one rank.
+// The speeds of one rank, from data sheets or measurements, by which costs are estimated.
 typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
     double half_flops_per_s;   // those of F16 and BF16

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A way of sharing the training state: a strategy and the sizes of two axes of the mesh. A size of
-// 0 is the recipe's; -1 takes what the other axes leave.
+// One way of sharing the training state that the search tries: a strategy and the sizes of two axes
+// of the mesh. A size of 0 is the recipe's; -1 takes what the other axes leave.
 typedef struct sharing {
     tri_strategy_kind name;
     int shard, pipeline;
@@ -34,7 +34,8 @@ static bool has_batch_norm(const tri_plan *plan) {
     return false;
 }
 
-// Finds the peak and the time of one set of settings; false: the settings do not go together.
+// Finds the peak and the time of one set of settings. False: the settings contradict each other, so
+// that no plan can be made.
 static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
                          tri_candidate *out) {
     tri_arena *arena = tri_arena_create(NULL, "candidate");

@@ -74,7 +74,8 @@ typedef struct tri_flat_parameter {
     int64_t elements; // in its home layout, padding included
 } tri_flat_parameter;
 
-// Parameters have two buffers: one in the type they are stored in, one in a half type for kernels.
+// Parameters have two flat buffers, because kernels may read a half type while the optimizer
+// updates F32: one in the type in which they are stored, and one in the half type.
 enum { TRI_FLAT_STORED, TRI_FLAT_HALF, TRI_FLAT_WIDTHS };
 
 typedef struct tri_flat {

@@ -1,4 +1,5 @@
-// The option tables of the recipe's sections strategy and batch.
+// The option tables of the recipe's sections `strategy` and `batch`, from which recipes are read,
+// checked and documented.
 #include "plan/options.h"
 
 #include "base/limits.h"

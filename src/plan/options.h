@@ -1,4 +1,4 @@
-// The recipe's sections `strategy` and `batch`.
+// The settings of the recipe's sections `strategy` and `batch`.
 #ifndef TRIREME_PLAN_OPTIONS_H
 #define TRIREME_PLAN_OPTIONS_H
 
@@ -39,13 +39,13 @@ typedef enum tri_strategy_kind {
 } tri_strategy_kind;
 extern const char *const tri_strategy_names[]; // by tri_strategy_kind; NULL at the end
 
-// Flags of an order.
+// What the planner has to know of an order.
 enum {
     TRI_LOOPS_OVER_STAGES = 1, // ranks have several stages (strategy.stages_per_rank)
     TRI_SPLITS_BACKWARD = 2    // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
 };
 
-// The orders of a pipeline there are (strategy.schedule). X(identifier, name in recipes, flags,
+// The orders of a pipeline that strategy.schedule can choose. X(identifier, name in recipes, flags,
 // help); the function tri_order_write_IDENTIFIER writes the order.
 #define TRI_ORDER_LIST(X)                                                                          \
     X(1f1b, "1f1b", 0,                                                                             \
@@ -111,7 +111,7 @@ typedef struct tri_batch_options {
     bool gives_rounds;
 } tri_batch_options;
 
-// strategy.memory in bytes; 0: auto.
+// Gets strategy.memory in bytes; 0: auto.
 int64_t tri_strategy_memory(const tri_strategy_options *options);
 // The type in which gradients travel: TRI_F32, TRI_BF16 or TRI_F16.
 tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *options);

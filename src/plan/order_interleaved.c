@@ -9,8 +9,8 @@ typedef struct turn {
     int stage, round;
 } turn;
 
-// The stage and round that this rank computes as the i-th in one direction. Backward goes through
-// the rank's stages in the opposite order.
+// Finds the stage and round that this rank computes as the i-th in one direction. Backward goes
+// through the rank's stages in the opposite order, because gradients come from the last stage.
 static turn find_turn(const tri_schedule_request *request, int i, bool back) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
     int own = i % (ranks * stages) / ranks; // which of the rank's own stages

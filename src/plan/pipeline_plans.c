@@ -1,5 +1,5 @@
-// Makes the plans of all ranks of a run, one for each pipeline rank, to estimate, draw or check a
-// run before it starts.
+// Makes the plans of all ranks of a run, one for each pipeline rank (ranks of the same stages have
+// equal plans), to estimate, draw or check a run before it starts.
 #include "plan/pipeline_plans.h"
 
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,

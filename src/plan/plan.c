@@ -72,7 +72,7 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
     return TRI_OK;
 }
 
-// Plans the micro-batches of one shape of step, and finds their programs.
+// Plans the micro-batches of one shape of step, and finds a program for each size among them.
 static tri_status plan_rounds(tri_plan *plan, const tri_device_description *device,
                               const tri_plan_request *request, tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
@@ -339,8 +339,9 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
     return TRI_OK;
 }
 
-// Recomputes as few blocks as make the plan fit, from the first block on: the activations of the
-// first blocks wait longest. If not even all blocks are enough, that plan is returned.
+// Recomputes as few blocks as make the plan fit. It begins with the first block, because the
+// activations of the first blocks wait longest for BACKWARD. If not even all blocks are enough,
+// that plan is returned.
 static tri_status create_fitting(tri_arena *parent, const tri_device_description *device,
                                  tri_plan_request request, tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);

@@ -73,7 +73,7 @@ typedef struct tri_memory_plan {
 
 enum { TRI_MAX_PROGRAMS = 8 };
 
-// How the ranks share the training state, for the mesh and the strategy of the run.
+// How the ranks share the training state. It follows from the mesh and the strategy of the run.
 typedef struct tri_plan_sharing {
     tri_axis shard_axis, replicate_axis; // whose ranks share one state; whose ranks hold copies
     int shards, shard;                   // their sizes, and this rank's coordinates
@@ -139,14 +139,16 @@ void tri_plan_destroy(tri_plan *plan); // NULL allowed
 enum { TRI_TAKEN_BATCHES = 2 }; // that are being copied at once
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
-// The functions below are shared by the files of the plan; other rooms do not call them.
+// The functions below are shared by the files of src/plan only; callers use tri_plan_create.
 
-// Decides stages, order, groups and what this rank computes, before any program is compiled.
+// Decides stages, order, groups and what this rank computes. This comes before any program is
+// compiled, because a program depends on it.
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
 // Plans the schedule and memory of one shape of step, after its programs and the flat buffers.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
-// Describes units and blocks as schedules see them.
+// Describes units and blocks in the terms of schedules, which know nothing of graphs, so that they
+// can be tested without a model.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

@@ -1,4 +1,4 @@
-// Actions and schedules: their names, lanes and text, from the table TRI_ACTION_LIST.
+// Names, lanes and text of actions and schedules, from the table TRI_ACTION_LIST.
 #include "plan/schedule.h"
 
 #include "base/search.h"

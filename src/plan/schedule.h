@@ -91,8 +91,8 @@ typedef struct tri_action {
     // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
     // SCATTER: adds to what earlier rounds left in this rank's own gradients.
     bool accumulate;
-    // FORWARD: the first compute action of this rank in the round. It waits for TAKE, and all later
-    // ones of the round come after it.
+    // FORWARD: the first compute action of this rank in the round. It alone waits for TAKE, because
+    // all later ones of the round come after it.
     bool begins_round;
     // FORWARD: RECOMPUTE makes the block's activations again, so only what other blocks read is
     // kept.
@@ -142,7 +142,7 @@ typedef struct tri_schedule_block {
     double forward_s, backward_s; // costs, in any unit: for cutting stages and for simulation
 } tri_schedule_block;
 
-// How the ranks of the shard axis share the training state.
+// A strategy: how the ranks of the shard axis share the training state.
 typedef struct tri_strategy {
     const char *name;
     bool needs_one_rank;
@@ -165,7 +165,8 @@ typedef struct tri_order {
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
-// All that a schedule depends on.
+// All that a schedule depends on. Nothing else may have an influence, so that all ranks make
+// matching schedules without a word.
 struct tri_schedule_request {
     const tri_strategy *strategy;
     const tri_order *order;
@@ -179,8 +180,8 @@ struct tri_schedule_request {
     const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
     bool training;               // false: evaluation, FORWARD only
     bool takes_ahead; // TAKE is one round ahead of its use: the device runs ahead of the host
-    // Gradients are added in the order of micro-batches: every round is scattered; the strategy is
-    // the effective one.
+    // Gradients are added in the order of micro-batches, so that the sum does not depend on how
+    // ranks share them. For that every round is scattered, and the strategy is the effective one.
     bool deterministic;
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
     // How many units ahead of their use GATHER starts; fewer than 2 only in a strategy that
@@ -190,7 +191,7 @@ struct tri_schedule_request {
     bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };
 
-// The functions of the orders in TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
+// The functions that write the orders in TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
 #define X(identifier, ...)                                                                         \
     void tri_order_write_##identifier(const tri_schedule_request *request, tri_schedule *out);
 TRI_ORDER_LIST(X)
@@ -246,7 +247,8 @@ int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_requ
 // kernels read them as they are stored.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// Helps to write orders: adds the stage's blocks, forward or backward, for one round.
+// These help to write orders: the first adds the stage's blocks, forward or backward, for one
+// round.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);

@@ -64,7 +64,7 @@ static void enqueue(execution *x, int rank) {
     x->queue[x->queued++] = rank;
 }
 
-// Runs the lane's first action that is not done (its head), from `start_s` on.
+// Carries out the first action of the lane that is not done (its head), from `start_s` on.
 static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
     rank_state *r = &x->ranks[rank];
     const tri_simulated_rank *given = &x->given[rank];
@@ -88,8 +88,8 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// Lets the rank join a meeting of `wanted` ranks; the last one to join starts the collective for
-// all. The members are among the `count` ranks lowest, lowest + stride, …
+// Lets the rank join a meeting of `wanted` ranks. Collectives begin when all have come, so the last
+// one to join starts it for all. The members are among the `count` ranks lowest, lowest + stride, …
 static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
                  int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];

@@ -1,4 +1,5 @@
-// Cuts a model's blocks into stages of a pipeline, by cost or by name.
+// Cuts a model's blocks into stages of a pipeline: by cost, so that all ranks have about as much to
+// do, or by the names that the recipe gives.
 #include "plan/stages.h"
 
 #include "base/quantity.h"

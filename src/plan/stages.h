@@ -1,4 +1,4 @@
-// How blocks are divided into the stages of a pipeline.
+// Divides blocks into the stages of a pipeline.
 #ifndef TRIREME_PLAN_STAGES_H
 #define TRIREME_PLAN_STAGES_H
 

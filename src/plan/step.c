@@ -1,5 +1,6 @@
-// Plans one shape of step: the edges between stages, then the schedule (compute_actions.c,
-// complete.c), its memory (step_memory.c) and its dependencies (dependencies.c).
+// Plans one shape of step. What comes later needs what was made before: first the edges between
+// stages, then the schedule (compute_actions.c, complete.c), its memory (step_memory.c) and its
+// dependencies (dependencies.c).
 #include "plan/plan.h"
 
 #include "data/sampler.h"

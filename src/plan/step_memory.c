@@ -66,7 +66,7 @@ int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *fl
     return sum;
 }
 
-// Memory that is in use from a first to a last action of the schedule.
+// A buffer of one step: its memory is in use from a first to a last action of the schedule.
 typedef struct buffer {
     int slot;
     tri_heap heap;
@@ -119,8 +119,8 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
-// The heap of a slot's buffer. The inputs that a step takes first have a heap of their own: see
-// TRI_HEAP_INPUTS.
+// Finds the heap of a slot's buffer. The inputs that a step takes first have a heap of their own,
+// because they arrive while the step before runs (see TRI_HEAP_INPUTS).
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
@@ -199,8 +199,8 @@ static void keep_scattered(step *s) {
     s->scattered_count = 0;
 }
 
-// Notes that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer; all other
-// actions find one there.
+// Notes that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer, because
+// they bring what is not in memory; all other actions find one there.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -341,7 +341,7 @@ static bool begins_by(const void *context, int index, int64_t action) {
     return s->buffers[index].first <= action;
 }
 
-// The first buffer that begins after the action, found by bisection: buffers are in the order of
+// Finds the first buffer that begins after the action, by bisection: buffers are in the order of
 // their first action.
 static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);

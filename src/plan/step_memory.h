@@ -101,9 +101,9 @@ typedef struct tri_step_memory_request {
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
                           tri_step_memory *out);
 
-// verify_memory.c: checks that the schedule's dependencies order all uses of the same memory: an
-// action that uses a buffer comes after all actions that used another buffer there before.
-// TRI_INTERNAL names the two actions.
+// In verify_memory.c. Checks that the schedule's dependencies order all uses of the same memory: an
+// action that uses a buffer has to come after all actions that used another buffer there before, or
+// it overwrites what they need. TRI_INTERNAL names the two actions.
 tri_status tri_step_memory_verify(const tri_step_memory *memory, const tri_schedule *schedule);
 
 #endif

@@ -52,7 +52,7 @@ static tri_ledger_ring *ring_of(remote *r) {
     return r->ring;
 }
 
-// Takes over what a rank told in its beat. Called under the lock.
+// Takes over what a rank told in its beat, so that messages can quote it. Called under the lock.
 static void take_beat(tri_health *h, int rank, int awaited, const void *data, size_t size) {
     remote *r = &h->ranks[rank];
     r->known_ns = tri_os.monotonic_ns();
@@ -66,8 +66,8 @@ static void wake_thread(tri_health *h) {
     }
 }
 
-// Has the thread ask what a rank told last, unless that is known from the last second: no newer
-// beat exists then. Called under the lock.
+// Makes the thread ask what a rank told last. If that is known from the last second, there is no
+// newer beat, and it does not ask. Called under the lock.
 static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t now_ns = tri_os.monotonic_ns();
@@ -249,8 +249,8 @@ static bool send_whole(tri_health *h, const void *message, size_t size) {
     return true;
 }
 
-// Sends one sign of life. If the socket has no room now, the beat is left out: the next one says
-// more.
+// Sends one sign of life. If the socket has no room now, the beat is left out, because waiting
+// would delay other work of the thread, and the next beat tells more.
 static bool send_beat(tri_health *h) {
     char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
     pthread_mutex_lock(&h->lock);

@@ -29,12 +29,12 @@ typedef struct tri_health_config {
     void *context;
 } tri_health_config;
 
-// Starts the thread. Not collective. Takes the store over on success: tri_health_stop closes it.
-// TRI_PEER_LOST, TRI_NO_MEMORY.
+// Starts the thread that sends beats and listens for losses. Not collective. Takes the store over
+// on success: tri_health_stop closes it. TRI_PEER_LOST, TRI_NO_MEMORY.
 tri_status tri_health_start(tri_store *store, const tri_health_config *config, tri_health **out);
 void tri_health_stop(tri_health *health); // NULL allowed
-// Has to be called before the memory of config.ring ends: beats tell nothing of the ledger from now
-// on. NULL allowed.
+// Makes beats tell nothing of the ledger from now on. Call it before the memory of config.ring
+// ends, because the thread reads it. NULL allowed.
 void tri_health_drop_ring(tri_health *health);
 
 // Tells the others for which rank this one waits, so that a message about a hang can name the rank

@@ -17,7 +17,8 @@ typedef struct range {
     int first, last, width; // of the first number, leading zeros included
 } range;
 
-// One entry of the list: a name with groups of ranges, each group in brackets.
+// One entry of the list: a name with groups of ranges, each group in brackets. It stands for all
+// combinations.
 typedef struct item {
     const char *text;
     size_t length;

@@ -7,11 +7,11 @@
 
 #include <stddef.h>
 
-// How many hosts the list names. TRI_BAD_INPUT: the text is no such list, or names more than
+// Counts the hosts that the list names. TRI_BAD_INPUT: the text is no such list, or names more than
 // TRI_MAX_RANKS.
 tri_status tri_hostlist_count(const char *list, int *out);
-// The name of host `index`, from 0. TRI_NOT_FOUND: the list names fewer. TRI_BAD_INPUT: as above,
-// or the name does not fit.
+// Finds the name of host `index`, from 0. TRI_NOT_FOUND: the list names fewer. TRI_BAD_INPUT: as
+// above, or the name does not fit.
 tri_status tri_hostlist_at(const char *list, int index, char *out, size_t size);
 
 #endif

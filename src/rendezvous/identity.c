@@ -97,7 +97,7 @@ static const launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-// What the variables of one row say, or of all rows together; UNKNOWN: not set.
+// What the variables of one launcher say, or of all launchers together; UNKNOWN: not set.
 typedef struct claim {
     const launcher *from;
     const char *size_name;
@@ -299,7 +299,8 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-// Reads how often the run was started before, from the first of these variables that is set.
+// Reads how often the run was started before, from the first of these variables that is set. It is
+// the generation, which tells the ranks of this start from those of an earlier one.
 static tri_status read_generation(get_variable get, tri_identity *out) {
     static const char *const names[] = {"TRIREME_GENERATION", "TORCHELASTIC_RESTART_COUNT",
                                         "SLURM_RESTART_COUNT"};

@@ -28,8 +28,9 @@ typedef struct tri_store_address {
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
     int rank, size;
-    // Local rank and size: those on this host. Until tri_identity_settle, what the launcher says or
-    // a guess; local_size 0: nothing is known.
+    // The rank's number among those on this host, and how many these are. Until tri_identity_settle
+    // has compared hosts, this is what the launcher says, or a guess; local_size 0: nothing is
+    // known.
     int local_rank, local_size;
     struct {
         bool local_rank, local_size; // the launcher says so

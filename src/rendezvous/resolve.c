@@ -1,4 +1,4 @@
-// Looks up names of hosts, and compares and prints addresses of both versions of IP.
+// Looks up addresses of hosts by name. Compares and prints addresses, of IPv4 and IPv6 alike.
 #include "rendezvous/resolve.h"
 
 #include <arpa/inet.h>

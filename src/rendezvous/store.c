@@ -1,4 +1,5 @@
-// The store as its users see it: opening, keys and values. Requests go through store_request.c.
+// What users of the store call: opens it, sets and gets values. Requests go through
+// store_request.c.
 #include "rendezvous/store_client.h"
 
 #include "base/limits.h"

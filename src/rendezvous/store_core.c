@@ -150,7 +150,8 @@ int store_core_join(store_core *core) {
     return STORE_NO_CLIENT;
 }
 
-// Names the ranks that have not arrived, for messages: "rank 2 of 4" or "ranks 2, 3 of 4".
+// Names the ranks that have not arrived, so that a user sees which process to look at: "rank 2 of
+// 4" or "ranks 2, 3 of 4".
 static void name_missing(const store_core *core, char *text, size_t size) {
     int missing = core->size - core->arrived, named = 0;
     int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
@@ -179,7 +180,7 @@ static void fail_waits(store_core *core, int rank) {
     }
 }
 
-// Answers a wait for a key with the failure that a rank has reported.
+// Answers a wait for a key with the failure that a rank has reported: that key may never be set.
 static void reply_failure(const store_core *core, client *c) {
     reply(c, core->failure.status, STORE_OF_RANK, core->failure.text, strlen(core->failure.text));
 }
@@ -443,7 +444,7 @@ static void add(store_core *core, client *c, const store_head *head, const char 
         reply(c, TRI_OK, counter, NULL, 0);
 }
 
-// Handles a message. False: the client broke the protocol or sent BYE.
+// Handles a message. False: the connection ends, because the client broke the protocol or sent BYE.
 static bool handle(store_core *core, client *c, const store_head *head, const char *body,
                    int64_t now_ns) {
     char key[TRI_MAX_NAME_BYTES + 1];

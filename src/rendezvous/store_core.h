@@ -24,10 +24,11 @@ enum { STORE_NO_CLIENT = -1 };
 // too many.
 int store_core_join(store_core *core);
 void store_core_leave(store_core *core, int client);
-// Handles the bytes that a client sent. False: it broke the protocol or sent BYE; the caller
+// Handles the bytes that a client sent. False: it broke the protocol or sent BYE; then the caller
 // sends what is pending and calls store_core_leave.
 bool store_core_input(store_core *core, int client, const void *data, size_t size, int64_t now_ns);
-// The bytes to send to a client (*size 0: none), and how many of them the caller has sent.
+// Gets the bytes to send to a client (*size 0: none), and takes note of how many of them the caller
+// has sent: sockets do not always take all.
 const void *store_core_output(store_core *core, int client, size_t *size);
 void store_core_sent(store_core *core, int client, size_t size);
 // Answers the waits whose time is over. Returns when the next one's will be, so that the caller

@@ -26,8 +26,8 @@ typedef struct store_hello {
 } store_hello;
 
 enum {
-    // A rank arrives. Key: job, number: rank, value: a store_hello. Answered when all ranks have
-    // arrived.
+    // A rank arrives. Key: job, number: rank, value: a store_hello. The answer comes only when all
+    // ranks have arrived, so that nobody begins alone.
     STORE_HELLO = 0x54520001,
     STORE_SET,
     STORE_GET,

@@ -1,4 +1,5 @@
-// A rank's requests to the server of the store: it sends one at a time and waits for the answer.
+// A rank's requests to the server of the store. The rank sends one at a time and waits for the
+// answer, so that answers need no numbers.
 #include "rendezvous/store_client.h"
 
 #include <errno.h>

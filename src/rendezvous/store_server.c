@@ -177,7 +177,8 @@ static void send_all(store_server *s) {
         struct pollfd *p = &s->clients[i];
         if (p->fd < 0) continue;
         size_t pending;
-        // The rest is sent when there is room; a failed send shows in the next poll.
+        // What the socket did not take is sent when it has room. A failed send shows in the next
+        // poll.
         flush(s, i);
         store_core_output(s->core, i, &pending);
         p->events = pending ? POLLIN | POLLOUT : POLLIN;

@@ -1,4 +1,4 @@
-// The thread that serves the store: store_core with sockets and a clock.
+// The thread that serves the store: it gives store_core sockets and a clock.
 #ifndef TRIREME_RENDEZVOUS_STORE_SERVER_H
 #define TRIREME_RENDEZVOUS_STORE_SERVER_H
 

@@ -1,4 +1,5 @@
-// Greets what connects over TCP, and turns away everything that does not have the token.
+// Greets whatever connects over TCP, and turns away all that do not have the token: any process of
+// the network can reach the port.
 #include "rendezvous/store_strangers.h"
 
 #include "base/log.h"

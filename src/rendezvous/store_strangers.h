@@ -29,7 +29,7 @@ typedef struct store_strangers {
 // True if another stranger may be accepted now. If there is no room, the oldest is closed once it
 // is TRI_STORE_CROWDED_MS old, so that strangers that send nothing cannot keep ranks out.
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
-// Takes over the socket of a connection that was just accepted, non-blocking.
+// Takes over the non-blocking socket of a connection that was just accepted.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
 // Reads what stranger `index` sent. Once it is admitted, returns its socket, which then belongs to
 // the caller; else -1.

@@ -17,7 +17,8 @@
 static tri_status make_address(const tri_identity *identity, struct sockaddr_un *address,
                                socklen_t *size) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    // The first byte stays 0: the abstract name space.
+    // The first byte stays 0, which makes the name abstract: no file stays behind when the run
+    // ends.
     int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-store/%s",
                         identity->job);
     if (used < 0 || (size_t)used >= sizeof address->sun_path - 1)

@@ -1,4 +1,4 @@
-// The store over an abstract unix socket, for ranks of rank 0's host.
+// The store over an abstract unix socket, for ranks of rank 0's host: it needs no network.
 #ifndef TRIREME_RENDEZVOUS_STORE_UNIX_H
 #define TRIREME_RENDEZVOUS_STORE_UNIX_H
 
@@ -7,7 +7,7 @@
 // Makes rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another
 // process of this user has the job's address; TRI_BAD_INPUT while one of another user has it.
 tri_status store_unix_listen(const tri_identity *identity, int *fd);
-// A blocking socket to rank 0. TRI_NOT_FOUND while rank 0 does not listen.
+// Makes a blocking socket that is connected to rank 0. TRI_NOT_FOUND while rank 0 does not listen.
 tri_status store_unix_connect(const tri_identity *identity, int *fd);
 // Checks who is at the other end; both ends call it before they send or read. TRI_BAD_INPUT if it
 // is another user's process: any user can listen at an abstract address.

@@ -1,4 +1,5 @@
-// Keeps each rank's latest beat, and finds the ranks that are silent.
+// Keeps each rank's latest beat, and finds the ranks that are silent, because a host that loses its
+// power closes no connection.
 #include "rendezvous/store_watch.h"
 
 #include "base/ledger.h"

@@ -47,8 +47,8 @@ static double process_age_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
 }
 
-// CPU seconds that all processes of this machine have used, and those of this process: the
-// difference is what others took.
+// Reads the CPU seconds that all processes of this machine have used, and those of this process.
+// The difference is what others took, which makes a measurement unreliable.
 static void cpu_seconds(double *machine, double *own) {
     char line[512] = "";
     *machine = 0;

@@ -1,4 +1,5 @@
-// Evaluation while training and in `trireme eval`, monitored metrics and early stopping.
+// Evaluates during training and in `trireme eval`, keeps the monitored metrics, and decides about
+// early stopping.
 #include "base/os.h"
 #include "base/quantity.h"
 #include "train/loop.h"

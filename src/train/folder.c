@@ -1,5 +1,5 @@
-// The run folder: its lock (train.c and resume.c say when), its recipe.yaml, and the temporary
-// files of processes that were killed.
+// The run folder: makes and locks it (train.c and resume.c say when), writes its recipe.yaml, and
+// removes temporary files of processes that were killed.
 #include "base/os.h"
 #include "train/loop.h"
 

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// The content of the file: who holds the lock.
+// The content of the lock's file: who holds the lock. A later process can then see whether the
+// holder still lives.
 typedef struct record {
     char text[TRI_PROCESS_TEXT_BYTES]; // "": the file is empty or cannot be read
     tri_process holder;

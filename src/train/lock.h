@@ -27,8 +27,9 @@ typedef struct train_lock train_lock;
 // the folder, and the result is TRI_BAD_INPUT with its pid and host. Other failures: the file
 // cannot be created or read.
 tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held);
-// Checks that the folder is still this process's; called before it writes there. TRI_IO: another
-// process has taken the folder over. NULL is allowed: there is nothing to check.
+// Checks that the folder is still this process's; called before it writes there, because two runs
+// in one folder would mix their files. TRI_IO: another process has taken the folder over. NULL is
+// allowed: there is nothing to check.
 tri_status train_lock_check(train_lock *lock);
 // Releases the lock and removes its file. NULL is allowed.
 void train_lock_release(train_lock *lock);

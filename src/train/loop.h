@@ -51,17 +51,18 @@ typedef struct train_loop {
     bool has_warned_overlap, has_warned_memory;
 } train_loop;
 
-// resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder or a
-// checkpoint of another run is refused before anything is created. Collective.
+// In resume.c. Restores the checkpoint to resume from, or initializes the weights. Refuses a folder
+// or a checkpoint of another run before anything is created, so that it stays as it was.
+// Collective.
 tri_status train_restore(train_loop *loop);
 // Refuses a run folder in which a symbolic link, a device or a pipe has the name of a file that the
 // run writes: through it the run would overwrite something else. Acts on rank 0; not collective.
 tri_status train_check_outputs(const train_loop *loop);
 
-// folder.c. Whether the run folder has a file of that name; "": whether it exists.
+// In folder.c. Whether the run folder has a file of that name; "": whether the folder exists.
 bool train_folder_has(const train_loop *loop, const char *name);
-// folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one, and
-// writes its recipe.yaml. Acts on rank 0; not collective.
+// In folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one,
+// and writes its recipe.yaml. Acts on rank 0; not collective.
 tri_status train_open_folder(train_loop *loop);
 // folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
 // collective. TRI_BAD_INPUT: another process uses the folder. If the lock cannot be taken for
@@ -85,7 +86,7 @@ bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 // evaluate.c. Refuses monitors of the recipe that name no metric, or a metric that the run will not
 // have, before the first step: a run would else notice only hours later.
 tri_status train_check_monitors(const train_loop *loop);
-// evaluate.c. Evaluates, reports the result, and decides about early stopping. Collective.
+// In evaluate.c. Evaluates, reports the result, and decides about early stopping. Collective.
 tri_status train_evaluate(train_loop *loop);
 // evaluate.c. At the end of a complete run: evaluates the test data, if the validation data are
 // others; else they have been evaluated already.
@@ -93,10 +94,10 @@ tri_status train_test(train_loop *loop);
 // evaluate.c. Whether early stopping has ended the run, in this process or in an earlier one, so
 // that a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
-// evaluate.c. The value of a monitored metric ("val_loss", "val_accuracy", "train_loss"); false:
-// not known.
+// In evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy", "train_loss").
+// False: the metric has no value yet.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
-// evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all
+// In evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all
 // replicas. Collective.
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out);
@@ -132,16 +133,18 @@ tri_status train_take_carried(const tri_session *session, tri_progress *progress
 
 // sample_log.c. A log of which samples each step took; with NULL, its functions do nothing.
 typedef struct train_sample_log train_sample_log;
-// Opens the log of this rank. NULL: log.samples is not set, or another rank logs the same samples.
+// Opens this rank's file of the sample log. NULL: log.samples is not set, or another rank logs the
+// same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
-// Appends one micro-batch. `step` as in metrics.jsonl: the first one is 1.
+// Appends one micro-batch. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
 
-// summary.c. Shows a table of the model's blocks, their output shapes and parameters.
+// In summary.c. Shows a table of the model's blocks, their output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
-// feed.c. Feeds micro-batches from a loader to an engine.
+// In feed.c. Brings micro-batches from a loader to an engine, and gives their memory back to the
+// loader once the engine has copied them.
 typedef struct train_feed {
     tri_loader *loader;
     tri_engine *engine;
@@ -155,7 +158,7 @@ typedef struct train_feed {
 } train_feed;
 // A feed whose list is in `arena`.
 train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);
-// The callbacks `next`, `release` and `look` of tri_step_input.
+// The engine calls these: they are `next`, `release` and `look` of tri_step_input.
 tri_status train_feed_next(void *context, tri_engine_batch *out);
 void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);

@@ -1,4 +1,5 @@
-// Loads a user's model, a task, from a shared object that the recipe names.
+// Loads a user's model (a task) from a shared object that the recipe names, so that a new model
+// needs no new build of the program.
 #ifndef TRIREME_TRAIN_OBJECT_H
 #define TRIREME_TRAIN_OBJECT_H
 

@@ -21,7 +21,7 @@ static double step(const moment *m) {
     return m->lr * pow(m->o->gamma, (double)(m->t / m->o->step_size));
 }
 
-// torch.optim.lr_scheduler.LinearLR
+// As torch.optim.lr_scheduler.LinearLR.
 static double linear(const moment *m) {
     double end = (double)(m->o->total_iters ? m->o->total_iters : m->end);
     double fraction = end > 0 ? fmin((double)m->t / end, 1) : 1;
@@ -30,7 +30,8 @@ static double linear(const moment *m) {
 
 static double linear_start(const moment *m) { return m->lr * m->o->start_factor; }
 
-// torch.optim.lr_scheduler.CosineAnnealingLR, closed form
+// As torch.optim.lr_scheduler.CosineAnnealingLR, in closed form, so that a resumed run needs no
+// state of the scheduler.
 static double cosine(const moment *m) {
     double end = (double)(m->o->T_max ? m->o->T_max : m->end);
     double fraction = end > 0 ? (double)m->t / end : 1;
@@ -47,7 +48,7 @@ static double peak_of(const moment *m) { return m->o->max_lr > 0 ? m->o->max_lr 
 
 static double onecycle_start(const moment *m) { return peak_of(m) / m->o->div_factor; }
 
-// torch.optim.lr_scheduler.OneCycleLR, two phases
+// As torch.optim.lr_scheduler.OneCycleLR with two phases.
 static double onecycle(const moment *m) {
     const tri_schedule_options *o = m->o;
     double total = (double)(o->total_steps ? o->total_steps : m->end), t = (double)m->t;

@@ -1,5 +1,5 @@
 // Resumes a run: compares the run folder's recipe with this one, finds the checkpoint and restores
-// the state from it; or begins a new run. Next: checkpoint/find.c.
+// the state from it. Where there is none, begins a new run. Next: checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"

@@ -1,5 +1,5 @@
-// Builds a session from a recipe: ranks, data, device, plan and engine, in this order. Next:
-// plan/plan.c, then engine/engine.c.
+// Builds a session from a recipe, in the order in which the parts need each other: ranks, data,
+// device, plan and engine. Next: plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
 #include "base/log.h"
@@ -375,7 +375,8 @@ static tri_status exchange_hosts(tri_session *s) {
     return agree(s, tri_identity_settle(all, ranks, &s->identity), "comparison of the hosts");
 }
 
-// Connects the ranks. From then on the other ranks can read this rank's ledger.
+// Connects the ranks. From then on the other ranks can read this rank's ledger, for messages about
+// ranks that hang.
 static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
     TRI_TRY(tri_comm_check_ranks(options, s->identity.size));
@@ -499,7 +500,7 @@ void tri_session_tell(tri_session *s, tri_status status) {
     if (s->borrows_comm) return; // its owner goes on with it
     char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", tri_error_message());
-    // A message that begins with a rank names the culprit already.
+    // If the message begins with a rank, it names the culprit already.
     if (strncmp(why, "rank", 4) != 0)
         snprintf(text, sizeof text, "rank %d (host %.63s): %.*s", s->identity.rank,
                  s->identity.host, (int)sizeof text - 128, why);

@@ -1,5 +1,5 @@
 // A session: ranks, device, data, plan and engine, made from a recipe. The commands train, eval,
-// plan, bench and checkpoint init share it.
+// plan, bench and checkpoint init share it, so that all treat a recipe alike.
 #ifndef TRIREME_TRAIN_SESSION_H
 #define TRIREME_TRAIN_SESSION_H
 
@@ -23,7 +23,7 @@ typedef struct tri_backends {
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process although its main thread is
-    // stuck, in a collective that another rank will never join. NULL: the process stays as it is.
+    // stuck in a collective that another rank will never join. NULL: the process stays as it is.
     void (*give_up)(tri_status why);
 } tri_backends;
 
@@ -71,7 +71,8 @@ typedef struct tri_session {
     tri_engine *engine;
 } tri_session;
 
-// Opens everything up to the engine; writes no file. Collective. On failure *out is destroyed.
+// Opens everything up to the engine; writes no file, because nothing may be left if a later check
+// fails. Collective. On failure *out is destroyed.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 // Tells the other ranks why this one ends, so that they report the cause instead of a lost rank;
 // not if they end in the same step for the same reason. Keeps the error message.
@@ -86,7 +87,7 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
 // Logs what is suspicious about the data: the data set's own advice, and fields other than those of
 // tri_session_describe_fields, for which plans and initial weights would be of another network.
 void tri_session_warn(const tri_session *session);
-// The recipe's mesh for `ranks` ranks.
+// Makes the recipe's mesh for `ranks` ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
 // Makes the plan request of a recipe: one function for a run, `trireme plan` and initial weights,
 // so that all plan the same. The caller adds mesh, rank, step_samples and eval_micro. *out borrows
@@ -94,10 +95,10 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
 void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
                               const tri_model_request *model, const tri_optimizer *optimizer,
                               tri_plan_request *out);
-// Steps per epoch, limited by trainer.limit_train_batches, overfit_batches and fast_dev_run.
+// Steps of one epoch, as limited by trainer.limit_train_batches, overfit_batches and fast_dev_run.
 int64_t tri_session_steps_per_epoch(const tri_session *session);
-// A loader of this rank's micro-batches: of training from `step` of `epoch` on, or of one
-// evaluation. The caller destroys it.
+// Make loaders of this rank's micro-batches: of training from `step` of `epoch` on, or of one
+// evaluation. The caller destroys them.
 tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
                                     tri_loader **out);
 tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);

@@ -7,7 +7,8 @@
 // Installs the handlers. A second SIGINT ends the process at once, for a user who does not want to
 // wait.
 void tri_signals_watch(void);
-// The latest signal received, or 0.
+// Gets the latest signal that was received, or 0: the loop looks after each step, because a handler
+// may do hardly anything.
 int tri_signals_seen(void);
 // Restores the handlers from before tri_signals_watch.
 void tri_signals_unwatch(void);

@@ -1,4 +1,5 @@
-// Asks Slurm about this job by its commands: squeue, scontrol and sbatch. See slurm.h.
+// Asks Slurm about this job through its commands squeue, scontrol and sbatch. slurm.h says what
+// for.
 #include "train/slurm.h"
 
 #include "base/command.h"

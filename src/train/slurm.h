@@ -11,7 +11,7 @@ typedef struct train_slurm_job {
     char id[32];
 } train_slurm_job;
 
-// Whether this process is part of a job; reads the environment through `get`.
+// Finds whether this process is part of a Slurm job; reads the environment through `get`.
 bool train_slurm_find(const char *(*get)(const char *name), train_slurm_job *out);
 // Seconds until the job's time is over; a negative number if it has no limit.
 tri_status train_slurm_seconds_left(const train_slurm_job *job, double *out);

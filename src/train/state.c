@@ -102,7 +102,8 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
     *out = (tri_progress){.step = 0};
     TRI_TRY(need_int(tree, "step", &out->step));
-    // Without `updates`, the checkpoint is older than 16-mixed: every step was an update.
+    // A checkpoint without `updates` was written before there was 16-mixed, when every step was an
+    // update.
     out->updates = out->step;
     if (tri_tree_get(tree, "updates")) TRI_TRY(need_int(tree, "updates", &out->updates));
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");

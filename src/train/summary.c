@@ -1,5 +1,5 @@
-// The table at the start of a run: the model's blocks, their output shapes and parameters, as Keras
-// and Lightning show it.
+// Shows the table at the start of a run: the model's blocks, their output shapes and parameters, as
+// users know it from Keras and Lightning.
 #include "base/quantity.h"
 #include "tensor/half.h"
 #include "train/loop.h"

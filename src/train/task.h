@@ -10,7 +10,8 @@
 // it has an impossible shape. `whose`: what the message says about where the task is from.
 tri_status tri_task_check(const tri_task *task, const char *whose);
 // Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
-// stays loaded. TRI_BAD_INPUT names the model and the nearest known one.
+// stays loaded, because the task lies in it. TRI_BAD_INPUT names the model and the nearest known
+// one.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
 
 // The recipe's model options, and what the model has asked for: from these follows which options no
@@ -25,8 +26,8 @@ typedef struct tri_task_options {
 // Fills in the options of graphs of the recipe's model; `context` must outlive those graphs.
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out);
-// Called after a graph was built. TRI_BAD_INPUT: names an option that the model did not ask for and
-// the nearest one that it did.
+// Called after a graph was built, because only then it is known which options the model asks for.
+// TRI_BAD_INPUT: names an option that the model did not ask for and the nearest one that it did.
 tri_status tri_task_check_options(const tri_task_options *context, const char *model);
 
 #endif

@@ -211,7 +211,8 @@ static void report_step(const train_loop *loop, const tri_step_output *out) {
     tri_ledger_end(ledger, writing);
 }
 
-// Waits for the oldest step in flight, and does what follows from its results.
+// Waits for the oldest step in flight, and does what follows from its results: logs, the loss
+// scale, stopping.
 static tri_status collect_step(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;

@@ -1,4 +1,4 @@
-// The training loop of `trireme train`, and `trireme eval`.
+// Runs `trireme train` and `trireme eval`.
 #ifndef TRIREME_TRAIN_TRAIN_H
 #define TRIREME_TRAIN_TRAIN_H
 
