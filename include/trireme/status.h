@@ -1,4 +1,4 @@
-// Status codes and the message that goes with the last failure of a thread.
+// Status codes, and the message that goes with the last failure of a thread.
 #ifndef TRIREME_STATUS_H
 #define TRIREME_STATUS_H
 

@@ -1,4 +1,4 @@
-// Element types and shapes.
+// Element types and shapes of tensors.
 #ifndef TRIREME_TENSOR_H
 #define TRIREME_TENSOR_H
 
@@ -49,7 +49,7 @@ typedef struct tri_shape {
 const char *tri_dtype_name(tri_dtype dtype);
 // Bytes of one element of a dtype.
 size_t tri_dtype_bytes(tri_dtype dtype);
-// The dtype of a safetensors name; false when there is none.
+// Finds the dtype of a safetensors name. False: there is no such dtype.
 bool tri_dtype_from_name(const char *name, tri_dtype *out);
 
 // The number of elements; -1 if it does not fit into an int64_t or a size is negative, so that

@@ -1,4 +1,4 @@
-// Trireme: distributed deep-learning training. One include for everything.
+// All public headers at once: everything that a program with a model of its own needs.
 #ifndef TRIREME_TRIREME_H
 #define TRIREME_TRIREME_H
 

@@ -1,4 +1,4 @@
-// Runs another program with its output in pipes.
+// Runs another program and takes its output through pipes.
 #include "base/command.h"
 
 #include "base/os.h"

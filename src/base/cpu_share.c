@@ -1,4 +1,5 @@
-// Reads how long the threads of this process ran and how long they waited for a core.
+// Reads how long the threads of this process ran and how long they waited for a core. cpu_share.h
+// says what for.
 #include "base/cpu_share.h"
 
 #include "base/limits.h"

@@ -13,8 +13,8 @@
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
-// Reads the number after `key` in a small text file ("": the first number); -1: there is none, or
-// "max".
+// Reads the number after `key` in a small text file ("": the first number). -1: there is no number,
+// or the word "max", which stands for no limit.
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;

@@ -16,7 +16,7 @@ typedef struct tri_index {
 
 enum { TRI_NOT_IN_INDEX = -1 };
 
-// The number of the name of `length` bytes, or TRI_NOT_IN_INDEX.
+// Finds the number of the name of `length` bytes, or TRI_NOT_IN_INDEX.
 int tri_index_find(const tri_index *index, const char *name, size_t length);
 // Sets the number of a name. A name that is in the index already gets the new number.
 void tri_index_put(tri_arena *arena, tri_index *index, const char *name, size_t length, int number);

@@ -160,8 +160,8 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-// Writes a new event to the ring and the trace and returns its number. end_ns 0: the event has not
-// ended. Called under the lock.
+// Writes a new event to the ring and the trace, and returns its number. end_ns 0: the event has not
+// ended. Called under the lock, because several lanes write.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -329,7 +329,8 @@ static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
     tri_ledger_latest(ring, &view->operates, &view->operated);
 }
 
-// Writes "in FORWARD 'conv2' of step 17" for messages; returns its length, 0 for no event.
+// Writes "in FORWARD 'conv2' of step 17", so that messages can tell what a rank does; returns the
+// text's length, 0 for no event.
 static int describe(const tri_ledger_ring *ring, const tri_ledger_event *event,
                     const char *preposition, char *out, size_t size) {
     if (!event->number) return 0;

@@ -126,8 +126,8 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // Copies event `number`; false: it is not in the ring yet, or not any more.
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
-// True while the innermost open action of lane 0 is a wait for other ranks: then this rank is not
-// the one that is stuck.
+// True while the innermost open action of lane 0 is a wait for other ranks. Then this rank is not
+// the one that is stuck, so messages look further.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
 // Copies the newest action of the other lanes that has not ended, and the newest that has; number
 // 0: there is none.

@@ -1,5 +1,6 @@
-// A ledger's ring as bytes, for processes that share no memory: totals, open actions, and the
-// newest actions of other lanes. Both ends run the same program on machines of one byte order.
+// Packs a ledger's ring as bytes for processes that share no memory: totals, open actions, and the
+// newest actions of other lanes. The bytes need no conversion, because both ends run the same
+// program on machines of one byte order.
 #include "base/ledger.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-// Messages for people, on standard error. Results go to standard output, never through here.
+// Messages for people, on standard error. Results never go through here but to standard output, so
+// that they can be piped.
 #ifndef TRIREME_BASE_LOG_H
 #define TRIREME_BASE_LOG_H
 

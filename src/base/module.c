@@ -1,4 +1,5 @@
-// Finds and loads modules, and refuses those of another version before it calls anything of theirs.
+// Finds and loads modules. Refuses a module of another version before it calls any of its
+// functions, because the interface may differ.
 #include "base/module.h"
 
 #include "base/program.h"
@@ -21,7 +22,7 @@ static bool beside_program(module_folder out) {
     return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
 }
 
-// The folder of modules beside the library, for a program that uses the library.
+// Finds the folder of modules beside the library, for a program of a user's own that links it.
 static bool beside_library(module_folder out) {
     Dl_info where;
     char path[PATH_MAX];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A table that is read at one position of the document, for messages.
+// Where a table is read in the document, so that messages can name the key and the line.
 typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
@@ -328,7 +328,8 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
     return TRI_OK;
 }
 
-// A hint for a section that is nothing but a name, "optimizer: adam": how to write it as a map.
+// Gives a hint for a section that is nothing but a name, "optimizer: adam": how to write it as a
+// map.
 static const char *named_mapping(const context *c, const tri_tree *node) {
     const tri_option *row = find_row(c->table->rows, c->table->count, "name");
     bool is_name = row && node->kind == TRI_TREE_SCALAR &&
@@ -481,7 +482,8 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
     for (int i = 0; i < count; i++) {
         if (!known[i]) continue;
         int d = distance(word, known[i]);
-        // A short word that shares no letter with the other is never near.
+        // A short word that shares no letter with the other one is never near, though few edits lie
+        // between them.
         if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
     }
     return nearest;

@@ -110,7 +110,7 @@ tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, con
 // Describes what a row allows, to follow the words "has to be": "a whole number of at least 1".
 // `node`: the value that is refused; NULL: none.
 const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tri_tree *node);
-// The table's first row of this type; NULL: there is none.
+// Finds the table's first row of this type; NULL: there is none.
 const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_option_type type);
 
 // The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL if none

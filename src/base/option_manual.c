@@ -1,5 +1,5 @@
-// The manual of option tables: visits every key that a table allows, nested tables included, and
-// prints keys with their defaults and help.
+// Makes the manual of option tables: visits every key that a table allows, nested tables included,
+// and prints keys with their defaults and help.
 #include "base/option_manual.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// The system behind tri_os, and what is built on it: complete transfers, files that are replaced as
-// a whole, folders.
+// The system's functions behind tri_os, and what is built on them: complete transfers, files that
+// are replaced as a whole, folders.
 #include "base/os.h"
 
 #include <dirent.h>
@@ -270,7 +270,7 @@ tri_status tri_os_make_folders(const char *path) {
 tri_status tri_os_sync_folder(const char *path) {
     int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
-    // EINVAL: this file system has nothing to sync of a folder.
+    // EINVAL means that this file system has nothing to sync of a folder.
     bool has_failed = tri_os.fsync(fd) < 0 && errno != EINVAL;
     tri_status status = has_failed ? tri_os_fail("sync", path) : TRI_OK;
     tri_os.close(fd);

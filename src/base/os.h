@@ -45,7 +45,7 @@ typedef struct tri_os_hooks {
     ssize_t (*recv)(int fd, void *data, size_t size, int flags);
 } tri_os_hooks;
 
-// The hooks in use: the system's functions unless a test replaced them.
+// The functions in use: the system's, unless a test has replaced some of them to provoke failures.
 extern tri_os_hooks tri_os;
 extern const tri_os_hooks tri_os_system;
 
@@ -81,7 +81,8 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
 // `written` is the result of writing to `fd`. If it is TRI_OK, renames the file so that it survives
 // a crash, else removes it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
-// Writes the whole file in one call, as tri_os_replacement does.
+// Writes the whole file in one call. Readers see the old file or the new one, never a part, as with
+// tri_os_replacement.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
 // Writes a file as tri_os_replace_file does, but syncs nothing, which is faster: for files that
 // need not survive a crash of the system.

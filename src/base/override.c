@@ -1,4 +1,4 @@
-// Values from the command line: "trainer.max_epochs=3" sets one value of a recipe's tree.
+// Applies values from the command line: "trainer.max_epochs=3" sets one value of a recipe's tree.
 #include "base/limits.h"
 #include "base/tree.h"
 

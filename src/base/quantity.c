@@ -1,4 +1,4 @@
-// Reads and writes numbers with units.
+// Reads and writes numbers with units, for recipes and messages.
 #include "base/quantity.h"
 
 #include <ctype.h>

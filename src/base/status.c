@@ -1,4 +1,4 @@
-// The table of statuses and the error message of each thread.
+// The table of statuses, and the error message of each thread.
 #include "base/status.h"
 
 #include "base/log.h"

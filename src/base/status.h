@@ -19,7 +19,8 @@ tri_status tri_status_fail(tri_status status, const char *file, int line, const 
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Returns from the calling function when `expression` is not TRI_OK, and logs that at level debug.
+// Returns from the calling function when `expression` is not TRI_OK. Logs each function that a
+// failure passes through at level debug, like a stack trace.
 #define TRI_TRY(expression)                                                                        \
     do {                                                                                           \
         tri_status tri_try_status_ = (expression);                                                 \

@@ -1,4 +1,4 @@
-// Threads of the library, and conditions that wait on the monotonic clock.
+// Starts threads of the library, and makes conditions that wait on the monotonic clock.
 #ifndef TRIREME_BASE_THREAD_H
 #define TRIREME_BASE_THREAD_H
 

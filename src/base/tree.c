@@ -1,5 +1,5 @@
-// The tree itself: making, changing and reading nodes. yaml.c and json.c parse text into trees,
-// emit.c writes them, override.c sets values from the command line.
+// Makes, changes and reads the nodes of a tree. yaml.c and json.c parse text into trees, emit.c
+// writes them, override.c sets values from the command line.
 #include "base/tree.h"
 
 #include "base/limits.h"

@@ -59,7 +59,7 @@ bool tri_json_is_text(const char *text);
 // without a line feed.
 char *tri_yaml_emit(tri_arena *arena, const tri_tree *node);
 char *tri_json_emit(tri_arena *arena, const tri_tree *node);
-// The value in YAML's flow style, as it can stand inside a line of a message.
+// Writes the value in YAML's flow style, in which it can stand inside a line of a message.
 char *tri_yaml_flow(tri_arena *arena, const tri_tree *node);
 
 // Making and changing. Texts and keys are copied; nodes become part of the tree.

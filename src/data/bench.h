@@ -13,7 +13,8 @@ typedef struct tri_data_rate {
     double time_us;       // per micro-batch
 } tri_data_rate;
 
-// Reads shuffled micro-batches of replica 0 for about `seconds`, from the start of an epoch.
+// Reads shuffled micro-batches of replica 0 for about `seconds`, from the start of an epoch, as
+// training does.
 tri_status tri_data_bench(const tri_dataset *dataset, const tri_sampler *sampler, int64_t workers,
                           double seconds, tri_data_rate *out);
 

@@ -1,4 +1,5 @@
-// `trireme data check`: reads a whole data set, sums up each field, and warns of likely mistakes.
+// `trireme data check`: reads a whole data set, sums up each field, and warns of likely mistakes,
+// such as very large values.
 #include "data/check.h"
 
 #include <math.h>

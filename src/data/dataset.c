@@ -145,8 +145,8 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     return dataset;
 }
 
-// Selects the samples of the training files that count: data.limit first, then data.val_fraction of
-// what is left.
+// Selects the samples of the training files that count: applies data.limit first, then
+// data.val_fraction to what is left.
 static tri_status select_samples(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     if (dataset->file_split != TRI_DATA_TRAIN) return TRI_OK;

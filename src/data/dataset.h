@@ -37,7 +37,7 @@ void tri_dataset_close(tri_dataset *dataset); // NULL allowed
 
 // True if the options define this split. Opens no file.
 bool tri_data_has(const tri_data_options *options, tri_data_split split);
-// "training", "validation", "test".
+// The split's name for messages: "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 
 // Finds the fields from the options alone, for plans, which do not open the data. They come from
@@ -69,20 +69,22 @@ bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 // True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
 // which is then *out: then the device can do the scaling.
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
-// From now on images are read as bytes, and the caller applies the scale. Call it before any image
-// is read.
+// Makes images be read as bytes from now on; then the caller has to apply the scale. Bytes take a
+// quarter of the memory and of the way to a GPU. Call it before any image is read.
 void tri_dataset_keep_bytes(tri_dataset *dataset);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read, which allocates nothing.
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
 // Reads field `field` of sample `sample`, converted and transformed, to `out` (size_bytes of the
-// field). Random transforms depend on `epoch`.
+// field). Random transforms depend on `epoch`, so that they differ from epoch to epoch but are the
+// same when a run is resumed.
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out);
 // Verifies the checksums that are stored in the files, if opening has not done so because it takes
 // long.
 tri_status tri_dataset_verify(const tri_dataset *dataset);
-// Fetches a sample into caches that one of the next few reads will ask for.
+// Fetches into the caches a sample that one of the next few reads will ask for, so that the read
+// does not wait for memory.
 void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample);
 
 #endif

@@ -1,4 +1,4 @@
-// The table of fields, and the rows that a recipe adds to it.
+// The table of fields that the program knows, and the rows that a recipe adds to it.
 #include "data/fields.h"
 
 #include "base/limits.h"
@@ -119,7 +119,8 @@ tri_status tri_fields_check(const tri_tree *extra_fields) {
         if (row_of(entry->key))
             return tri_tree_fail(entry, "'%s' is a field that every recipe has: leave it out",
                                  entry->key);
-        // "position" is the name of the graph's own input for random numbers.
+        // A user's field may not be named "position": that is the graph's own input for random
+        // numbers.
         if (!is_name(entry->key) || !strcmp(entry->key, "position"))
             return tri_tree_fail(entry,
                                  "'%s' is no name for a field: up to %d letters, digits and '_', "

@@ -71,7 +71,7 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
 // it is a map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
-// `name` as a path: relative names are relative to data.path.
+// Makes a path of `name`: relative names are relative to data.path.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 
 #define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;

@@ -25,7 +25,7 @@ typedef struct buffer {
     char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
 } buffer;
 
-// Names a micro-batch of the run.
+// The position of a micro-batch in the run.
 typedef struct cursor {
     int64_t epoch, step, round;
 } cursor;

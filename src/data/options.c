@@ -1,4 +1,4 @@
-// The option table of the recipe's section `data`, and of each kind of data set.
+// The option tables of the recipe's section `data`, and of each kind of data set.
 #include "data/options.h"
 
 #include "base/limits.h"

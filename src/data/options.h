@@ -1,4 +1,4 @@
-// The recipe's `data:` section.
+// The settings of the recipe's section `data`.
 #ifndef TRIREME_DATA_OPTIONS_H
 #define TRIREME_DATA_OPTIONS_H
 
@@ -19,9 +19,9 @@ typedef struct tri_data_options {
     const tri_tree *shapes;       // map from fields to the sizes of one stored sample
     int64_t limit;    // uses only so many samples of the training files, the first; 0: all
     int64_t sequence; // of text: tokens per sample
-    // for the kind "tokens"
+    // These are for the kind "tokens".
     tri_token_type dtype; // of the token numbers in the files
-    // for the kind "synthetic"
+    // These are for the kind "synthetic".
     tri_ints shape; // of one sample
     int64_t samples, test_samples;
     int64_t classes;    // of the labels; 0: no labels, but targets of the inputs' shape

@@ -1,4 +1,5 @@
-// A Feistel network over the positions, keyed by seed and epoch: see permutation.h.
+// Computes the order of samples by a Feistel network over the positions, keyed by seed and epoch.
+// permutation.h says why.
 #include "data/permutation.h"
 
 #include "base/philox.h"

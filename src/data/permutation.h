@@ -1,4 +1,5 @@
-// A pseudo-random order of N items: the item at any position is computed, not looked up in a list.
+// A pseudo-random order of N items. The item at any position is computed, not looked up in a list,
+// so that the order takes no memory and a resumed run can begin anywhere in it.
 #ifndef TRIREME_DATA_PERMUTATION_H
 #define TRIREME_DATA_PERMUTATION_H
 
@@ -18,7 +19,7 @@ typedef struct tri_permutation {
 
 // The order of `count` items in epoch `epoch` of the run with `seed`: each epoch has another order.
 tri_permutation tri_permutation_make(uint64_t seed, int64_t epoch, int64_t count);
-// The item at `position`; both are 0 … count-1.
+// Computes the item at `position`; both are 0 … count-1.
 int64_t tri_permutation_at(const tri_permutation *order, int64_t position);
 
 #endif

@@ -15,13 +15,13 @@ tri_validation_split tri_validation_split_make(uint64_t seed, int64_t total, dou
                                   .key = tri_philox_key(seed, "data/split")};
 }
 
-// The first sample of group `group` of `groups`: groups differ in size by one sample at most.
+// Finds the first sample of group `group` of `groups`: groups differ in size by one sample at most.
 static int64_t group_start(const tri_validation_split *split, int64_t groups, int64_t group) {
     return (int64_t)((wide)group * (wide)split->total / (wide)groups);
 }
 
-// The sample that the smaller subset draws from a group, by a random number that depends on the
-// group alone.
+// Finds the sample that the smaller subset draws from a group, by a random number that depends on
+// the group alone, so that any sample's subset is found at once.
 static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, int64_t group) {
     const uint32_t counter[4] = {(uint32_t)group, (uint32_t)((uint64_t)group >> 32), 0, 0};
     tri_philox_block block = tri_philox(split->key, counter);
@@ -31,7 +31,7 @@ static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, i
     return start + (int64_t)((wide)word * (wide)length >> 64);
 }
 
-// The index-th sample that is not drawn.
+// Finds the index-th sample that is not drawn.
 static int64_t remaining_sample(const tri_validation_split *split, int64_t groups, int64_t index) {
     int64_t remaining = split->total - groups;
     TRI_ASSERT(index >= 0 && index < remaining);

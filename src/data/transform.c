@@ -1,4 +1,4 @@
-// The transforms of images, one row of `kinds` each, and their application to a sample.
+// The transforms of images (one row of `kinds` each), and how they are applied to a sample.
 #include "data/transform.h"
 
 #include "base/limits.h"

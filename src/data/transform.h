@@ -26,7 +26,7 @@ tri_status tri_transforms_check(const tri_tree *list);
 tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
                                  const tri_shape *image, bool training, uint64_t seed,
                                  tri_transforms **out);
-// The shape of a transformed image.
+// The shape of an image after all transforms.
 const tri_shape *tri_transforms_shape(const tri_transforms *transforms);
 // Bytes of scratch memory that tri_transforms_apply needs.
 size_t tri_transforms_scratch_bytes(const tri_transforms *transforms);

@@ -27,7 +27,8 @@ typedef struct tri_event_scalar {
     float value;
 } tri_event_scalar;
 
-// Writes one record with all of `scalars`, at `step`.
+// Writes one record with all of `scalars`, at `step`; one record, so that a crash cannot tear them
+// apart.
 tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
                              const tri_event_scalar *scalars, int count);
 

@@ -1,4 +1,4 @@
-// Reads IDX files into memory.
+// Reads IDX files into memory, and checks their sizes before it believes them.
 #include "format/idx.h"
 
 #include "base/os.h"

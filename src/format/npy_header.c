@@ -1,4 +1,4 @@
-// Parses the header of a NumPy array, the text of a Python dictionary.
+// Parses the header of a NumPy array, which is the text of a Python dictionary.
 #include "format/npy_header.h"
 
 #include <endian.h>

@@ -1,4 +1,4 @@
-// Lays out and writes safetensors files. See safetensors.h.
+// Lays out and writes safetensors files. safetensors.h describes the format.
 #include "base/limits.h"
 #include "base/os.h"
 #include "format/safetensors.h"

@@ -40,7 +40,8 @@ tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t coun
 // tri_tokens_read.
 tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
                               uint32_t *out);
-// Asks the system to read tokens ahead that will be read soon.
+// Asks the system to read tokens ahead that will be read soon, so that reading them does not wait
+// for the disk.
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count);
 
 #endif

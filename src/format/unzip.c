@@ -1,4 +1,5 @@
-// Reads plain and gzip-compressed files as a stream.
+// Reads plain and gzip-compressed files as a stream, so that readers of formats need not know which
+// it is.
 #include "format/unzip.h"
 
 #include "base/os.h"

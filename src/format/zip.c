@@ -1,4 +1,5 @@
-// Reads zip archives: directory, local headers, stored and deflated members.
+// Reads zip archives, of which .npz files are one kind: directory, local headers, stored and
+// deflated members.
 #include "format/zip.h"
 
 #include "base/limits.h"

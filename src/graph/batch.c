@@ -1,4 +1,4 @@
-// The fields of a micro-batch: the graph's inputs by name.
+// Gives a model the fields of a micro-batch: the graph's inputs by name.
 #include "graph/graph.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Builds graphs: values, nodes, parameters, inputs and metrics, added one by one.
+// Builds graphs: adds values, nodes, parameters, inputs and metrics one by one, and checks each.
 #include "graph/graph.h"
 
 #include "base/limits.h"

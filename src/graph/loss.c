@@ -1,4 +1,4 @@
-// Losses and metrics: pairs (sum, count), and weighted sums of losses.
+// Losses and metrics as pairs (sum, count), and weighted sums of losses. loss.h says why.
 #include "graph/loss.h"
 
 #include "base/limits.h"

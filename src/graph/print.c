@@ -1,4 +1,4 @@
-// Prints graphs: one line per node, or as input of Graphviz.
+// Prints graphs for people: one line per node, or as input of Graphviz.
 #include "graph/graph.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Consecutive cores, [first, end).
+// The consecutive cores [first, end).
 typedef struct cores {
     int first, end;
 } cores;
@@ -79,7 +79,8 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
     }
 }
 
-// Finds the GPU of each worker: the visible one of its number. False: not every worker has one.
+// Finds the GPU of each worker: the visible one with the worker's number. False: not every worker
+// has one.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
                         launch_place *out) {
     const char *at = visible;
@@ -261,6 +262,6 @@ void launch_bind_print(tri_arena *arena, const launch_topology *t, const launch_
 int launch_bind_apply(const launch_cpus *cpus) {
     if (!cpus->bound) return 0;
     // The kernel expects an array of words; on a little-endian machine an array of bytes is the
-    // same.
+    // same in memory.
     return syscall(SYS_sched_setaffinity, 0, sizeof cpus->set, cpus->set) < 0 ? -1 : 0;
 }

@@ -26,7 +26,7 @@ typedef struct launch_place {
 tri_status launch_bind_plan(tri_arena *arena, const launch_topology *topology,
                             launch_binding binding, int workers, const char *visible,
                             launch_place *out);
-// Chooses places as launch_bind_plan does, for this host.
+// Chooses places for this host, as launch_bind_plan does for a given topology.
 tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
                             launch_topology *topology, launch_place *out);
 // Prints the map of workers as a table, and the masks in one line as Slurm's --cpu-bind takes them.

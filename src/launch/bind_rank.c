@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// How many CPUs are online on this host, usable by this process or not.
+// Counts the CPUs that are online on this host, whether this process may use them or not.
 static int host_cpus(void) {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : (int)count;

@@ -74,8 +74,8 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
-// Whether all that the worker reports is that another rank failed or was lost: then it is not the
-// cause.
+// Whether all that the worker reports is that another rank failed or was lost: then the worker is
+// not the cause.
 static bool is_consequence(const failure *f) {
     static const char LOST[] = "TRI_PEER_LOST: ";
     return f->error.message && !strncmp(f->error.message, LOST, sizeof LOST - 1);

@@ -33,7 +33,8 @@ typedef struct launch_cause {
     double seconds; // since 1970: the error file's time stamp, else when the process ended
     int32_t flags, end_order;
 } launch_cause;
-// Whether failure `a` is more likely the cause than `b`, in the order of launch_failure_report.
+// Whether failure `a` is more likely the cause than `b`. launch_failure_report tells in which
+// order.
 bool launch_cause_comes_before(const launch_cause *a, const launch_cause *b);
 
 // True if the worker has ended, by a signal or with an exit code other than 0 and 75 (stopped with
@@ -56,8 +57,8 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
 
-// Finds the cause alone, for a report that another node prints: what decides, and its text. Returns
-// how many workers failed; with 0 the rest is not set.
+// Finds the cause of this node's failures, for a report that another node prints: what decides, and
+// its text. Returns how many workers failed; if 0, the rest is not set.
 int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int count,
                             const char *host, launch_cause *cause, char *text, size_t size);
 

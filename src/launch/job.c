@@ -16,7 +16,8 @@ const char *tri_job_time_text(tri_arena *arena, int64_t seconds) {
     return days ? tri_arena_printf(arena, "%d-%s", days, clock) : clock;
 }
 
-// Fails with a message that begins with the site and the flag with its value.
+// Fails with a message that begins with the site and the flag with its value, so that the user sees
+// what to change.
 #define JOB_FAIL(job, flag, text, format, ...)                                                     \
     TRI_FAIL(TRI_BAD_INPUT, "%s: --%s %.60s: " format, (job)->site->name, flag, text, __VA_ARGS__)
 

@@ -11,7 +11,7 @@
 
 enum { SIGNAL_BEFORE_END_S = 120, LINE_COLUMNS = 96, FIRST_PORT = 20000, PORTS = 10000 };
 
-// The script while it is written.
+// The script while it is being written.
 typedef struct script {
     tri_arena *arena;
     const tri_job *job;

@@ -139,7 +139,7 @@ static tri_status start_workers(run *r, tri_arena *arena) {
     return status;
 }
 
-// What follows an attempt that has ended.
+// What is done after an attempt that has ended.
 typedef struct verdict {
     bool retry;   // another attempt may follow
     bool returns; // ... once this node has reached the others again

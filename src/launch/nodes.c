@@ -123,7 +123,7 @@ static tri_status serve(launch_nodes *n) {
     return nodes_server_start(&config, &n->server);
 }
 
-// The first signal that waits and asks the run to end; 0: none.
+// Reads the signals that wait, and returns the first that asks the run to end; 0: none does.
 static int read_signals(const launch_nodes *n) {
     struct signalfd_siginfo info;
     while (tri_os.read(n->signal_fd, &info, sizeof info) == sizeof info)
@@ -194,7 +194,7 @@ typedef struct reader {
     int64_t heard_ns, looked_ns, beat_ns;
 } reader;
 
-// Reads what has arrived. False: nothing more will.
+// Reads what has arrived. False: nothing more will come, because the connection has ended.
 static bool read_messages(reader *r) {
     for (;;) {
         size_t wanted =

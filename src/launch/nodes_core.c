@@ -233,7 +233,7 @@ static void join(nodes_core *core, int agent, const nodes_join *join, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Keeps the failure that is most likely the cause.
+// Keeps, of all failures of a round, the one that is most likely the cause, for the report.
 static void consider(nodes_core *core, const launch_cause *cause, const char *name,
                      const char *text, bool is_lost_node) {
     bool is_first = !core->failed && !core->lost;

@@ -19,7 +19,8 @@ typedef struct nodes_server_config {
 
 // Starts the thread. Takes over the listening sockets, also on failure.
 tri_status nodes_server_start(const nodes_server_config *config, nodes_server **out);
-// Gives the agents TRI_MAX_SHUTDOWN_MS to take their last message and go. NULL allowed.
+// Gives the agents TRI_MAX_SHUTDOWN_MS to take their last message and go, then ends the thread.
+// NULL allowed.
 void nodes_server_stop(nodes_server *server);
 
 #endif

@@ -41,7 +41,7 @@ struct nodes_core {
     nodes_phase phase;
     int round, restarts;
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
-    // About the present round.
+    // These are about the present round.
     nodes_stopping stopping;
     int group_size;
     int failed, lost; // workers, nodes
@@ -51,7 +51,7 @@ struct nodes_core {
     launch_cause cause;  // if failed or lost
     bool cause_is_lost_node;
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
-    // About the end of the run.
+    // These are about the end of the run.
     int code;
     char last_words[NODES_TEXT_BYTES];
     int end; // all nodes from here on are absent

@@ -33,7 +33,7 @@ typedef enum launch_binding {
     LAUNCH_BIND_AUTO, // disjoint cores, near each worker's GPU
 } launch_binding;
 
-// torchrun's settings of the rendezvous, in seconds.
+// torchrun's settings of the rendezvous (--rdzv-conf), in seconds.
 typedef struct launch_conf {
     double join_timeout_s; // for enough nodes to join
     double last_call_s;    // for more of them, once there are enough

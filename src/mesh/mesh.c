@@ -53,7 +53,8 @@ static void say_wish(mesh_text *text, const mesh_wish *wish) {
     if (!*between) say(text, "%s 1", names[wish->own]);
 }
 
-// Names the nearest sizes of one axis, below and above the given one, that fit the other axes.
+// Names, for the message, the nearest sizes of one axis, below and above the given one, that fit
+// the other axes: one of these is probably meant.
 static void say_nearest(mesh_text *text, const mesh_wish *wish, tri_axis axis, int *said) {
     int64_t rest = wish->product / wish->size[axis];
     int found[2] = {0};

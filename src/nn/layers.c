@@ -1,4 +1,4 @@
-// Layers, activations and shape operations of nn.h: each adds its parameters and nodes to the
+// The layers, activations and shape operations of nn.h: each adds its parameters and nodes to the
 // graph.
 #include "base/limits.h"
 #include "base/philox.h"

@@ -1,4 +1,5 @@
-// Maps the recipe's optimizer to an op, its attributes and its states.
+// Finds the op, attributes and states of the recipe's optimizer, so that STEP is an op as any
+// other.
 #include "nn/optimizer.h"
 
 #include <string.h>

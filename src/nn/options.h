@@ -1,4 +1,4 @@
-// The recipe's sections `optimizer` and `model`.
+// The settings of the recipe's sections `optimizer` and `model`.
 #ifndef TRIREME_NN_OPTIONS_H
 #define TRIREME_NN_OPTIONS_H
 
@@ -17,7 +17,8 @@ typedef struct tri_optimizer_options {
     tri_strings freeze; // patterns of the names of parameters that are not trained
 } tri_optimizer_options;
 
-// Defaults are PyTorch's: https://pytorch.org/docs/stable/optim.html
+// Defaults are PyTorch's (https://pytorch.org/docs/stable/optim.html), so that scripts can be
+// carried over unchanged.
 extern const tri_option_table tri_optimizer_table;
 
 typedef struct tri_model_options {

@@ -1,4 +1,4 @@
-// Opens a file of lines, and repairs its end. See lines.h.
+// Opens a file of lines (metrics.jsonl), and repairs its end after a crash. lines.h says how.
 #include "observe/lines.h"
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
-// A thread that watches the ledgers of all ranks and reports a rank that is stuck.
+// A thread that watches the ledgers of all ranks and reports a rank that is stuck, because a hung
+// collective would otherwise say nothing.
 #include "observe/liveness.h"
 
 #include "base/log.h"

@@ -39,7 +39,7 @@ static void wipe(void *context) {
     if (atomic_exchange(&p->is_drawn, false)) put("\r\x1b[K", 4);
 }
 
-// Prints a line that stays on the screen, above the one that is redrawn.
+// Prints a line that stays on the screen, above the line that is redrawn.
 __attribute__((format(printf, 2, 3))) static void print_line(progress *p, const char *format, ...) {
     char text[TEXT_BYTES];
     va_list arguments;

@@ -1,4 +1,4 @@
-// Writes curves and hyperparameters for TensorBoard.
+// Writes curves and hyperparameters in event files that TensorBoard shows.
 #include "observe/observe.h"
 
 #include "base/limits.h"

@@ -1,4 +1,5 @@
-// Collects the recorded actions of all ranks on rank 0 and writes them as a trace file.
+// Collects the recorded actions of all ranks on rank 0, and writes them as a trace file that
+// Perfetto and Chrome show.
 #include "observe/trace.h"
 
 #include "base/log.h"

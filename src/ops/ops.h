@@ -99,8 +99,8 @@ typedef enum tri_activation {
     X(first_not_finite) /* x, ranges, step scalars -> F64 [1] */                                   \
     X(loss_seeds)       /* carried, (weight, count) of losses -> the gradients of their sums */
 
-// Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
-// them on the group's communicator.
+// Ops that communicate among the ranks of a group. No device has kernels for them, because a device
+// knows of no other ranks: the engine runs them on the group's communicator.
 #define TRI_COLLECTIVE_LIST(X)                                                                     \
     X(all_reduce)     /* x -> the sum or maximum of every rank's x */                              \
     X(all_gather)     /* x -> every rank's x, in rank order along an axis */                       \
@@ -243,7 +243,7 @@ typedef struct tri_gelu_attr {
     bool tanh; // the approximation of GPT-2
 } tri_gelu_attr;
 
-// The ranks that take part in a collective op.
+// Which ranks take part in a collective op.
 typedef enum tri_group {
     TRI_GROUP_TENSOR_PARALLEL, // those that share each layer
     TRI_GROUP_REPLICAS,        // those with different micro-batches

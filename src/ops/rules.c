@@ -1,4 +1,4 @@
-// What shape rules and gradient rules of several ops share. See rules.h.
+// What shape rules and gradient rules of several ops share. rules.h describes the functions.
 #include "ops/rules.h"
 
 #include <string.h>

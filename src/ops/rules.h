@@ -1,4 +1,5 @@
-// What shape rules and gradient rules share.
+// What shape rules and gradient rules of several ops share, so that all ops complain in the same
+// words.
 #ifndef TRIREME_OPS_RULES_H
 #define TRIREME_OPS_RULES_H
 

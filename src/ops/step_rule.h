@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-// By what a loss scale is multiplied or divided.
+// The factor by which a loss scale grows and shrinks. It is a power of two, so that scaling does
+// not round.
 #define STEP_RULE_FACTOR 2.0
 
 TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_overflow(const tri_loss_scale_options *options,

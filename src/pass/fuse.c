@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// The graph while it is rewritten in place.
+// The graph while it is rewritten in place, and what fusions look up in it.
 typedef struct rewrite {
     tri_graph *graph;
     const tri_device_description *device;

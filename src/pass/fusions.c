@@ -43,7 +43,8 @@ static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
     return true;
 }
 
-// max(relu(x)) is relu(max(x)), on a quarter of the elements: the pool takes the ReLU over.
+// max(relu(x)) is relu(max(x)), so the pool takes the ReLU over: it then applies it to a quarter of
+// the elements.
 static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_conv2d_attr *attr = attr_of(producer);
     if (attr->activation != TRI_ACTIVATION_RELU) return false;

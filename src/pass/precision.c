@@ -20,8 +20,8 @@ typedef enum precision_class {
     PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
 } precision_class;
 
-// The class of each op of the forward pass; the types of backward nodes follow from those of their
-// values.
+// In which type each op of the forward pass computes. The types of backward nodes follow from those
+// of their values, so they need no rows.
 static const struct precision_row {
     const tri_op *op;
     precision_class class;

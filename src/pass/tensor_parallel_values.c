@@ -16,7 +16,7 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
     pass->placements[from.id] = placement;
 }
 
-// Adds the exchange that brings a value from one placement into another.
+// Adds the collective that brings a value from one placement into another.
 static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
                          parallel_placement asked) {
     tri_collective_attr attr = pass->tensor_parallel;

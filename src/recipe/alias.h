@@ -1,4 +1,5 @@
-// Strategies under the names of other systems.
+// Accepts strategies under their names in other systems ("deepspeed_stage_3", …), so that recipes
+// of those can be carried over.
 #ifndef TRIREME_RECIPE_ALIAS_H
 #define TRIREME_RECIPE_ALIAS_H
 

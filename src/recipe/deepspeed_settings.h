@@ -1,4 +1,4 @@
-// What a DeepSpeed configuration says, as settings of a recipe.
+// The settings of a recipe that a DeepSpeed configuration asks for.
 #ifndef TRIREME_RECIPE_DEEPSPEED_SETTINGS_H
 #define TRIREME_RECIPE_DEEPSPEED_SETTINGS_H
 

@@ -1,5 +1,5 @@
-// Overrides that change the `name` of a section: the section's other keys belong to the old name
-// and are dropped.
+// Overrides that change the `name` of a section. The section's other keys belong to the old name,
+// so they are dropped.
 #ifndef TRIREME_RECIPE_RENAMED_H
 #define TRIREME_RECIPE_RENAMED_H
 
@@ -7,8 +7,8 @@
 
 enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
 
-// The sections as they were before their keys were dropped, for the notes; NULL: nothing was
-// dropped.
+// The sections as they were before their keys were dropped, so that notes can tell which; NULL:
+// nothing was dropped.
 typedef struct tri_recipe_dropped {
     const tri_tree *sections[TRI_RECIPE_NAMED_SECTIONS];
 } tri_recipe_dropped;

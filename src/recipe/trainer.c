@@ -1,4 +1,5 @@
-// The option tables of the recipe's sections `trainer` and `schedule`.
+// The option tables of the recipe's sections `trainer` and `schedule`, from which recipes are read,
+// checked and documented.
 #include "recipe/trainer.h"
 
 #include <string.h>

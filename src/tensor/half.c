@@ -1,4 +1,4 @@
-// Which types are half types or floating types, and conversions of half types.
+// Tells which types are half types or floating types, and converts half types.
 #include "tensor/half.h"
 
 bool tri_dtype_is_half(tri_dtype dtype) { return dtype == TRI_F16 || dtype == TRI_BF16; }

@@ -1,4 +1,4 @@
-// Layouts: blocked orders of elements, and copies between them and row-major order.
+// Computes offsets in blocked layouts, and copies between such layouts and row-major order.
 #include "tensor/layout.h"
 
 #include <stdio.h>

@@ -159,6 +159,6 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// The data tells how many tokens a text has. Where no data is opened, as for plans, it has 32.
+// The data tells how many tokens a text has. Plans open no data; for them a text has 32.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};
