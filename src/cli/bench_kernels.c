@@ -43,7 +43,7 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
                name, row->kernel, shape, us, gflops, gbytes, of_peak);
 }
 
-// What all rows of one run of the command share.
+// What the rows of one run of the command have in common.
 typedef struct kernel_bench {
     tri_arena *arena;
     tri_device *device;

@@ -102,7 +102,8 @@ static bool takes_flag(const char *flags, const char *name) {
     return false;
 }
 
-// Warns about flags that belong to another verb of the command and have no effect here.
+// Warns about flags that belong to another verb of the command and have no effect here: the user
+// expects one.
 static void warn_idle_flags(const cli_arguments *a) {
     const cli_verb_flags *row = a->count > 0 ? a->command->verb_flags : NULL;
     cli_flag f;

@@ -25,7 +25,8 @@ typedef struct cli_verb {
     const char *name, *arguments, *help;
 } cli_verb;
 
-// Which of a command's flags a verb takes: the others have no effect with it.
+// Which of a command's flags a verb takes. The others have no effect with it, so that a warning can
+// say so.
 typedef struct cli_verb_flags {
     const char *verb, *flags; // "out json"
 } cli_verb_flags;
@@ -70,7 +71,7 @@ typedef struct cli_arguments {
 // front of argv + 1. Returns -1 if the command is to run. Otherwise returns its exit code: 0 after
 // printing the help for --help, 2 after reporting a bad flag.
 int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out);
-// The value that was given to a flag of the command's table; NULL: none.
+// Gets the value that was given to a flag of the command's table; NULL: none.
 const char *cli_value(const cli_arguments *arguments, const char *flag);
 // Whether the flag was given.
 bool cli_has(const cli_arguments *arguments, const char *flag);
@@ -98,7 +99,7 @@ tri_status cli_read_seconds(const char *text, double otherwise, double *out);
 tri_status cli_bind_rank(int *cores);
 // Logs a warning, on rank 0 only, so that it appears once.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// Reports a bad command line in one line that points to the command's --help. Returns 2.
+// Reports a wrong command line in one line that points to the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

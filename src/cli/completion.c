@@ -10,13 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// How a shell spells a list of words, and a function that prints such a list for a key.
+// How a shell spells a list of words and a function that prints such a list for a key: the only
+// differences between the scripts for different shells.
 typedef struct shell_syntax {
     const char *list_open, *list_close; // before and after the words of a list
-    // What stands before a function's name, between the name and the cases, and after the cases.
+    // These stand before a function's name, between the name and the cases, and after the cases.
     const char *function_open, *switch_open, *function_end;
     const char *otherwise; // the case of an unknown key: the function fails
-    // What stands before a case's key, between the key and its words, and after the words.
+    // These stand before a case's key, between the key and its words, and after the words.
     const char *case_open, *words_open, *case_close;
 } shell_syntax;
 

@@ -55,7 +55,7 @@ static tri_status open_shm(const connect_request *q, tri_comm **out) {
     return tri_comm_shm_open(q->identity->rank, q->identity->size, q->store, &config, out);
 }
 
-// Opens shared memory between the ranks of this rank's host.
+// Opens shared memory between the ranks of this rank's host, which is faster than messages.
 static tri_status open_host(const connect_request *q, tri_comm **out) {
     int host = q->identity->rank / q->local_ranks;
     char name[32];

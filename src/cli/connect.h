@@ -1,4 +1,4 @@
-// Connects the ranks of a run.
+// Connects the ranks of a run by the communicators that the recipe and the hosts ask for.
 #ifndef TRIREME_CLI_CONNECT_H
 #define TRIREME_CLI_CONNECT_H
 

@@ -23,15 +23,16 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets the run's end: the hint that trains longer sets it itself.
+// Whether the override sets the run's end. The hint that trains longer leaves it out, because it
+// sets the end itself.
 static bool sets_end(const cli_hints *h, const char *word) {
     static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
     return !strncmp(word, end, strlen(end)) ||
            (h->result->has_stopped_early && !strncmp(word, patience, strlen(patience)));
 }
 
-// Prints the recipe and the overrides that the user gave. `without_end` leaves out those of the
-// run's end.
+// Prints the recipe and the overrides that the user gave, so that the printed command continues
+// this run. `without_end` leaves out those of the run's end.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {

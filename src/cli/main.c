@@ -1,4 +1,5 @@
-// The program `trireme`. A user's own program calls tri_main with its own task instead.
+// The program `trireme`. A user's own program calls tri_main in the same way, but with its own
+// task.
 #include <trireme/trireme.h>
 
 #include <sys/prctl.h>

@@ -1,4 +1,5 @@
-// `trireme manual`: prints the manual page in roff, from the same tables as --help.
+// `trireme manual`: prints the manual page in roff. It uses the tables of --help, so that the two
+// agree.
 #include "cli/cli.h"
 
 #include "base/option_manual.h"

@@ -104,7 +104,8 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-// The FLOP/s that a rank could reach in the products that the run computes most.
+// Gets the FLOP/s that a rank could reach at most in the type in which the run computes its
+// products.
 static double most_flops(const plan_view *v) {
     return v->recipe->trainer.precision == TRI_PRECISION_32_TRUE ? v->rates.flops_per_s
                                                                  : v->rates.half_flops_per_s;

@@ -24,7 +24,7 @@ enum {
 #define COLOUR_MEASURED "#1f5fa8"
 #define COLOUR_SIMULATED "#c8641e"
 
-// A plot: the ranks go to the right in powers of two, values upward.
+// A plot. The ranks go to the right in powers of two, because sweeps double them; values go upward.
 typedef struct plot {
     int left, right;
     double fewest, most; // ranks
@@ -113,7 +113,8 @@ static void put_mark(const scale_view *v, const plot *p, int i, value_of *value,
             tri_counted(v->points[i].ranks, "rank"), value(v, i), p->is_log ? " samples/s" : "%");
 }
 
-// Draws how far a point's measurements spread: from the tenth to the ninetieth percentile.
+// Draws how far a point's measurements spread, from the tenth to the ninetieth percentile, so that
+// a difference within the noise is seen as such.
 static void put_spread(const scale_view *v, const plot *p, int i, FILE *out) {
     const tri_bench_result *m = &v->points[i].measured;
     double low = m->samples_per_s_low, high = m->samples_per_s_high, x;

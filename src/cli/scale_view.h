@@ -10,7 +10,7 @@
 
 enum { SCALE_MAX_POINTS = 32 };
 
-// The training with one number of ranks.
+// One point of the sweep: the training with one number of ranks.
 typedef struct scale_point {
     int ranks, hosts;
     tri_recipe recipe; // with the point's global batch
@@ -36,35 +36,35 @@ typedef struct scale_view {
     int64_t link_bytes; // of the all-reduce by which links were measured
 } scale_view;
 
-// scale_simulate.c: plans all points; the recipe of each has its batch. TRI_BAD_INPUT, as `trireme
-// train` refuses it.
+// In scale_simulate.c. Plans all points; the recipe of each has its batch. TRI_BAD_INPUT, as
+// `trireme train` refuses it.
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// scale_simulate.c: bytes of the largest unit of gradients, which ranks reduce at once: with these
-// links are measured.
+// In scale_simulate.c. Tells the bytes of the largest unit of gradients, which ranks reduce at
+// once. Links are measured with as many.
 int64_t scale_reduced_bytes(const scale_view *v);
-// scale_simulate.c: chooses the rates by what was measured, and simulates all points.
+// In scale_simulate.c. Chooses the rates by what was measured, and simulates all points.
 void scale_simulate(scale_view *v);
 
-// scale_show.c
+// The following, in scale_show.c, compute and print a point's numbers.
 
 int64_t scale_batch(const scale_point *point);
 // A point's numbers: measured, or simulated where nothing was measured.
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
 double scale_waiting(const scale_point *point); // not a number: not known
-// A point's samples/s compared with the first point's: of all ranks, and of each rank.
+// Compare a point's samples/s with the first point's: of all ranks, and of each rank.
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// How much faster than measured the simulation is, as a fraction.
+// Tells how much faster than measured the simulation is, as a fraction: the simulation's error.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
 const char *scale_method(const scale_view *v); // how steps were simulated, and how far off they are
 void scale_print(const scale_view *v, FILE *out);
 void scale_print_json(const scale_view *v, FILE *out);
 
-// scale_draw.c
+// In scale_draw.c. Draws the sweep as SVG.
 
 void scale_draw(const scale_view *v, FILE *out);
 

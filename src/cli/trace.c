@@ -7,7 +7,7 @@
 
 enum { MOST_NAMES = 20 };
 
-// The fraction of all ranks' time that `seconds` are.
+// Which fraction of all ranks' time `seconds` are.
 static double fraction_of(const tri_trace_sums *s, double seconds) {
     double all = s->span_s * s->rank_count;
     return all > 0 ? seconds / all : 0;

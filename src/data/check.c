@@ -1,5 +1,5 @@
 // `trireme data check`: reads a whole data set, sums up each field, and warns of likely mistakes,
-// such as very large values.
+// such as images of bytes that are stored in another type.
 #include "data/check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // Measures how long each node of a graph takes on a device, and compares this with what the machine
-// reaches at best.
+// reaches at best, to show which kernels are worth work.
 #ifndef TRIREME_DEVICE_BENCH_H
 #define TRIREME_DEVICE_BENCH_H
 

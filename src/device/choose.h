@@ -1,4 +1,4 @@
-// Finds a device by its name, as --device takes it.
+// Finds a device by its name, as the flag --device takes it.
 #ifndef TRIREME_DEVICE_CHOOSE_H
 #define TRIREME_DEVICE_CHOOSE_H
 

@@ -142,9 +142,9 @@ struct tri_device_backend {
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
     // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
-    // Whether work goes on after a call has returned. The engine then issues a step before it reads
-    // the results of the one before, and micro-batches are copied while the device computes, to
-    // memory of their own.
+    // Whether work goes on after a call has returned. If so, the engine issues a step before it
+    // reads the results of the one before, so that the device never waits for the host, and
+    // micro-batches are copied while the device computes, to memory of their own.
     bool runs_ahead;
     // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph), which
     // costs the host less. If not, the next four slots are NULL.
@@ -204,7 +204,8 @@ tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_desc
 // After a failure too, the caller releases *out.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
-// Selects a kernel for the node and prepares it; TRI_UNSUPPORTED names the op.
+// Selects a kernel for the node and prepares it. TRI_UNSUPPORTED names the op: the device has no
+// kernel for it.
 tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_kernel *out);
 void tri_kernel_release(tri_kernel *kernel);

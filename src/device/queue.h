@@ -19,8 +19,8 @@ tri_status tri_queue_finish(tri_queue *queue);
 // Sets *ns to the time at which all work issued so far is done: when the queue gets there, or at
 // once where calls return only when their work is done.
 tri_status tri_queue_time(tri_queue *queue, int64_t *ns);
-// Copy as copy_in and copy_out do, but the copy and all work issued before it are done on return:
-// for what is not part of a step.
+// Copy as copy_in and copy_out do, but wait until the copy and all work issued before it are done.
+// They are for what is not part of a step, where waiting costs nothing.
 tri_status tri_queue_write(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status tri_queue_read(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 

@@ -1,4 +1,5 @@
-// The kernel that computes any op in a half type by the device's kernel for F32.
+// The kernel that computes any op in a half type by the device's kernel for F32, so that no device
+// needs kernels for all types.
 #include "device/widen.h"
 
 #include "ops/ops.h"

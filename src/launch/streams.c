@@ -1,5 +1,5 @@
-// The workers' output: read from pipes, written to log files, and shown on the console line by
-// line.
+// Reads the workers' output from pipes, writes it to log files, and shows it on the console line by
+// line, so that lines of different workers do not mix.
 #include "launch/streams.h"
 
 #include "base/log.h"

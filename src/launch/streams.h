@@ -1,4 +1,4 @@
-// Where the workers' output goes: files, the console with a prefix, or both.
+// Decides where the workers' output goes: files, the console with a prefix, or both.
 #ifndef TRIREME_LAUNCH_STREAMS_H
 #define TRIREME_LAUNCH_STREAMS_H
 

@@ -78,7 +78,7 @@ static hwloc_obj_t node_of(hwloc_topology_t topology, hwloc_obj_t core) {
 }
 
 static void read_cores(tri_arena *arena, hwloc_topology_t topology, launch_topology *out) {
-    // Where the system tells no cores (some virtual machines), every CPU is one.
+    // Some virtual machines tell of no cores; there every CPU counts as one.
     hwloc_obj_type_t type =
         hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     int count = hwloc_get_nbobjs_by_type(topology, type);

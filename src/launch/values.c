@@ -1,4 +1,5 @@
-// Reads the values of `trireme run`'s flags that have a grammar of their own.
+// Reads the values of `trireme run`'s flags that have a grammar of their own, such as lists of
+// ranks.
 #include "base/os.h"
 #include "launch/options.h"
 

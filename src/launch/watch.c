@@ -137,7 +137,8 @@ static void read_signals(state *s) {
         handle_signal(s, (int)info.ssi_signo);
 }
 
-// Reads what the serving agent has sent: it ends the round, or was lost.
+// Reads what the serving agent has sent. It may end the round; if the agent was lost, the round
+// ends too.
 static void read_nodes(state *s) {
     nodes_message message;
     while (launch_nodes_next(s->watch->nodes, &message)) {

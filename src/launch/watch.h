@@ -1,4 +1,5 @@
-// Watches the workers of one attempt: how they end, their output, signals and time limits.
+// Watches the workers of one attempt until all have ended: their exits, output, signals and time
+// limits.
 #ifndef TRIREME_LAUNCH_WATCH_H
 #define TRIREME_LAUNCH_WATCH_H
 

@@ -45,8 +45,8 @@ bool launch_worker_check(launch_worker *worker);
 bool launch_worker_is_suspended(const launch_worker *worker);
 // Sends a signal to the worker, and if it leads a process group, to the processes that it started.
 void launch_worker_signal(const launch_worker *worker, int number);
-// Kills the processes that are left in the worker's group, then reaps it; does not wait for a lost
-// one. Its pid becomes 0.
+// Kills the processes that are left in the worker's group, then reaps the worker, whose pid becomes
+// 0. Does not wait for a lost worker, which did not end in time.
 void launch_worker_reap(launch_worker *worker);
 
 #endif

@@ -17,7 +17,8 @@ enum {
 bool cpu_amx_is_allowed(void) {
     unsigned a, b, c, d, wanted = AMX_BF16 | AMX_TILE;
     if (!__get_cpuid_count(AMX_LEAF, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
-    // From then on Linux saves 8 KB more state for each thread. Linux before 5.16 refuses.
+    // After this call Linux saves 8 KB more state for each thread. Linux before 5.16 refuses the
+    // call.
     return syscall(SYS_arch_prctl, AMX_REQUEST, AMX_STATE) == 0;
 }
 

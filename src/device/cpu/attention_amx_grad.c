@@ -14,15 +14,15 @@ enum { GRAD_BLOCKS = 4 }; // blocks of 32 keys, and of 32 queries, at a time
 
 // The buffers of one thread, in chunks of 32 × 32 elements.
 typedef struct grad_space {
-    // Left operands of products, BF16.
+    // Left operands of products, in BF16.
     uint16_t *k, *v;        // [key block][width block]
     uint16_t *k_transposed; // [width block][key block]
     uint16_t *p, *ds;       // [key block][query block]
-    // Right operands, BF16.
+    // Right operands of products, in BF16.
     uint16_t *q, *dy;           // transposed: [query block][width block]
     uint16_t *q_rows, *dy_rows; // [width block][query block]
     uint16_t *ds_pairs;         // [query block][key block]
-    // Sums, F32.
+    // Sums, in F32.
     float *dk, *dv;     // [key block][width block]
     float *dq;          // transposed: [query block][width block]
     float *scores, *dp; // one block each; dp is the gradient of the probabilities, v · dy

@@ -58,7 +58,7 @@ typedef struct block_work {
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 
-// A copy between rows of a head in a tensor and a dense matrix of F32.
+// A copy between rows of a head in a tensor and a dense matrix of F32, which sgemm needs.
 typedef struct row_copy {
     const void *from;
     void *to;

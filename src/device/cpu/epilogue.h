@@ -1,5 +1,5 @@
-// The epilogue of a matrix product, and its form for vectors of 16 sums. It spares bias and
-// activation a trip through memory.
+// The epilogue of a matrix product, and its form for vectors of 16 sums: bias and activation are
+// applied while the sums are in registers, which spares them a trip through memory.
 #ifndef TRIREME_DEVICE_CPU_EPILOGUE_H
 #define TRIREME_DEVICE_CPU_EPILOGUE_H
 

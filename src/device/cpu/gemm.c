@@ -78,8 +78,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
     return best;
 }
 
-// Whether the transposed product is computed instead. It has no epilogue: that is applied when c is
-// transposed back.
+// Whether the transposed product is computed instead. It has no epilogue, which is applied when c
+// is transposed back.
 static bool computes_transposed(const cpu_gemm *g) {
     // It pays if transposing b while packing costs more than packing a and transposing c.
     bool pays = 2.0 * (double)g->m * (double)(g->k + g->n) < (double)g->k * (double)g->n;

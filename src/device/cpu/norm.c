@@ -243,7 +243,8 @@ static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *j
     cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
 }
 
-// Joins the moments of channel c over all planes, in the order of the samples.
+// Joins the moments of channel c over all planes, in the order of the samples, so that the result
+// does not depend on the number of threads.
 static tri_moments join_planes(const norm_job *job, int64_t c) {
     const norm_state *s = job->state;
     tri_moments all = {0};
@@ -255,7 +256,8 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     return all;
 }
 
-// Joins the moments of channel c over all replicas, in the order of the ranks.
+// Joins the moments of channel c over all replicas, in the order of the ranks, so that all ranks
+// get the same result.
 static tri_moments join_replicas(const norm_state *s, const float *moments, int64_t c) {
     tri_moments all = {0};
     for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)

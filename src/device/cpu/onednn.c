@@ -1,4 +1,4 @@
-// Gives oneDNN 2 and 3 the same interface. Only this file depends on the library's version.
+// Gives oneDNN 2 and 3 the same interface, so that only this file depends on the library's version.
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Wraps oneDNN: describes tensors, and creates, runs and releases primitives.
+// Wraps oneDNN for the kernels: describes tensors, and creates, runs and releases primitives.
 #include "device/cpu/internal.h"
 
 #include <pthread.h>

@@ -230,8 +230,8 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// Adds up the sums of all chunks: out[i] = the sum of element offset + i of each chunk's sums, in
-// the order of the chunks.
+// Adds up the sums of all chunks, in the order of the chunks, so that the result does not depend on
+// the number of threads: out[i] = the sum of element offset + i of each chunk's sums.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;

@@ -2,7 +2,7 @@
 // share.
 #include "device/cuda/internal.h"
 
-// Which stages an op has.
+// Which stages an op has: the ops for batch norm differ only in these.
 typedef struct norm_row {
     const tri_op *op;
     unsigned stages;

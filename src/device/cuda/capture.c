@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The runtime's graph, and who closes it.
+// A captured part: the runtime's graph, and the runtime that closes it.
 struct tri_captured {
     const cuda_runtime *runtime;
     cuda_graph *graph;

@@ -15,8 +15,8 @@
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
 #undef X
 
-// The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
-// devices of 64 GB each.
+// The memory is given in the makers' gigabytes; drivers count a little more and keep some for
+// themselves. An MI250X is two devices of 64 GB each.
 enum { GPU_ALIGNMENT = 256, ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS };
 static const tri_device_model models[] = {
     {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},

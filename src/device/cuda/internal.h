@@ -27,7 +27,8 @@ static inline cuda_device *cuda_of(const tri_device *device) {
 
 // Loads the module. TRI_NOT_FOUND: there is no module, no driver or no GPU.
 tri_status cuda_load(const cuda_runtime **out);
-// Puts "device cuda: " before what the runtime said, and passes the status on.
+// Puts "device cuda: " before what the runtime said, so that the user knows who complains, and
+// passes the status on.
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);

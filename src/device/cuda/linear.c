@@ -63,7 +63,7 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
-// What NVIDIA recommends for cuBLAS on Hopper; one such buffer serves all kernels of a rank.
+// NVIDIA recommends this size for cuBLAS on Hopper. One such buffer serves all kernels of a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
 // The workspace of a product. The sums of the bias come after the product, in the same memory.

@@ -180,7 +180,7 @@ static tri_status view_prepare(tri_device *device, const tri_graph *graph, const
 // memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     if (args->out[0] == args->in[0]) return TRI_OK;
-    // To the runtime, a copy is the same in all directions.
+    // The runtime copies in all directions by the same call.
     return cuda_copy_out(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
 }
 

@@ -60,7 +60,7 @@ typedef enum cuda_event_state {
 } cuda_event_state;
 
 typedef struct cuda_runtime {
-    // How many devices there are. TRI_NOT_FOUND: none, or no driver.
+    // Counts the devices. TRI_NOT_FOUND: there is none, or no driver.
     tri_status (*count)(int *out, char *why);
     tri_status (*open)(int index, cuda_properties *properties, cuda_context **out, char *why);
     void (*close)(cuda_context *context);
@@ -69,8 +69,8 @@ typedef struct cuda_runtime {
     // traces have one clock.
     int64_t (*clock_offset_ns)(cuda_context *context);
 
-    // Memory of the device, and pinned memory of the host that the device can reach at the same
-    // address; not zeroed. TRI_NO_MEMORY.
+    // alloc gives memory of the device; alloc_host gives pinned memory of the host that the device
+    // can reach at the same address. Neither is zeroed. TRI_NO_MEMORY.
     tri_status (*alloc)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free)(cuda_context *context, void *memory);
     tri_status (*alloc_host)(cuda_context *context, size_t size_bytes, void **out, char *why);
@@ -94,7 +94,8 @@ typedef struct cuda_runtime {
     tri_status (*finish)(cuda_event *event, char *why);
     cuda_event_state (*query)(cuda_event *event);
 
-    // Between begin and end, what is issued to the stream is not done but captured.
+    // What is issued to the stream between begin and end is not done but captured, so that `repeat`
+    // can issue all of it at once.
     tri_status (*begin_capture)(cuda_stream *stream, char *why);
     tri_status (*end_capture)(cuda_stream *stream, cuda_graph **out, char *why);
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);

@@ -1,5 +1,5 @@
-// The device far: translates addresses and issues the CPU's work to queues. far.h says what it is
-// for.
+// The device `far`: translates addresses, and issues the CPU's work to queues. far.h says what it
+// is for.
 #include "device/far/far.h"
 
 #include "base/os.h"

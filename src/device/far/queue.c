@@ -1,4 +1,4 @@
-// Queues with threads: work is copied into a ring, and done in order by the queue's own thread.
+// Queues with threads: work is copied into a ring, and the queue's own thread does it in order.
 #include "device/far/queue.h"
 
 #include "base/philox.h"
@@ -63,7 +63,8 @@ static void *work_off(void *context) {
     return NULL;
 }
 
-// Returns the first failure of the queue's work, or TRI_OK. Called under the lock.
+// Returns the first failure of the queue's work, or TRI_OK: later work would use its results.
+// Called under the lock.
 static tri_status outcome(const far_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }

@@ -47,8 +47,8 @@ static const tri_kernel_def null_kernel = {
 static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
                                                 NULL};
 
-// The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
-// devices of 64 GB each.
+// The memory is given in the makers' gigabytes; drivers count a little more and keep some for
+// themselves. An MI250X is two devices of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
 static const tri_device_model models[] = {
     {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},

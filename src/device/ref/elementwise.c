@@ -78,8 +78,8 @@ REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
-// Applies dropout to values, or in dropout_grad with the same masks to their gradients: the masks
-// are computed, not stored.
+// Applies dropout to values, or in dropout_grad with the same masks to their gradients. The masks
+// are computed twice, not stored, so that they take no memory.
 REF_BODY tri_status dropout_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_dropout_attr *a = (const void *)node->attr;
     ref_array x = ref_input(args, 0, f64);

@@ -38,7 +38,7 @@ REF_BODY ref_array ref_output(const tri_kernel_args *args, int i, bool f64) {
     return (ref_array){args->out[i], f64};
 }
 
-// The array that begins at element `index` of x.
+// Makes the array that begins at element `index` of x.
 REF_BODY ref_array ref_from(ref_array x, int64_t index) {
     return (ref_array){(char *)x.at + index * (x.f64 ? 8 : 4), x.f64};
 }

@@ -37,7 +37,7 @@ GPU_DEVICE float row_max(float value) {
     return value;
 }
 
-// Where a head's rows of a tensor [samples, length, heads, width] lie.
+// How a head's rows lie in a tensor [samples, length, heads, width].
 struct head_rows {
     const void *at;
     int64_t first, step, length; // of element 0 of row 0; from row to row; rows
@@ -108,7 +108,7 @@ template <int D, int R> GPU_DEVICE void store_weights(float *weights, const floa
                 own[i][j];
 }
 
-// Writes own rows of a result.
+// Writes this thread's own rows of a result.
 template <typename T, int R, int N>
 GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
                       const float (&sums)[R][N]) {

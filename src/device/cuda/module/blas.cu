@@ -40,7 +40,7 @@ struct library {
 #undef X
 };
 
-// Opens the library; NULL: it is not installed.
+// Opens the library. NULL: it is not installed.
 const library *find_library() {
     static library functions;
     void *handle = vendor_open("cublasLt");
@@ -63,7 +63,8 @@ const library *blas() {
 typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, int, bool, uint32_t>
     product_key;
 
-// A product that is ready to run; it lives as long as the process.
+// A product that is ready to run. It lives as long as the process, because choosing its algorithm
+// takes long.
 struct prepared {
     bool supported = false;
     cublasLtMatmulDesc_t operation = nullptr;

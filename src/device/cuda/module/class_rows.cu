@@ -54,7 +54,8 @@ GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     return p.ignored;
 }
 
-// Finds the first class that has the largest score, as ties are resolved on every device.
+// Finds the first class that has the largest score: ties are resolved in this way on every device,
+// so that all count the same hits.
 template <int n, typename T>
 GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
     double own = INFINITY;

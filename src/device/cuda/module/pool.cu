@@ -65,7 +65,8 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     }
 }
 
-// A thread adds up what one element of x gets from the windows that have it, in their order.
+// Each thread adds up what one element of x gets from the windows that have it, in their order. So
+// no two threads write the same element, and the sum is the same in every run.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     int64_t area = (int64_t)p.in[0] * p.in[1], windows = (int64_t)p.out[0] * p.out[1];
     pool_axis axis[2];

@@ -128,7 +128,8 @@ GPU_KERNEL squares(cuda_squares p) {
     if (threadIdx.x == 0) p.parts[blockIdx.x] = sum;
 }
 
-// Sums squares chunk by chunk: a block sums one chunk after the other.
+// Sums squares chunk by chunk, so that the sums do not depend on the number of ranks or blocks. A
+// block sums one chunk after the other.
 GPU_KERNEL squares_of_chunks(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {

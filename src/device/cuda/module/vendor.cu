@@ -1,4 +1,4 @@
-// Finds the vendor's libraries. vendor.h says why at run time.
+// Finds the vendor's libraries at run time. vendor.h says why not earlier.
 #include "device/cuda/module/gpu.h"
 #include "device/cuda/module/vendor.h"
 
