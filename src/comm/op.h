@@ -6,12 +6,13 @@
 
 #include <string.h>
 
+// Checks an operation before it starts, so that a mistake is reported here and not by another rank.
 // TRI_BAD_INPUT for a kind, count, root or peer out of range, TRI_UNSUPPORTED for a type that the
 // kind does not take.
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
 
-// Elements that one rank reads from `send` and writes to `recv`; 0 where the kind has none. The
-// send of a broadcast is counted on every rank, though only the root's is read.
+// Count the elements that one rank reads from `send` and writes to `recv`; 0 where the kind has
+// none. The send of a broadcast is counted on every rank, though only the root's is read.
 int64_t tri_comm_send_count(const tri_comm_op *op, int size);
 int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 

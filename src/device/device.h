@@ -1,5 +1,5 @@
-// A device: memory, and kernels that compute operations. One table of functions and one of kernels
-// per device; docs/adding-a-device.md adds one.
+// A device: memory, and kernels that compute operations. Each device is one table of functions and
+// one of kernels, so that plan and engine name none; docs/adding-a-device.md adds one.
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
 
@@ -140,7 +140,8 @@ struct tri_device_backend {
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
     // Adds: to[i] += from[i], F32. Gradients of several rounds are accumulated by it.
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
-    // Whether host code may read and write device memory; communicators then use it directly.
+    // Whether host code may read and write device memory. Then communicators use it directly; else
+    // what they send has to be copied through the host's memory or needs a library such as NCCL.
     bool host_memory;
     // Whether work goes on after a call has returned. If so, the engine issues a step before it
     // reads the results of the one before, so that the device never waits for the host, and
@@ -164,7 +165,8 @@ struct tri_device_backend {
 
 enum { TRI_SMALL_COPY_BYTES = 256 };
 
-// What every device has. A backend's own struct begins with it.
+// What every device has. A backend's own struct begins with it, so that callers need not know the
+// backend.
 struct tri_device {
     const tri_device_backend *backend;
     tri_device_description description;
@@ -201,7 +203,7 @@ void tri_kernel_layouts(const tri_kernel_def *def, const tri_device_description 
 tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_description *device,
                                 const tri_graph *graph, const tri_node *node, size_t *out);
 // Calls tri_kernel_def.prepare, and asserts that the kernel needs no more workspace than planned.
-// After a failure too, the caller releases *out.
+// The caller releases *out, after a failure too.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
 // Selects a kernel for the node and prepares it. TRI_UNSUPPORTED names the op: the device has no

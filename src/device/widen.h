@@ -1,4 +1,5 @@
-// Computes ops in F16 or BF16 on devices that only have a kernel for F32, by conversion.
+// Computes ops in F16 or BF16 on devices that have a kernel for F32 only, by conversion to F32 and
+// back.
 #ifndef TRIREME_DEVICE_WIDEN_H
 #define TRIREME_DEVICE_WIDEN_H
 

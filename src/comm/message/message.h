@@ -8,7 +8,8 @@
 
 typedef struct tri_message_config {
     int timeout_ms; // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
-    // Both as in tri_shm_config: for an open of some of the job's ranks only, or beside a control
+    // `job_ranks` and `group` have the meaning that they have in tri_shm_config. They are set if
+    // only some of the job's ranks open the communicator, or if it lies beside a control
     // communicator.
     const int *job_ranks;
     const char *group;

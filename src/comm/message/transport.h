@@ -55,8 +55,8 @@ typedef struct tri_transport {
     size_t most_bytes; // of one message
     // Opens this rank's end. If it fails, it writes the reason to why[TRI_TRANSPORT_WHY_BYTES].
     tri_status (*open)(const tri_transport_job *job, tri_transport_end **out, char *why);
-    // The address at which other ranks reach this one, as bytes that only the transport
-    // understands. *size 0: they know it by its number.
+    // Gets the address at which other ranks reach this one, as bytes that only the transport
+    // understands. *size 0: no address is needed, because ranks reach each other by their numbers.
     const void *(*address)(tri_transport_end *end, size_t *size);
     // Tells where a rank is reached, before anything is sent to it; the bytes are copied. May be
     // NULL where addresses are empty.

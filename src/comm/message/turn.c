@@ -284,8 +284,9 @@ static int64_t nap_ns(message_family *family) {
     return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
 }
 
-// Waits until the transport has something to move, or somebody rings. The calling thread has the
-// right to wait for the transport.
+// Waits until the transport has something to move, or another thread rings the bell. Only the
+// thread that holds `waiting` calls this, because one thread at the descriptor is enough: the
+// others sleep on the bell, and this one wakes them.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
     int64_t timeout_ns = timeout_ms * (int64_t)1000000;
@@ -316,7 +317,8 @@ void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
     }
     wait_for_transport(family, seen, timeout_ms);
     pthread_mutex_unlock(&family->waiting);
-    // Another sleeper now takes the right to wait over, and may have to advance its own operation.
+    // The next sleeper now takes the place at the descriptor, and may have to advance its own
+    // operation.
     if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
 }
 

@@ -1,5 +1,5 @@
-// Words on which threads sleep, also those of other processes: ranks that share memory wake each
-// other without system calls that copy data.
+// Words of memory on which threads sleep until another thread changes them, also one of another
+// process: so ranks that share memory wake each other.
 #ifndef TRIREME_COMM_PROGRESS_FUTEX_H
 #define TRIREME_COMM_PROGRESS_FUTEX_H
 

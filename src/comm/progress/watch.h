@@ -1,4 +1,5 @@
-// Finds which ranks are lost and what the others do, as a rank does that waits for them.
+// A rank that is blocked calls this to find which of the ranks that it waits for are lost, and what
+// the others do, so that it does not wait for ever.
 #ifndef TRIREME_COMM_PROGRESS_WATCH_H
 #define TRIREME_COMM_PROGRESS_WATCH_H
 

@@ -13,9 +13,10 @@
 // tiles for BF16 and the request was granted.
 bool cpu_amx_is_allowed(void);
 
-// Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges. A chunk of
-// a is [32 rows][32 of k]. A chunk of b is [2 halves][16 pairs][16 columns][2]: each half has 16
-// columns, and each pair has the values of two neighbouring p < k.
+// Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
+// order in which tiles read them. A chunk of a is [32 rows][32 of k]. A chunk of b is [2 halves][16
+// pairs][16 columns][2]: each half has 16 columns, and each pair has the values of two neighbouring
+// p < k, which AMX multiplies together.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE }; // the latter in elements
 
 // How many chunks, or blocks of 32, cover `count` elements.

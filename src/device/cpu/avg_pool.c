@@ -1,5 +1,6 @@
-// Average pooling and its gradient. Both gather: each result is a weighted sum over a rectangle of
-// the source, which is x for the forward pass and dy for the gradient.
+// Average pooling and its gradient. Both gather, so that each result is written once, by one
+// thread: each result is a weighted sum over a rectangle of the source, which is x for the forward
+// pass and dy for the gradient.
 //
 // A tensor in blocks of 16 channels is computed 16 channels at a time, a plain one channel by
 // channel.

@@ -19,8 +19,8 @@ enum {
     CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
 };
 
-// All kernels: our own first, because they are faster, then those of `ref`; filled by the first
-// cpu_describe.
+// All kernels: our own first, because a node gets the first kernel that supports it and ours are
+// faster, then those of `ref`. The first cpu_describe fills the list.
 static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
 
 static void list_kernels(void) {

@@ -101,7 +101,8 @@ static cpu_gemm_split split_of(const tri_device_description *device, const cpu_g
                              packs_a(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
 }
 
-// How much of k is computed at a time: k in equal blocks, rounded up to 64.
+// How much of k is computed at a time, so that the packed operands stay in the caches: k in equal
+// blocks, rounded up to 64.
 static int64_t k_block_of(const cpu_gemm *g) {
     int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, blocks = (g->k + most - 1) / most;
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;

@@ -5,8 +5,8 @@
 #include "device/cpu/tile.h"
 
 // A matrix in memory, by its strides. Element (r, c) lies at data[r / 64 · row_block + r % 64 · row
-// + c / 64 · column_block + c % 64 · column]. This describes plain matrices, matrices in panels of
-// 64 columns, and both of them transposed.
+// + c / 64 · column_block + c % 64 · column]. So one product reads plain matrices, matrices in
+// panels of 64 columns, and both of them transposed.
 typedef struct cpu_matrix {
     float *data;
     int64_t row, row_block, column, column_block;

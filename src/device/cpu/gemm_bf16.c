@@ -23,7 +23,8 @@ static cpu_gemm_split split_of(const tri_device_description *device, const cpu_b
 
 static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 
-// How many pairs are computed at a time: k in equal blocks, rounded up to 16 pairs.
+// How many pairs are computed at a time, so that the packed operands stay in the caches: k in equal
+// blocks, rounded up to 16 pairs.
 static int64_t most_pairs(const cpu_bf16_gemm *g) {
     int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
     int64_t blocks = (all_pairs(g) + most - 1) / most;

@@ -32,7 +32,7 @@ static inline const cpu_device *cpu_of(const tri_device *device) {
 }
 
 // The layouts that the kernels know. A blocked one is chosen only if the blocks divide the axes, so
-// that only CPU_OHWI16O2I has padding.
+// that no kernel has to handle padding; only CPU_OHWI16O2I has some.
 typedef enum cpu_format {
     CPU_PLAIN,
     CPU_NCHW16C,     // activations
@@ -108,8 +108,9 @@ void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 void cpu_use_threads(const tri_device_description *device);
 
 // Divides [0, count) into one range for each thread and calls `range` on each. The ranges are the
-// same every time; some may be empty. With fewer than 2 · `grain` items all run on the caller's
-// thread. `thread` counts from 0.
+// same every time, so that sums have one order; some may be empty. With fewer than 2 · `grain`
+// items all run on the caller's thread, because starting others would take longer. `thread` counts
+// from 0.
 typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread);
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);

@@ -22,8 +22,8 @@ static inline bool is_bare(const cpu_epilogue *epilogue) {
 }
 
 // Computes a tile of `rows` rows and `vectors` vectors of 16 columns. Stores only the columns of
-// the last vector that `last` selects. All but `job` and `last` are constants where this is called,
-// so that the sums stay in registers.
+// the last vector that `last` selects. Callers give constants for all but `job` and `last`, so that
+// the compiler unrolls the loops and keeps the sums in registers.
 CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
     const float *a = job->a, *b = job->b;

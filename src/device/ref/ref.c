@@ -1,4 +1,4 @@
-// The device `ref`: its list of kernels, and what is no op: memory, copies, sums.
+// The device `ref`: lists its kernels, and does what is no op: memory, copies, sums.
 #include "device/ref/ref.h"
 
 #include "device/queue.h"
