@@ -47,8 +47,7 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
 // always finds a checkpoint behind it.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
-// Sets the links "last" and "best" to where a save would have set them that was killed between its
-// commit and its links.
+// Whether the link HOME/LINK leads to the step at `path`.
 bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
 // Sets the links "last" and "best" to where a save would have set them that was killed between its
 // commit and its links.

@@ -65,7 +65,6 @@ void scale_print(const scale_view *v, FILE *out);
 void scale_print_json(const scale_view *v, FILE *out);
 
 // In scale_draw.c. Draws the sweep as SVG.
-
 void scale_draw(const scale_view *v, FILE *out);
 
 #endif

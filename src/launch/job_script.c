@@ -37,7 +37,8 @@ static void end_command(script *s) {
     s->column = 0;
 }
 
-// Adds an option of sbatch; leaves out one whose placeholder has no value.
+// Adds an option of sbatch. Leaves out an option whose placeholder has no value, because sbatch
+// would refuse it.
 static void put_option(script *s, const char *option) {
     const char *text = tri_site_expand(s->arena, option, &s->job->values);
     if (text) fprintf(s->out, "#SBATCH %s\n", tri_shell_word(s->arena, text));

@@ -314,8 +314,8 @@ static tri_status run_guarded(run *r, int *code) {
     return status;
 }
 
-// Chooses the workers' CPUs and prints the map where --show-binding asks for it: on standard output
-// if nothing else is to be done.
+// Chooses the workers' CPUs, so that workers do not run on each other's cores, and prints the map
+// where --show-binding asks for it: on standard output if nothing else is to be done.
 static tri_status plan_binding(run *r, tri_arena *arena) {
     const launch_options *o = r->options;
     launch_topology topology;

@@ -1,4 +1,5 @@
-// `trireme run`: starts the ranks of one node as torchrun does, watches and restarts them.
+// `trireme run`: starts the ranks of one node as torchrun does, watches them, and starts them again
+// after a failure.
 #ifndef TRIREME_LAUNCH_LAUNCH_H
 #define TRIREME_LAUNCH_LAUNCH_H
 

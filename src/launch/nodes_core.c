@@ -58,7 +58,8 @@ void nodes_end(nodes_core *core, int code, const char *text) {
         if (core->at[i].state > NODE_ARRIVED) order(core, i, NODES_END, code, text);
 }
 
-// Stops the workers of all nodes but `except`, unless they are being stopped already.
+// Stops the workers of all nodes but `except`, which has stopped its own, unless they are being
+// stopped already.
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text) {
     if (core->stopping >= how) return;
     core->stopping = how;
@@ -259,7 +260,7 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
-// Notes that a member of the round is gone.
+// Notes that a member of the round is gone. Its ranks are missing, so the round will end for all.
 static void lose(nodes_core *core, int agent, const char *how, double seconds, int64_t now_ns) {
     node *n = &core->at[agent];
     char name[128], text[NODES_CAUSE_BYTES];

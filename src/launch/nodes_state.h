@@ -1,4 +1,5 @@
-// What nodes_core.c (the rounds) and nodes_verdict.c (how they end) share.
+// The state of a run over several nodes, which nodes_core.c (the rounds) and nodes_verdict.c (how
+// they end) share.
 #ifndef TRIREME_LAUNCH_NODES_STATE_H
 #define TRIREME_LAUNCH_NODES_STATE_H
 

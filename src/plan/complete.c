@@ -232,10 +232,10 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit. SCATTER follows the last contribution of a round. If several
-// stages of this rank read the unit, contributions of two rounds may alternate; then SCATTER
-// follows each contribution whose successor is of another round, so that no sum mixes two rounds,
-// which a deterministic run must not do.
+// Inserts the SCATTERs of a unit. SCATTER follows the last contribution of a round to the unit's
+// gradients. If several stages of this rank read the unit, contributions of two rounds may
+// alternate. Then SCATTER follows each contribution whose successor is of another round, so that no
+// sum mixes two rounds: a deterministic run adds the rounds one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;

@@ -50,7 +50,7 @@ typedef enum tri_subject {
     TRI_SUBJECT_EDGE
 } tri_subject;
 
-// X(action, name, lane, subject, has a round)
+// The kinds of actions, one row each: X(action, name, lane, subject, has a round).
 #define TRI_ACTION_LIST(X)                                                                         \
     X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* the round's micro-batch, from the loader */      \
     /* parameters as kernels read them = all shards, cast to the type of computation */            \
@@ -165,8 +165,8 @@ typedef struct tri_order {
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
-// All that a schedule depends on. Nothing else may have an influence, so that all ranks make
-// matching schedules without a word.
+// All that a schedule depends on. Nothing else may have an influence, so that each rank makes its
+// own schedule, and all of them match without an exchange.
 struct tri_schedule_request {
     const tri_strategy *strategy;
     const tri_order *order;

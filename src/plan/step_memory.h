@@ -42,7 +42,8 @@ int tri_slot_bundle(const tri_flat *flat, int bundle);
 // The heap in which a slot's buffers lie, except for those of TRI_HEAP_INPUTS.
 tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
-// Which of this rank's ranges are in storage between their uses.
+// What of this rank's state is offloaded: it lies in storage between its uses, so that it needs
+// memory only while an action uses it.
 typedef struct tri_offload_set {
     int states;                     // of the optimizer; 0: they stay in memory
     bool masters[TRI_BUCKET_COUNT]; // by bucket

@@ -46,8 +46,8 @@ static const char *describe_host(const preflight *p, int host) {
     return tri_arena_printf(p->arena, "%s, %s%s", d->name, tri_counted(d->threads, "thread"), many);
 }
 
-// Names devices with memory of their own of which another program holds a part: the run would fail
-// there.
+// Names the devices with memory of their own on which another program holds a part of it, because
+// the run would fail there for lack of memory.
 static void name_full_devices(preflight *p, preflight_row *row) {
     int ranks = p->identity.size;
     double *bytes = TRI_NEW_ARRAY(p->arena, double, ranks);

@@ -37,12 +37,13 @@ void tri_health_stop(tri_health *health); // NULL allowed
 // ends, because the thread reads it. NULL allowed.
 void tri_health_drop_ring(tri_health *health);
 
-// Tells the others for which rank this one waits, so that a message about a hang can name the rank
-// that keeps all; TRI_HEALTH_NOBODY: for none.
+// Any thread may call the functions below. They accept NULL, for a run without health: nothing is
+// known then.
 
 // What happened to the rank ("died"); NULL: the rank is not known to be lost.
 const char *tri_health_loss(const tri_health *health, int rank);
-// Tells the others for which rank this one waits; TRI_HEALTH_NOBODY: for none.
+// Tells the others for which rank this one waits, so that a message about a hang can name the rank
+// that keeps all; TRI_HEALTH_NOBODY: for none.
 void tri_health_set_awaited(tri_health *health, int rank);
 // Waits until it is known what the rank told in its latest beat, at most two seconds old; at most
 // TRI_SAID_MS if the store does not answer.

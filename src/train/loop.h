@@ -64,34 +64,34 @@ bool train_folder_has(const train_loop *loop, const char *name);
 // In folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one,
 // and writes its recipe.yaml. Acts on rank 0; not collective.
 tri_status train_open_folder(train_loop *loop);
-// folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
+// In folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
 // collective. TRI_BAD_INPUT: another process uses the folder. If the lock cannot be taken for
 // another reason, returns TRI_OK: the folder may be read-only and hold a complete run, of which
 // only the results are shown.
 tri_status train_lock_folder(train_loop *loop);
 
-// job_end.c. Before the first step: finds out when the Slurm job ends, so that the run can stop
+// In job_end.c. Before the first step: finds out when the Slurm job ends, so that the run can stop
 // before. Acts on rank 0.
 void train_watch_job(train_loop *loop);
-// job_end.c. On rank 0: whether the run has to stop now, so that its last checkpoint is written in
-// time.
+// In job_end.c. On rank 0: whether the run has to stop now, so that its last checkpoint is written
+// in time.
 bool train_job_ends(train_loop *loop);
-// job_end.c. After a run that was stopped with a checkpoint: starts the job again, as
+// In job_end.c. After a run that was stopped with a checkpoint: starts the job again, as
 // trainer.on_timeout says. Acts on rank 0; may not return, because Slurm ends the job.
 void train_start_again(train_loop *loop);
-// train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest,
+// In train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest,
 // which the deadline has to leave time for.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 
-// evaluate.c. Refuses monitors of the recipe that name no metric, or a metric that the run will not
-// have, before the first step: a run would else notice only hours later.
+// In evaluate.c. Refuses monitors of the recipe that name no metric, or a metric that the run will
+// not have, before the first step: a run would else notice only hours later.
 tri_status train_check_monitors(const train_loop *loop);
 // In evaluate.c. Evaluates, reports the result, and decides about early stopping. Collective.
 tri_status train_evaluate(train_loop *loop);
-// evaluate.c. At the end of a complete run: evaluates the test data, if the validation data are
+// In evaluate.c. At the end of a complete run: evaluates the test data, if the validation data are
 // others; else they have been evaluated already.
 tri_status train_test(train_loop *loop);
-// evaluate.c. Whether early stopping has ended the run, in this process or in an earlier one, so
+// In evaluate.c. Whether early stopping has ended the run, in this process or in an earlier one, so
 // that a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
 // In evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy", "train_loss").
@@ -101,37 +101,37 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
 // replicas. Collective.
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out);
-// evaluate.c. The mean of a metric; not a number where nothing counted, as where every label is
+// In evaluate.c. The mean of a metric; not a number where nothing counted, as where every label is
 // left out.
 double train_mean(const tri_step_output *sums, int metric);
 void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 
-// saving.c. If a checkpoint cannot be written, this and the next functions warn and let the run
-// continue, because an earlier checkpoint is still there. Saves a checkpoint. With `behind`, it is
-// written while the next steps run, if there is memory for a copy of the state. Collective.
+// In saving.c. Saves a checkpoint. With `behind`, it is written while the next steps run, if there
+// is memory for a copy of the state. If a checkpoint cannot be written, this and the next functions
+// warn and let the run continue, because an earlier checkpoint is still there. Collective.
 tri_status train_save(train_loop *loop, bool behind);
-// saving.c. How far this rank's writing is, as a number whose sum over all ranks
+// In saving.c. How far this rank's writing is, as a number whose sum over all ranks
 // train_advance_saving takes: each step sums it anyway, so no rank waits.
 double train_saving_ready(const train_loop *loop);
-// saving.c. After a step: commits the checkpoint once all ranks have written it. Collective.
+// In saving.c. After a step: commits the checkpoint once all ranks have written it. Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
-// saving.c. Waits until the checkpoint in progress is complete. Collective.
+// In saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);
-// saving.c. Gives up the checkpoint in progress, at the end of a run that failed. Not collective,
-// because other ranks may be lost.
+// In saving.c. Gives up the checkpoint in progress, at the end of a run that failed. Not
+// collective, because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
 
-// scale.c. Before the first step: gives the engine the loss scale and the count of updates of
+// In scale.c. Before the first step: gives the engine the loss scale and the count of updates of
 // `progress`, with which the device goes on.
 tri_status train_carry(const tri_session *session, tri_progress *progress);
-// scale.c. After a step: takes the loss scale and the count of updates from its results, and
+// In scale.c. After a step: takes the loss scale and the count of updates from its results, and
 // reports an overflow. TRI_NOT_FINITE: gradients overflowed at the smallest scale, so that no scale
 // is left.
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
 
-// sample_log.c. A log of which samples each step took; with NULL, its functions do nothing.
+// In sample_log.c. A log of which samples each step took; with NULL, its functions do nothing.
 typedef struct train_sample_log train_sample_log;
 // Opens this rank's file of the sample log. NULL: log.samples is not set, or another rank logs the
 // same samples.
