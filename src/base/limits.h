@@ -102,6 +102,8 @@ enum {                                         // of communicators over messages
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
     TRI_MESSAGE_SCRATCH_BYTES = 16 << 20, // of a communicator, unless its windows are the least
     TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
+    // For the first message between two ranks that have both opened the transport.
+    TRI_MESSAGE_CONNECT_MS = 15000,
 };
 
 // Bounds on the samples of a data set and on the steps of a run, so that numbers computed from them

@@ -98,6 +98,12 @@ static tri_status agree_to_open(void *context) {
     return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
 }
 
+// A rank that the network does not reach tells the others why, which wait here and not for it.
+static tri_status agree_to_begin(void *context) {
+    const connect_request *q = context;
+    return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);
+}
+
 static tri_status tell_failure(void *context, tri_status status) {
     const connect_request *q = context;
     return tri_store_fail(q->store, status);
@@ -109,6 +115,7 @@ static tri_status open_flat(connect_request *q, const tri_transport *transport, 
     tri_message_config config = {.timeout_ms = q->timeout_ms,
                                  .ledger = ledger,
                                  .opened = agree_to_open,
+                                 .reached = agree_to_begin,
                                  .failed = tell_failure,
                                  .context = q};
     return tri_comm_message_open(transport, q->identity->rank, q->identity->size, &meeting, &config,
@@ -129,6 +136,12 @@ static tri_status open_pair(connect_request *q, const tri_transport *transport, 
     return status;
 }
 
+// TRIREME_HIERARCHY=0 connects all ranks by messages alone, so that the two can be compared.
+static const char *arrangement(void) {
+    const char *wanted = getenv("TRIREME_HIERARCHY");
+    return wanted && !strcmp(wanted, "0") ? "flat" : "in hosts";
+}
+
 // Opens the transport. A rank that lacks the module, or whose transport cannot be opened, tells the
 // others by the store: they must not wait for it where only the transport could tell.
 static tri_status open_transport(connect_request *q, tri_comm **out) {
@@ -137,8 +150,12 @@ static tri_status open_transport(connect_request *q, tri_comm **out) {
     TRI_TRY(compare_with_first(q, "module", transport->name,
                                "install the same modules on all hosts, or set comm.backend"));
     TRI_TRY(tri_store_agree(q->store, "to load the module", q->timeout_ms));
-    if (q->hosts > 1 && q->local_ranks > 1) return open_pair(q, transport, out);
-    return open_flat(q, transport, NULL, out);
+    const char *arranged = q->hosts > 1 && q->local_ranks > 1 ? arrangement() : "flat";
+    TRI_TRY(compare_with_first(q, "arrangement of ranks", arranged,
+                               "set TRIREME_HIERARCHY on all hosts, or on none"));
+    TRI_TRY(tri_store_agree(q->store, "on the arrangement of ranks", q->timeout_ms));
+    if (!strcmp(arranged, "flat")) return open_flat(q, transport, NULL, out);
+    return open_pair(q, transport, out);
 }
 
 static bool needs_messages(const connect_request *q) {

@@ -274,6 +274,13 @@ def lost_packets(node):
     return sum(int(line.split()[0]) for line in rules.splitlines() if " DROP " in line)
 
 
+def close_ports(node, closed=True):
+    """A firewall on the node drops new connections to the ports that programs have by chance; those
+    that it opens itself, and those to named ports, are as before."""
+    words = ["INPUT", "-i", "eth0", "-p", "tcp", "--syn", "--dport", "32768:65535", "-j", "DROP"]
+    shell(*inside(f"lab-node{node}", "iptables", "-w", "-A" if closed else "-D", *words))
+
+
 def on_head(*words):
     """A command, as it is started on the head of the cluster."""
     return inside(HEAD, "env", f"SLURM_CONF={path('slurm.conf')}", *words)

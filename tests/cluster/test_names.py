@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -125,6 +126,40 @@ def check_cannot_start(folder):
         print(f"  {variable}{word}: {took:.1f} s: {min(done.stderr.splitlines())}")
 
 
+def check_no_network(folder):
+    """Every rank opens its end of UCX, but between the nodes nothing passes: all ranks end soon,
+    and the message names ranks, nodes, and what to do."""
+    advice = r"; name a network that all hosts share \(UCX_NET_DEVICES, .*firewalls"
+    pair = r"rank \d \(host node\d\) does not reach rank \d \(host node\d\) over ucx"
+    words = runs.train("mlp-jax", os.path.join(folder, "no-network"), *SETTINGS,
+                       "trainer.max_steps=2")
+
+    def check(name, limit_s, cause, *more):
+        since = time.monotonic()
+        done = runs.run(srun(4, [*more, *words], "-l"), None)
+        took = time.monotonic() - since
+        assert done.returncode != 0 and took < limit_s, f"{name}: {took:.1f} s: {done.stderr}"
+        check_cause(done.stderr, 4, cause)
+        print(f"  {name}: {took:.1f} s: {min(done.stderr.splitlines())}")
+
+    check("no device", 12, pair + ".*" + advice, "env", "UCX_NET_DEVICES=none0",
+          "UCX_WARN_UNUSED_ENV_VARS=n")
+    if not shutil.which("iptables"):
+        print("  a firewall is not tested: needs the package iptables")
+        return
+    for node in (1, 2):
+        lab.close_ports(node)
+    try:
+        words.append("comm.timeout_s=4")
+        check("a firewall", 4 + 8, pair + r" within 4 s" + advice)
+        words.pop()
+        if ALL:  # comm.timeout_s is five minutes
+            check("a firewall, usual limit", 15 + 8, pair + r" within 15 s" + advice)
+    finally:
+        for node in (1, 2):
+            lab.close_ports(node, False)
+
+
 def check_killed(folder):
     run_dir, job = start(folder, "killed", 4, "trainer.max_steps=1000000")
     runs.wait_for(lambda: len(runs.losses(run_dir)) >= 10, "10 steps", 60, job)
@@ -230,7 +265,7 @@ def main():
     if not os.path.exists(os.path.join(build, "lib", "trireme", "ucx.so")):
         print("skipped: the module ucx is not built here")
         return 77
-    checks = [check_stuck, check_disagree, check_cannot_start, check_killed]
+    checks = [check_stuck, check_disagree, check_cannot_start, check_no_network, check_killed]
     if ALL:
         checks += [check_suspended, check_named, check_straggler]
     if len(sys.argv) > 2:

@@ -18,11 +18,14 @@ typedef struct tri_message_config {
     // Called once this rank's end of the transport is open, before any other rank is waited for. If
     // it fails, so does the open. NULL: nothing is called.
     tri_status (*opened)(void *context);
+    // Called once this rank has exchanged messages with those that it speaks to first, before it
+    // waits for all others. If it fails, so does the open. NULL: nothing is called.
+    tri_status (*reached)(void *context);
     // Called if the open fails, before the other ranks see that this one closes its end, so that
     // they can be told why; returns the status, or that of a failure which is the cause. NULL:
     // nothing is called.
     tri_status (*failed)(void *context, tri_status status);
-    void *context; // of both
+    void *context; // of all three
 } tri_message_config;
 
 // Opens the communicator. Collective over ranks 0 … size-1. `meeting` is used only during the call,

@@ -4,6 +4,7 @@
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
+#include "base/limits.h"
 #include "base/os.h"
 #include "comm/message/communicator.h"
 #include "comm/message/turn.h"
@@ -91,6 +92,13 @@ static int left_ms(const open_call *call) {
     return left < 1 ? 1 : (int)left;
 }
 
+// Where ranks wait for each other until all have opened their ends, none has a reason to be late.
+static int connect_ms(const open_call *call) {
+    bool all_are_there = call->config && call->config->opened;
+    if (!all_are_there || call->timeout_ms < TRI_MESSAGE_CONNECT_MS) return call->timeout_ms;
+    return TRI_MESSAGE_CONNECT_MS;
+}
+
 static tri_status meet(const open_call *call, message_card *cards) {
     char key[96];
     size_t got = 0;
@@ -111,6 +119,39 @@ static tri_status meet(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
+// What two neighbours' messages are about: nothing came from `from`, or nothing left for `to`.
+static int find_silent(const tri_transport_request requests[2], int from, int to) {
+    bool has_sent = requests[1].state <= TRI_REQUEST_DONE;
+    return has_sent && requests[0].state != TRI_REQUEST_DONE ? from : to;
+}
+
+// " (host …)" of a rank whose card did not arrive; "" where it is not known.
+static void find_host(const open_call *call, int rank, char *out, size_t size) {
+    char key[96];
+    size_t got = 0;
+    message_card card;
+    *out = 0;
+    if (!call->transport->know) return;
+    snprintf(key, sizeof key, "%s/%d", call->prefix, rank);
+    tri_status status =
+        call->meeting->get(call->meeting->context, key, 1, &card, sizeof card, &got);
+    if (status == TRI_OK && got == sizeof card) snprintf(out, size, " (host %.63s)", card.host);
+}
+
+// The network carries nothing between this rank and another one, although both are there.
+static tri_status report_silence(const open_call *call, const char *host, int silent, bool late) {
+    char their_host[80], limit[32] = "";
+    find_host(call, silent, their_host, sizeof their_host);
+    const char *what = call->transport->loss(call->family->end, silent);
+    if (late) snprintf(limit, sizeof limit, " within %g s", connect_ms(call) * 1e-3);
+    return TRI_FAIL(late ? TRI_TIMEOUT : TRI_NETWORK,
+                    "rank %d (host %s) does not reach rank %d%s over %s%s%s%s; name a network that "
+                    "all hosts share (UCX_NET_DEVICES, or MPI's own setting), and let it through "
+                    "firewalls",
+                    job_rank(call, call->rank), host, job_rank(call, silent), their_host,
+                    call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
+}
+
 // Gathers the cards of all ranks. cards[i] is that of rank own + i, so that what goes and what
 // comes lie in one range each.
 static tri_status gather(const open_call *call, message_card *cards) {
@@ -120,22 +161,15 @@ static tri_status gather(const open_call *call, message_card *cards) {
         int from = (call->rank + distance) % call->size;
         int to = (call->rank + call->size - distance) % call->size;
         int count = distance < call->size - distance ? distance : call->size - distance;
+        int64_t until_ns = tri_os.monotonic_ns() + connect_ms(call) * (int64_t)1000000;
         transport->recv(call->family->end, from, MESSAGE_ADDRESS, cards + distance,
                         (size_t)count * sizeof *cards, &requests[0]);
         transport->send(call->family->end, to, MESSAGE_ADDRESS, cards,
                         (size_t)count * sizeof *cards, &requests[1]);
-        if (message_await(transport, call->family->end, requests, 2, call->until_ns)) continue;
+        if (message_await(transport, call->family->end, requests, 2, until_ns)) continue;
         bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
-        bool is_sender = requests[1].state <= TRI_REQUEST_DONE &&
-                         requests[0].state != TRI_REQUEST_DONE; // whom the failure is about
-        int silent = is_sender ? from : to;
-        const char *what = transport->loss(call->family->end, silent);
         tri_status status =
-            late ? TRI_FAIL(TRI_TIMEOUT, "rank %d did not join over %s", job_rank(call, silent),
-                            transport->name)
-                 : TRI_FAIL(TRI_NETWORK, "rank %d (host %s) does not reach rank %d over %s%s%s",
-                            job_rank(call, call->rank), cards[0].host, job_rank(call, silent),
-                            transport->name, what ? ": that rank " : "", what ? what : "");
+            report_silence(call, cards[0].host, find_silent(requests, from, to), late);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
         transport->stop(call->family->end); // the memory of the requests ends with this call
@@ -268,6 +302,7 @@ tri_status tri_comm_message_open(const tri_transport *transport, int rank, int s
     if (status == TRI_OK) status = open_end(&call);
     if (status == TRI_OK && config && config->opened) status = config->opened(config->context);
     if (status == TRI_OK) status = exchange_cards(&call);
+    if (status == TRI_OK && config && config->reached) status = config->reached(config->context);
     if (status != TRI_OK) {
         call.family->stopped |= call.family->end == NULL;
         progress_family_end(&call.family->base);

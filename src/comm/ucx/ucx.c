@@ -75,6 +75,8 @@ static void prefer(void) {
     // A receive takes so much from a connection at once. With UCX's 8 KiB, large messages take
     // twice the processor time.
     (void)setenv("UCX_TCP_RX_SEG_SIZE", "32k", 0);
+    // Else each call that connects blocks, for two minutes if a firewall drops the packets.
+    (void)setenv("UCX_TCP_CONN_NB", "y", 0);
 }
 
 static tri_status ucx_open(const tri_transport_job *job, tri_transport_end **out, char *why) {
