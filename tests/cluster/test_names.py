@@ -114,6 +114,8 @@ def check_cannot_start(folder):
     train = shlex.join(words)
     cases = [(2, "TRIREME_MODULES=/nowhere", "", r"rank 2 \(host node2\): .*module ucx is not"),
              (3, "UCX_TLS=none", "", r"rank 3: cannot open ucx: "),
+             (2, "TRIREME_HIERARCHY=0", "", r"rank 2 \(host node2\) has arrangement of ranks "
+                                            r"flat, and rank 0 \(host node1\) has in hosts: "),
              (1, "", "comm.backend=mpi", r"rank 1 \(host node1\) has comm.backend mpi, and rank 0 "
                                          r"\(host node1\) has auto: ")]
     for rank, variable, word, cause in cases:

@@ -80,6 +80,22 @@ def check_ucx(folder):
         check(folder, one, srun, 4, 16, *PRODUCT)
 
 
+def check_flat(folder):
+    """The same ranks with and without the hierarchy: with trainer.deterministic the same bits."""
+    losses = []
+    for wanted, name in ("1", "pair"), ("0", "ucx"):
+        env = {**os.environ, "TRIREME_HIERARCHY": wanted}
+        words = [runs.TRIREME, "bench", "comm", "--json", "--sizes", "128K"]
+        said = runs.run(srun(2, 4, words), env=env).stdout
+        assert f'"backend":"{name}"' in said, said
+        run_dir = os.path.join(folder, f"arranged-{wanted}")
+        words = runs.train("mlp-jax", run_dir, *MLP, "trainer.deterministic=true")
+        runs.run(srun(2, 4, words), env=env)
+        losses.append(runs.losses(run_dir))
+    assert len(losses[0]) == 4
+    runs.check_same(*losses, "without the hierarchy")
+
+
 def check_mpi(folder):
     one = losses_of_one(folder)
     for start in srun_pmix, mpirun:
@@ -113,7 +129,7 @@ def check_bad_input(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder, lab.cluster(4 if ALL else 2):
         checks = [check_bare_script]
-        checks += [check_bad_input, check_ucx] if module("ucx") else []
+        checks += [check_bad_input, check_ucx, check_flat] if module("ucx") else []
         checks += [check_mpi] if module("mpi") else []
         failed = runs.check_all(checks, folder)
     for name in "ucx", "mpi":
