@@ -84,7 +84,7 @@ static tri_status run_node(const bench *b, int i) {
     for (int k = 0; k < node->input_count; k++) in[k] = b->data[node->inputs[k].id];
     for (int k = 0; k < node->output_count; k++) out[k] = b->data[node->outputs[k].id];
     tri_kernel_args args = {.queue = b->queue, .in = in, .out = out, .workspace = b->workspace};
-    return b->kernels[i].def->run(&b->kernels[i], &args);
+    return tri_kernel_run(&b->kernels[i], &args);
 }
 
 static int ascending(const void *a, const void *b) {

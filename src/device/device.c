@@ -5,6 +5,8 @@
 #include "base/free_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 tri_device_description tri_device_description_of(const tri_device_backend *backend,
                                                  const tri_device_config *config) {
@@ -74,12 +76,35 @@ tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_desc
     return def->workspace ? def->workspace(device, graph, node, out) : TRI_OK;
 }
 
+static size_t add_value(const tri_graph *graph, tri_value value, char *text, size_t size) {
+    char shape[128];
+    if (!tri_value_is(value)) return 0;
+    const tri_value_info *info = tri_value_get(graph, value);
+    return (size_t)snprintf(text, size, " %s %s", tri_dtype_name(info->dtype),
+                            tri_shape_text(&info->shape, shape, sizeof shape));
+}
+
+// Such as "linear fc2: F32 [64, 128] F32 [10, 128] -> F32 [64, 10]".
+static char *describe_node(const tri_graph *graph, const tri_node *node) {
+    char text[512];
+    if (!node) return NULL; // of a test
+    const char *name = node->name ? node->name : "";
+    size_t used =
+        (size_t)snprintf(text, sizeof text, "%s%s%.100s:", node->op->name, *name ? " " : "", name);
+    for (int i = 0; i < node->input_count && used < sizeof text; i++)
+        used += add_value(graph, node->inputs[i], text + used, sizeof text - used);
+    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, " ->");
+    for (int i = 0; i < node->output_count && used < sizeof text; i++)
+        used += add_value(graph, node->outputs[i], text + used, sizeof text - used);
+    return strdup(text);
+}
+
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out) {
     size_t planned;
     *out = (tri_kernel){0};
     TRI_TRY(tri_kernel_workspace(def, &device->description, graph, node, &planned));
-    *out = (tri_kernel){.def = def, .workspace_bytes = planned};
+    *out = (tri_kernel){.def = def, .workspace_bytes = planned, .what = describe_node(graph, node)};
     if (def->prepare) TRI_TRY(def->prepare(device, graph, node, out));
     TRI_ASSERT(out->workspace_bytes <= planned);
     return TRI_OK;
@@ -94,7 +119,14 @@ tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri
                     node->op->name);
 }
 
+tri_status tri_kernel_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    tri_status status = kernel->def->run(kernel, args);
+    if (status != TRI_INTERNAL && status != TRI_NO_MEMORY) return status;
+    return tri_status_context(status, "op %s", kernel->what ? kernel->what : kernel->def->name);
+}
+
 void tri_kernel_release(tri_kernel *kernel) {
     if (kernel->def && kernel->def->release) kernel->def->release(kernel);
+    free(kernel->what);
     *kernel = (tri_kernel){0};
 }

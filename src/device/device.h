@@ -42,6 +42,7 @@ typedef struct tri_kernel {
     const tri_kernel_def *def;
     void *state;            // whatever the kernel's `prepare` makes
     size_t workspace_bytes; // needed while it runs: what was planned, or less
+    char *what;             // op, layer and shapes, for messages; NULL: there was no memory for it
 } tri_kernel;
 
 // A queue: what is issued to it runs in order; queues of one device run side by side. A call that
@@ -210,6 +211,10 @@ tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, con
 // kernel for it.
 tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_kernel *out);
+// Calls tri_kernel_def.run. The message of a failure of this kernel itself (TRI_INTERNAL,
+// TRI_NO_MEMORY) names op, layer and shapes. Other failures are of the kernel's input or of work
+// that was issued before.
+tri_status tri_kernel_run(const tri_kernel *kernel, const tri_kernel_args *args);
 void tri_kernel_release(tri_kernel *kernel);
 
 #endif

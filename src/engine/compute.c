@@ -50,10 +50,10 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         if (collective)
             TRI_TRY(engine_run_collective(e, p, node, args.in, args.out));
         else
-            TRI_TRY(kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue,
-                                                                .in = args.in,
-                                                                .out = args.out,
-                                                                .workspace = e->memory.workspace}));
+            TRI_TRY(tri_kernel_run(kernel, &(tri_kernel_args){.queue = e->queue,
+                                                              .in = args.in,
+                                                              .out = args.out,
+                                                              .workspace = e->memory.workspace}));
         TRI_TRY(engine_look_for_anomaly(e, p->graph, node, args.in, args.out));
     }
     return TRI_OK;

@@ -46,7 +46,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_size_communication(e);
     TRI_TRY(engine_make_range_kernels(e));
     TRI_TRY(engine_make_numbers(e));
-    engine_make_flights(e);
+    TRI_TRY(engine_make_flights(e));
     engine_list_tensors(e);
     engine_find_parts(e);
     return TRI_OK;
@@ -101,6 +101,7 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_range_kernels(&engine->finders);
     engine_release_numbers(engine);
     engine_release_times(engine);
+    engine_release_flights(engine);
     if (engine->groups.memory) engine_release(engine);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);
@@ -264,13 +265,17 @@ static tri_status cast_all(tri_engine *e) {
     return TRI_OK;
 }
 
-tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input) {
+static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     engine_flights *flights = &engine->flights;
     TRI_ASSERT(flights->count <= tri_engine_steps_ahead(engine));
     TRI_ASSERT(flights->count == 0 || !engine->is_stale);
     engine->run.input = input;
     engine->run.step = &engine->plan->steps[input->shape];
     TRI_ASSERT(engine->run.step->samples > 0);
+    engine_flight *flight = &flights->items[engine_next_flight(engine)];
+    flight->shape = input->shape;
+    flight->step = input->step;
+    engine_clear_times(engine, flight);
     tri_ledger_step(engine->groups.world->ledger, input->step);
     engine->run.anomaly[0] = 0;
     TRI_TRY(cast_all(engine));
@@ -278,9 +283,13 @@ tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input) {
     TRI_TRY(engine_begin_numbers(engine));
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
-    TRI_TRY(engine_send_results(engine, &flights->items[engine_next_flight(engine)]));
+    TRI_TRY(engine_send_results(engine, flight));
     flights->count++;
     return TRI_OK;
+}
+
+tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input) {
+    return engine_name_failure(engine, issue(engine, input));
 }
 
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out) {

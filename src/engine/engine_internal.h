@@ -135,8 +135,8 @@ typedef struct engine_staging {
 // A step in flight: its results, on their way to the host's memory. Each has room of its own, so
 // that the next step does not overwrite results before the host reads them.
 typedef struct engine_flight {
-    double *results; // as in the device's memory
-    double shared[TRI_MAX_SHARED];
+    // As in the device's memory, in memory of the host to which a copy does not block.
+    double *results, *shared;
     tri_step_shape shape;
     int64_t step;    // as in the step's input
     tri_ticket done; // stands for the step and the copy of its results
@@ -268,6 +268,11 @@ tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 // Enters the times of a step that is done into the ledger, from which traces and `trireme profile`
 // read them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
+// Forgets the times of the step that was issued in this flight before.
+void engine_clear_times(tri_engine *engine, engine_flight *flight);
+// Adds to the message of a device's failure which rank it is and, if work failed behind the host,
+// in which action. Returns `status`.
+tri_status engine_name_failure(tri_engine *engine, tri_status status);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
 // Makes all fail that waits for the groups' operations. Call it before anything is closed for which
@@ -333,7 +338,8 @@ tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 
 // In results.c: brings the results of steps to the host.
-void engine_make_flights(tri_engine *engine);
+tri_status engine_make_flights(tri_engine *engine);
+void engine_release_flights(tri_engine *engine);
 // Makes the kernels that find, in a step that halts, the first parameter with a gradient that is
 // not finite, so that the error can name it.
 tri_status engine_make_finders(tri_engine *engine);

@@ -250,7 +250,7 @@ static tri_status reduce(tri_engine *e, double *values, int64_t count) {
 
 tri_status engine_run_numbers(tri_engine *e, const tri_kernel *kernel, void *const *in,
                               void *const *out) {
-    return kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue, .in = in, .out = out});
+    return tri_kernel_run(kernel, &(tri_kernel_args){.queue = e->queue, .in = in, .out = out});
 }
 
 tri_status engine_sum_over_step(tri_engine *e, bool squared) {

@@ -10,9 +10,23 @@
 #include <math.h>
 #include <string.h>
 
-void engine_make_flights(tri_engine *e) {
-    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
-        e->flights.items[i].results = TRI_NEW_ARRAY(e->arena, double, e->numbers.result_count);
+tri_status engine_make_flights(tri_engine *e) {
+    const tri_device_backend *device = e->device->backend;
+    int64_t count = e->numbers.result_count + TRI_MAX_SHARED;
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++) {
+        void *memory = device->alloc_host ? NULL : TRI_NEW_ARRAY(e->arena, double, count);
+        if (device->alloc_host)
+            TRI_TRY(device->alloc_host(e->device, (size_t)count * sizeof(double), &memory));
+        e->flights.items[i].results = memory;
+        e->flights.items[i].shared = (double *)memory + e->numbers.result_count;
+    }
+    return TRI_OK;
+}
+
+void engine_release_flights(tri_engine *e) {
+    const tri_device_backend *device = e->device->backend;
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD && device->alloc_host; i++)
+        if (e->flights.items[i].results) device->free_host(e->device, e->flights.items[i].results);
 }
 
 int engine_next_flight(const tri_engine *e) {
@@ -79,15 +93,13 @@ tri_status engine_find_not_finite(tri_engine *e) {
 tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     const tri_device_backend *device = e->device->backend;
-    flight->shape = e->run.input->shape;
-    flight->step = e->run.input->step;
     if (!tri_step_trains(flight->shape)) {
         if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
         TRI_TRY(engine_sum_over_step(e, false));
     }
     TRI_TRY(device->copy_out(e->queue, flight->results, n->sums,
                              (size_t)n->result_count * sizeof(double)));
-    TRI_TRY(device->copy_out(e->queue, flight->shared, n->shared, sizeof flight->shared));
+    TRI_TRY(device->copy_out(e->queue, flight->shared, n->shared, sizeof e->run.input->shared));
     return device->record(e->queue, &flight->done);
 }
 
@@ -184,7 +196,7 @@ static tri_status wait_for(tri_engine *e, const engine_flight *flight) {
     return status;
 }
 
-tri_status tri_engine_collect(tri_engine *e, tri_step_output *out) {
+static tri_status collect(tri_engine *e, tri_step_output *out) {
     engine_flights *flights = &e->flights;
     TRI_ASSERT(flights->count > 0);
     engine_flight *flight = &flights->items[flights->first];
@@ -200,4 +212,8 @@ tri_status tri_engine_collect(tri_engine *e, tri_step_output *out) {
     }
     engine_sum_terms(e, out);
     return tri_step_trains(flight->shape) ? take_training(e, flight, out) : TRI_OK;
+}
+
+tri_status tri_engine_collect(tri_engine *e, tri_step_output *out) {
+    return engine_name_failure(e, collect(e, out));
 }

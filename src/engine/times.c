@@ -4,6 +4,8 @@
 // host's own lane shows when actions were issued.
 #include "engine/engine_internal.h"
 
+#include <string.h>
+
 typedef struct engine_span {
     int64_t begin_ns, end_ns;
 } engine_span;
@@ -64,4 +66,45 @@ void engine_note_times(tri_engine *e, const engine_flight *flight) {
         noted.lane = e->times.lane;
         tri_ledger_add(e->groups.world->ledger, &noted, spans[i].begin_ns, spans[i].end_ns);
     }
+}
+
+void engine_clear_times(tri_engine *e, engine_flight *flight) {
+    engine_span *spans = e->times.spans[flight - e->flights.items];
+    size_t count = (size_t)e->plan->steps[flight->shape].schedule.count;
+    if (spans) memset(spans, 0, count * sizeof *spans);
+}
+
+// The first action that the device began and did not end, over the steps in flight from the oldest
+// on. *flight is its step. NULL: none.
+static const tri_action *unfinished(const tri_engine *e, const engine_flight **flight) {
+    enum { FLIGHTS = 1 + TRI_MAX_STEPS_AHEAD };
+    for (int k = 1; k <= FLIGHTS; k++) {
+        int at = (engine_next_flight(e) + k) % FLIGHTS;
+        *flight = &e->flights.items[at];
+        const tri_schedule *s = &e->plan->steps[(*flight)->shape].schedule;
+        const engine_span *spans = e->times.spans[at];
+        for (int i = 0; spans && i < s->count; i++)
+            if (engine_is_timed(e, &s->actions[i]) && spans[i].begin_ns && !spans[i].end_ns)
+                return &s->actions[i];
+    }
+    return NULL;
+}
+
+tri_status engine_name_failure(tri_engine *e, tri_status status) {
+    char said[TRI_MESSAGE_MAX_BYTES];
+    int rank = e->groups.world->rank;
+    if (!e->device->backend->time) return status;
+    if (status == TRI_INTERNAL || status == TRI_NO_MEMORY)
+        return tri_status_context(status, "rank %d", rank);
+    if (status != TRI_IO) return status;
+    snprintf(said, sizeof said, "%s", tri_error_message());
+    tri_ticket ticket;
+    if (e->device->backend->record(e->queue, &ticket) == TRI_OK)
+        return TRI_FAIL(status, "%s", said); // it is not the device that failed
+    const engine_flight *flight;
+    const tri_action *a = unfinished(e, &flight);
+    if (!a) return TRI_FAIL(status, "rank %d: %s", rank, said);
+    tri_ledger_action noted = engine_ledger_action(e, a);
+    return TRI_FAIL(status, "rank %d, step %lld, in %s%s%s: %s", rank, (long long)flight->step + 1,
+                    noted.kind, noted.label ? " " : "", noted.label ? noted.label : "", said);
 }

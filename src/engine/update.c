@@ -158,8 +158,7 @@ tri_status engine_run_range_kernels(tri_engine *e, const engine_range_kernels *l
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++) {
         engine_range_kernel *r = &list->items[i];
         engine_args args = list->args(e, r);
-        TRI_TRY(
-            r->kernel.def->run(&r->kernel, &(tri_kernel_args){.queue = e->queue,
+        TRI_TRY(tri_kernel_run(&r->kernel, &(tri_kernel_args){.queue = e->queue,
                                                               .in = args.in,
                                                               .out = args.out,
                                                               .workspace = e->memory.workspace}));

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-// False: a thread of the kernel trapped.
-bool emulated_run(int64_t blocks, int threads, const std::function<void()> &body);
+// False: a thread of the kernel trapped. `samples`: only the first and the last block run.
+bool emulated_run(int64_t blocks, int threads, bool samples, const std::function<void()> &body);
 
 #endif

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -46,6 +47,8 @@ typedef std::function<void()> work;
 struct cuda_context {
     cuda_fault fault;
     std::atomic<bool> failed; // a kernel trapped
+    std::mutex memory_lock;
+    std::map<uintptr_t, size_t> device, pinned; // allocated: bytes by address
     std::mutex lock;
     std::set<cuda_stream *> streams;
 };
@@ -95,6 +98,7 @@ void work_off(cuda_stream *stream) {
 }
 
 std::atomic<int64_t> issued;    // calls that gave a stream work
+std::atomic<int64_t> blocked;   // copies for which the caller waited
 thread_local bool is_capturing; // a stream, by this thread
 
 void add(cuda_stream *stream, work item) {
@@ -123,11 +127,11 @@ tri_status check_capture(char *why) {
 tri_status check_device(const cuda_context *context, char *why) {
     if (!context->failed) return TRI_OK;
     snprintf(why, CUDA_WHY_BYTES, "unspecified launch failure");
-    return TRI_INTERNAL;
+    return TRI_IO;
 }
 #define IF_IT_WORKS(context, why)                                                                  \
     do {                                                                                           \
-        if (check_device(context, why) != TRI_OK) return TRI_INTERNAL;                             \
+        if (check_device(context, why) != TRI_OK) return TRI_IO;                                   \
     } while (0)
 #define NOT_WHILE_CAPTURING(why)                                                                   \
     do {                                                                                           \
@@ -154,7 +158,9 @@ void close_device(cuda_context *context) { delete context; }
 cuda_fault *fault_of(cuda_context *context) { return &context->fault; }
 int64_t clock_offset(cuda_context *) { return CLOCK_ERROR_NS; }
 
-tri_status alloc_memory(cuda_context *context, size_t size_bytes, void **out, char *why) {
+typedef std::map<uintptr_t, size_t> ranges;
+
+tri_status allocate(cuda_context *context, ranges *kind, size_t size_bytes, void **out, char *why) {
     *out = nullptr;
     NOT_WHILE_CAPTURING(why);
     IF_IT_WORKS(context, why);
@@ -163,18 +169,43 @@ tri_status alloc_memory(cuda_context *context, size_t size_bytes, void **out, ch
                : aligned_alloc(ALIGNMENT, (size_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
     if (*out) {
         memset(*out, POISON, size_bytes);
+        std::lock_guard<std::mutex> guard(context->memory_lock);
+        (*kind)[(uintptr_t)*out] = size_bytes;
         return TRI_OK;
     }
     snprintf(why, CUDA_WHY_BYTES, "cudaMalloc: out of memory");
     return TRI_NO_MEMORY;
 }
 
+tri_status alloc_memory(cuda_context *context, size_t size_bytes, void **out, char *why) {
+    return allocate(context, &context->device, size_bytes, out, why);
+}
+
+tri_status alloc_pinned(cuda_context *context, size_t size_bytes, void **out, char *why) {
+    return allocate(context, &context->pinned, size_bytes, out, why);
+}
+
+bool lies_in(cuda_context *context, const ranges &kind, const void *memory) {
+    std::lock_guard<std::mutex> guard(context->memory_lock);
+    auto next = kind.upper_bound((uintptr_t)memory);
+    if (next == kind.begin()) return false;
+    --next;
+    return (uintptr_t)memory < next->first + next->second;
+}
+
+void wait_until_idle(cuda_stream *stream) {
+    std::unique_lock<std::mutex> guard(stream->lock);
+    stream->idle.wait(guard, [=] { return stream->items.empty() && !stream->busy; });
+}
+
 // Waits for all work of the device, as cudaFree does.
 void free_memory(cuda_context *context, void *memory) {
     std::lock_guard<std::mutex> streams(context->lock);
-    for (cuda_stream *stream : context->streams) {
-        std::unique_lock<std::mutex> guard(stream->lock);
-        stream->idle.wait(guard, [=] { return stream->items.empty() && !stream->busy; });
+    for (cuda_stream *stream : context->streams) wait_until_idle(stream);
+    {
+        std::lock_guard<std::mutex> guard(context->memory_lock);
+        context->device.erase((uintptr_t)memory);
+        context->pinned.erase((uintptr_t)memory);
     }
     free(memory);
 }
@@ -207,9 +238,16 @@ void close_stream(cuda_stream *stream) {
     delete stream;
 }
 
+// A copy from the device to memory of the host that is not pinned blocks, as CUDA's does.
 tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *why) {
-    IF_IT_WORKS(stream->context, why);
+    cuda_context *context = stream->context;
+    IF_IT_WORKS(context, why);
     push(stream, [=] { memmove(to, from, size_bytes); });
+    if (is_capturing || !lies_in(context, context->device, from) ||
+        lies_in(context, context->device, to) || lies_in(context, context->pinned, to))
+        return TRI_OK;
+    blocked++;
+    wait_until_idle(stream);
     return TRI_OK;
 }
 
@@ -307,10 +345,15 @@ void close_graph(cuda_graph *graph) { delete graph; }
 
 } // namespace
 
-int gpu_multiprocessors(const cuda_stream *) { return 1; }
+// For tests, which find these functions by name. With emulated_sample, a grid has as many blocks as
+// its kernel could use, of which only the first and the last run.
+static std::atomic<bool> is_sampled;
+extern "C" __attribute__((visibility("default"))) void emulated_sample(bool is) { is_sampled = is; }
 
-// For tests, which find it by name.
+int gpu_multiprocessors(const cuda_stream *) { return is_sampled ? 1 << 26 : 1; }
+
 extern "C" __attribute__((visibility("default"))) int64_t emulated_issued() { return issued; }
+extern "C" __attribute__((visibility("default"))) int64_t emulated_blocked() { return blocked; }
 
 int64_t emulated_clock_ns() {
     struct timespec now;
@@ -326,13 +369,13 @@ tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads,
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
     push(stream, [=] {
-        if (!context->failed && !emulated_run(blocks, threads, body)) context->failed = true;
+        if (!context->failed && !emulated_run(blocks, threads, is_sampled, body))
+            context->failed = true;
     });
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (!blocking || strcmp(blocking, "1") != 0 || is_capturing) return TRI_OK;
-    std::unique_lock<std::mutex> guard(stream->lock);
-    stream->idle.wait(guard, [=] { return stream->items.empty() && !stream->busy; });
-    return check_device(context, why);
+    wait_until_idle(stream);
+    return check_device(context, why) == TRI_OK ? TRI_OK : TRI_INTERNAL;
 }
 
 extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
@@ -342,7 +385,7 @@ extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
                                                     clock_offset,
                                                     alloc_memory,
                                                     free_memory,
-                                                    alloc_memory,
+                                                    alloc_pinned,
                                                     free_memory,
                                                     memory_left,
                                                     open_stream,

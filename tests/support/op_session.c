@@ -218,7 +218,7 @@ static tri_status run_node(op_session *s, int index) {
     if (node->op->flags & TRI_OP_COLLECTIVE)
         return engine_collective(s->comm, s->graph, node, in, out);
     tri_kernel_args args = {.queue = s->queue, .in = in, .out = out, .workspace = s->workspace};
-    return s->kernels[index].def->run(&s->kernels[index], &args);
+    return tri_kernel_run(&s->kernels[index], &args);
 }
 
 tri_status op_run(op_session *session) {

@@ -103,14 +103,17 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// How many calls have given work to streams of the emulated GPU. A real one does not count: 0.
-static int64_t issued_so_far(void) {
-    int64_t (*issued)(void);
-    *(void **)&issued = dlsym(RTLD_DEFAULT, "emulated_issued");
-    if (is_real && !*(void **)&issued) return 0;
-    assert_non_null(*(void **)&issued);
-    return issued();
+// What the emulated GPU counted so far. A real one does not count: 0.
+static int64_t counted(const char *function) {
+    int64_t (*count)(void);
+    *(void **)&count = dlsym(RTLD_DEFAULT, function);
+    if (is_real && !*(void **)&count) return 0;
+    assert_non_null(*(void **)&count);
+    return count();
 }
+
+// How many calls have given work to streams.
+static int64_t issued_so_far(void) { return counted("emulated_issued"); }
 
 static tri_step_shape shape_of(int step) {
     if (step % 5 == 3) return TRI_STEP_EVALUATE;
@@ -136,6 +139,7 @@ typedef struct course {
 static void run_course(const char *graphs, int ahead, course *out) {
     rig r;
     open_rig(&r, graphs);
+    int64_t blocked = counted("emulated_blocked");
     for (int end = 0, issued = 0; end < STEPS; end++) {
         while (issued < STEPS && issued - end <= ahead) {
             int64_t before = issued_so_far();
@@ -149,6 +153,7 @@ static void run_course(const char *graphs, int ahead, course *out) {
         out->losses[end] = result.sum[0];
         out->norms[end] = result.gradient_norm;
     }
+    assert_true(counted("emulated_blocked") == blocked); // no step waits for its copies
     close_rig(&r);
 }
 

@@ -246,6 +246,43 @@ static void test_failure_of_a_ticket(void **state) {
     }
 }
 
+static tri_status wait_until_open(void *source, uint64_t number) {
+    while (!__atomic_load_n((bool *)source, __ATOMIC_ACQUIRE)) usleep(100);
+    return TRI_OK;
+}
+
+static bool is_open(void *source, uint64_t number) {
+    return __atomic_load_n((bool *)source, __ATOMIC_ACQUIRE);
+}
+
+// A ticket stays done when as many follow it on its queue as the queue has events, and the last of
+// them is not done.
+static void test_old_ticket(void **state) {
+    (void)state;
+    static const tri_ticket_kind kind = {.wait = wait_until_open, .is_done = is_open};
+    const tri_device_backend *cuda = &tri_device_cuda;
+    bool opened = false;
+    tri_ticket gate = {&kind, &opened, 1}, old, last;
+    tri_device *device = open_device(cuda);
+    tri_queue *queue, *other;
+    ok(tri_queue_open(device, &queue));
+    ok(tri_queue_open(device, &other));
+    ok(cuda->record(queue, &old));
+    ok(tri_ticket_wait(&old));
+    ok(cuda->wait(queue, &gate));
+    for (int i = 0; i < 256; i++) ok(cuda->record(queue, &last));
+    assert_false(tri_ticket_is_done(&last));
+    assert_true(tri_ticket_is_done(&old));
+    ok(tri_ticket_wait(&old));
+    ok(cuda->wait(other, &old));
+    ok(tri_queue_finish(other));
+    __atomic_store_n(&opened, true, __ATOMIC_RELEASE);
+    ok(tri_ticket_wait(&last));
+    tri_queue_close(other);
+    tri_queue_close(queue);
+    cuda->close(device);
+}
+
 // A host that touches a distant device's memory ends at once, and not with a wrong number.
 static void test_host_memory(void **state) {
     (void)state;
@@ -337,6 +374,7 @@ int main(void) {
         cmocka_unit_test(test_memory_for_copies),
         cmocka_unit_test(test_order_in_a_queue),
         cmocka_unit_test(test_order_between_queues),
+        cmocka_unit_test(test_old_ticket),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_time_of_waiting),
         cmocka_unit_test(test_failure_of_a_ticket),

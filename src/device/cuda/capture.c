@@ -13,10 +13,16 @@ struct tri_captured {
 
 static const char what[] = "CUDA graph (TRIREME_CUDA_GRAPHS=0 goes without)";
 
+bool cuda_launches_block(void) {
+    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+    return text && strcmp(text, "1") == 0;
+}
+
 tri_status cuda_read_captures(bool *without) {
     const char *text = getenv("TRIREME_CUDA_GRAPHS");
-    *without = text && strcmp(text, "0") == 0;
-    if (!text || *without || strcmp(text, "1") == 0) return TRI_OK;
+    bool is_off = text && strcmp(text, "0") == 0;
+    *without = is_off || cuda_launches_block();
+    if (!text || is_off || strcmp(text, "1") == 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_CUDA_GRAPHS is \"%s\": it takes 0 or 1", text);
 }
 

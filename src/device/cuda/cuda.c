@@ -28,7 +28,13 @@ static const tri_device_model models[] = {
     {0}};
 
 tri_status cuda_check(tri_status status, const char *what, const char *why) {
-    return status == TRI_OK ? TRI_OK : TRI_FAIL(status, "device cuda: %s: %s", what, why);
+    if (status == TRI_OK) return TRI_OK;
+    if (status != TRI_IO || cuda_launches_block())
+        return TRI_FAIL(status, "device cuda: %s: %s", what, why);
+    return TRI_FAIL(status,
+                    "device cuda: the GPU failed: %s; a run with CUDA_LAUNCH_BLOCKING=1 in its "
+                    "environment is slow and names the op",
+                    why);
 }
 
 // Whether there is a driver. Without these files of it nothing is loaded, so that a run on a CPU

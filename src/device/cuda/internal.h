@@ -27,8 +27,9 @@ static inline cuda_device *cuda_of(const tri_device *device) {
 
 // Loads the module. TRI_NOT_FOUND: there is no module, no driver or no GPU.
 tri_status cuda_load(const cuda_runtime **out);
-// Puts "device cuda: " before what the runtime said, so that the user knows who complains, and
-// passes the status on.
+// Puts "device cuda: " and the call before what the runtime said, so that the user knows who
+// complains, and passes the status on. If the device does not work any more (TRI_IO), the call says
+// nothing and is left out.
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);
@@ -44,7 +45,10 @@ tri_status cuda_begin_capture(tri_queue *queue); // capture.c
 tri_status cuda_end_capture(tri_queue *queue, tri_captured **out);
 tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
 void cuda_close_capture(tri_captured *captured);
-// Whether TRIREME_CUDA_GRAPHS=0 says that nothing is captured.
+// Whether CUDA_LAUNCH_BLOCKING=1 says that a launch returns when its kernel is done.
+bool cuda_launches_block(void);
+// Whether TRIREME_CUDA_GRAPHS=0 says that nothing is captured, or CUDA_LAUNCH_BLOCKING=1, because a
+// kernel of a graph is not launched by itself.
 tri_status cuda_read_captures(bool *without);
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 

@@ -161,18 +161,26 @@ void cuda_close_queue(tri_queue *head) {
     free(q);
 }
 
+// The ticket's event. NULL: its work is done, since the event was recorded again (cuda_record).
+static cuda_event *event_of(cuda_queue *q, uint64_t number) {
+    uint64_t recorded = __atomic_load_n(&q->recorded, __ATOMIC_ACQUIRE);
+    return recorded - number < EVENTS ? q->events[number % EVENTS] : NULL;
+}
+
 static tri_status wait_for(void *source, uint64_t number) {
     cuda_queue *q = source;
     char why[CUDA_WHY_BYTES] = "";
-    tri_status status = device_of(q)->runtime->finish(q->events[number % EVENTS], why);
-    TRI_TRY(cuda_check(status, "the GPU failed", why));
+    cuda_event *event = event_of(q, number);
+    tri_status status = event ? device_of(q)->runtime->finish(event, why) : TRI_OK;
+    TRI_TRY(cuda_check(status, "cannot wait", why));
     TRI_TRY(fault_of(device_of(q)));
     return outcome_now(q);
 }
 
 static bool is_done(void *source, uint64_t number) {
     cuda_queue *q = source;
-    return device_of(q)->runtime->query(q->events[number % EVENTS]) != CUDA_EVENT_PENDING;
+    cuda_event *event = event_of(q, number);
+    return !event || device_of(q)->runtime->query(event) != CUDA_EVENT_PENDING;
 }
 
 static const tri_ticket_kind cuda_ticket = {.wait = wait_for, .is_done = is_done};
@@ -182,11 +190,12 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
     // An earlier ticket had this event. Its work has to be done before the event is recorded again,
-    // or a wait for that ticket would also wait for the work issued since.
+    // so that the ticket can be told from the new one by its number alone.
     tri_status status = device_of(q)->runtime->finish(event, why);
-    TRI_TRY(cuda_check(status, "the GPU failed", why));
+    TRI_TRY(cuda_check(status, "cannot wait", why));
+    __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);
     TRI_TRY(cuda_check(device_of(q)->runtime->record(q->stream, event, why), "no ticket", why));
-    *out = (tri_ticket){&cuda_ticket, q, ++q->recorded};
+    *out = (tri_ticket){&cuda_ticket, q, q->recorded};
     TRI_TRY(fault_of(device_of(q)));
     return outcome_now(q);
 }
@@ -219,7 +228,8 @@ tri_status cuda_wait(tri_queue *head, const tri_ticket *ticket) {
     if (!ticket->kind || other == q) return TRI_OK;
     if (ticket->kind != &cuda_ticket || other->head.device != head->device)
         return tri_ticket_is_done(ticket) ? tri_ticket_wait(ticket) : wait_foreign(q, ticket);
-    cuda_event *event = other->events[ticket->number % EVENTS];
+    cuda_event *event = event_of(other, ticket->number);
+    if (!event) return TRI_OK;
     return cuda_check(device_of(q)->runtime->wait(q->stream, event, why), "cannot wait", why);
 }
 

@@ -3,8 +3,9 @@
 // where neither a GPU nor CUDA is. A second module with the same functions emulates a GPU on the
 // host, for tests.
 //
-// Functions that fail write the reason, one line, to why[CUDA_WHY_BYTES]. The module calls nothing
-// of this program.
+// Functions that fail write the reason, one line, to why[CUDA_WHY_BYTES]. TRI_IO: the device does
+// not work any more, because a kernel that was issued before failed, for example; all later calls
+// fail likewise. Other codes are of the call itself. The module calls nothing of this program.
 #ifndef TRIREME_DEVICE_CUDA_RUNTIME_H
 #define TRIREME_DEVICE_CUDA_RUNTIME_H
 

@@ -4,6 +4,7 @@
 #include "device/cuda/module/vendor.h"
 
 #include <new>
+#include <stdlib.h>
 #include <time.h>
 
 #define X(name)                                                                                    \
@@ -22,6 +23,20 @@ struct cuda_graph {
     GPU_API(GraphExec_t) handle;
 };
 
+// Whether every later call returns the error too. CUDA and HIP have the same numbers.
+static bool ends_device(int error) {
+    static const int errors[] = {
+        214,           // memory that cannot be corrected (ECC)
+        700, 702, 710, // an illegal address, a kernel that takes too long, an assertion
+        714, 715, 716, // a corrupt stack, an illegal instruction, a misaligned address
+        717, 718, 719, // an illegal address space, an illegal program counter, any other failure
+        999,           // unknown
+    };
+    for (int one : errors)
+        if (one == error) return true;
+    return false;
+}
+
 tri_status gpu_failed(gpu_error error, const char *call, char *why) {
     const char *paren = strchr(call, '(');
     int name = paren ? (int)(paren - call) : (int)strlen(call);
@@ -29,7 +44,12 @@ tri_status gpu_failed(gpu_error error, const char *call, char *why) {
              GPU_API(GetErrorName)(error));
     (void)GPU_API(GetLastError)(); // so that the next call does not return it again
     if (error == GPU_API(ErrorMemoryAllocation)) return TRI_NO_MEMORY;
-    return TRI_INTERNAL;
+    return ends_device((int)error) ? TRI_IO : TRI_INTERNAL;
+}
+
+bool gpu_launches_block() {
+    const char *text = getenv("CUDA_LAUNCH_BLOCKING");
+    return text && strcmp(text, "1") == 0;
 }
 
 namespace {

@@ -35,6 +35,8 @@ struct cuda_stream {
 
 // Turns an error of CUDA into a status, with the call's name.
 tri_status gpu_failed(gpu_error error, const char *call, char *why);
+// CUDA_LAUNCH_BLOCKING=1: a launch returns when its kernel is done, and how that ended.
+bool gpu_launches_block();
 
 #define GPU_TRY(call)                                                                              \
     do {                                                                                           \
@@ -51,8 +53,10 @@ static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int6
                                     int threads, P params, char *why) {
     if (blocks == 0) return TRI_OK;
     kernel<<<(unsigned)blocks, (unsigned)threads, 0, stream->handle>>>(params);
-    GPU_TRY(GPU_API(GetLastError)());
-    return TRI_OK;
+    gpu_error error = GPU_API(GetLastError)();
+    if (error == GPU_API(Success)) return TRI_OK;
+    tri_status status = gpu_failed(error, "launch", why);
+    return status == TRI_IO && gpu_launches_block() ? TRI_INTERNAL : status;
 }
 
 #endif
