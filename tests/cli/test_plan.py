@@ -269,7 +269,7 @@ def check_gpus():
         return
     absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr
     assert absent.count("\n") == 1 and "no NVIDIA driver" in absent, absent
-    for script in "scripts/test-gpu", "bench/gpu":
+    for script in "tests/gpu/test-gpu", "bench/gpu":
         done = subprocess.run([script], capture_output=True, text=True, check=False)
         assert done.returncode == 77, done
         assert "no NVIDIA driver" in done.stdout + done.stderr, done
