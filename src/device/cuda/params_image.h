@@ -62,9 +62,14 @@ typedef struct cuda_mask {
     const int64_t *position; // of the micro-batch: the step and the first sample's number
 } cuda_mask;
 
+// Sizes of images x and y, and the windows of y in x: height and width of each.
+typedef struct cuda_windows {
+    int in[2], out[2], kernel[2], stride[2], padding[2];
+} cuda_windows;
+
 typedef struct cuda_max_pool {
     int64_t samples, channels;
-    int in[2], out[2], kernel[2], stride[2], padding[2];
+    cuda_windows window;
     bool relu;
     cuda_mask mask;
     tri_dtype type;
@@ -75,7 +80,7 @@ typedef struct cuda_max_pool {
 
 typedef struct cuda_max_pool_grad {
     int64_t images; // samples * channels
-    int in[2], out[2], kernel[2], stride[2], padding[2];
+    cuda_windows window;
     float scale;
     tri_dtype type;
     const uint8_t *index;

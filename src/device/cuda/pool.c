@@ -33,9 +33,17 @@ static cuda_mask mask_of(double p, uint64_t key) {
     return mask;
 }
 
-static void copy_pair(int to[2], const int64_t from[2]) {
-    to[0] = (int)from[0];
-    to[1] = (int)from[1];
+static cuda_windows windows_of(const tri_max_pool2d_attr *a, const tri_shape *x,
+                               const tri_shape *y) {
+    cuda_windows window;
+    for (int d = 0; d < 2; d++) {
+        window.in[d] = (int)x->dims[2 + d];
+        window.out[d] = (int)y->dims[2 + d];
+        window.kernel[d] = (int)a->kernel[d];
+        window.stride[d] = (int)a->stride[d];
+        window.padding[d] = (int)a->padding[d];
+    }
+    return window;
 }
 
 static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -44,14 +52,10 @@ static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, c
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
     cuda_max_pool p = {.samples = x->dims[0],
                        .channels = x->dims[1],
+                       .window = windows_of(a, x, y),
                        .relu = a->relu,
                        .mask = mask_of(a->dropout, a->key),
                        .type = cuda_in_type(graph, node, 0)};
-    copy_pair(p.in, &x->dims[2]);
-    copy_pair(p.out, &y->dims[2]);
-    copy_pair(p.kernel, a->kernel);
-    copy_pair(p.stride, a->stride);
-    copy_pair(p.padding, a->padding);
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
@@ -70,13 +74,9 @@ static tri_status max_pool_grad_prepare(tri_device *device, const tri_graph *gra
     const tri_max_pool2d_attr *a = node->attr;
     const tri_shape *x = cuda_out_shape(graph, node, 0), *y = cuda_in_shape(graph, node, 0);
     cuda_max_pool_grad p = {.images = x->dims[0] * x->dims[1],
+                            .window = windows_of(a, x, y),
                             .scale = a->dropout < 1 ? (float)(1 / (1 - a->dropout)) : 0,
                             .type = cuda_in_type(graph, node, 1)};
-    copy_pair(p.in, &x->dims[2]);
-    copy_pair(p.out, &y->dims[2]);
-    copy_pair(p.kernel, a->kernel);
-    copy_pair(p.stride, a->stride);
-    copy_pair(p.padding, a->padding);
     return cuda_prepare(kernel, &p, sizeof p);
 }
 

@@ -232,7 +232,8 @@ static inline int64_t gpu_at_most(int64_t blocks) {
     return blocks < GPU_MAX_BLOCKS ? blocks : (int64_t)GPU_MAX_BLOCKS;
 }
 
-// Returns function((T *)NULL) for the C++ type T of F32, F16 or BF16; TRI_UNSUPPORTED for others.
+// Returns function((T *)NULL) for the C++ type T of F32, F16 or BF16 (gpu_with_float: F64 too);
+// TRI_UNSUPPORTED for others.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:
@@ -244,6 +245,10 @@ template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F 
     default:
         return TRI_UNSUPPORTED;
     }
+}
+
+template <typename F> static inline tri_status gpu_with_float(tri_dtype dtype, F function) {
+    return dtype == TRI_F64 ? function((double *)nullptr) : gpu_with_real(dtype, function);
 }
 
 #endif

@@ -2,6 +2,8 @@
 // write one of out, so their time is those bytes over the memory's bandwidth.
 #include "device/cuda/module/gpu.h"
 
+#include <type_traits>
+
 namespace {
 
 // How many elements a thread takes at a time: 16 bytes of the widest of the types.
@@ -95,18 +97,10 @@ tri_status launch(cuda_stream *stream, const cuda_pointwise *p, char *why) {
 
 template <int function>
 tri_status launch_alike(cuda_stream *stream, const cuda_pointwise *p, char *why) {
-    switch (p->a_type) {
-    case TRI_F32:
-        return launch<function, float, float, float>(stream, p, why);
-    case TRI_F64:
-        return launch<function, double, double, double>(stream, p, why);
-    case TRI_F16:
-        return launch<function, gpu_f16, gpu_f16, gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return launch<function, gpu_bf16, gpu_bf16, gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    return gpu_with_float(p->a_type, [=](auto *type) {
+        typedef typename std::remove_pointer<decltype(type)>::type T;
+        return launch<function, T, T, T>(stream, p, why);
+    });
 }
 
 // Adds tensors of two types: the sum of F32 and a half type is F32.
@@ -116,35 +110,14 @@ tri_status add_mixed(cuda_stream *stream, const cuda_pointwise *p, char *why) {
                                 : launch<CUDA_ADD, H, float, float>(stream, p, why);
 }
 
-template <typename A>
-tri_status cast_from(cuda_stream *stream, const cuda_pointwise *p, char *why) {
-    switch (p->out_type) {
-    case TRI_F32:
-        return launch<CUDA_CAST, A, A, float>(stream, p, why);
-    case TRI_F64:
-        return launch<CUDA_CAST, A, A, double>(stream, p, why);
-    case TRI_F16:
-        return launch<CUDA_CAST, A, A, gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return launch<CUDA_CAST, A, A, gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
-}
-
 tri_status cast(cuda_stream *stream, const cuda_pointwise *p, char *why) {
-    switch (p->a_type) {
-    case TRI_F32:
-        return cast_from<float>(stream, p, why);
-    case TRI_F64:
-        return cast_from<double>(stream, p, why);
-    case TRI_F16:
-        return cast_from<gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return cast_from<gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    return gpu_with_float(p->a_type, [=](auto *from) {
+        typedef typename std::remove_pointer<decltype(from)>::type A;
+        return gpu_with_float(p->out_type, [=](auto *to) {
+            typedef typename std::remove_pointer<decltype(to)>::type O;
+            return launch<CUDA_CAST, A, A, O>(stream, p, why);
+        });
+    });
 }
 
 } // namespace
@@ -153,30 +126,22 @@ extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_poin
                                             char *why) {
     if (p->count == 0) return TRI_OK;
     switch (p->function) {
-    case CUDA_RELU:
-        return launch_alike<CUDA_RELU>(stream, p, why);
-    case CUDA_LEAKY_RELU:
-        return launch_alike<CUDA_LEAKY_RELU>(stream, p, why);
-    case CUDA_ACTIVATION_GRAD:
-        return launch_alike<CUDA_ACTIVATION_GRAD>(stream, p, why);
-    case CUDA_SIGMOID:
-        return launch_alike<CUDA_SIGMOID>(stream, p, why);
-    case CUDA_SIGMOID_GRAD:
-        return launch_alike<CUDA_SIGMOID_GRAD>(stream, p, why);
-    case CUDA_TANH:
-        return launch_alike<CUDA_TANH>(stream, p, why);
-    case CUDA_TANH_GRAD:
-        return launch_alike<CUDA_TANH_GRAD>(stream, p, why);
-    case CUDA_GELU:
-        return launch_alike<CUDA_GELU>(stream, p, why);
-    case CUDA_GELU_GRAD:
-        return launch_alike<CUDA_GELU_GRAD>(stream, p, why);
-    case CUDA_GELU_TANH:
-        return launch_alike<CUDA_GELU_TANH>(stream, p, why);
-    case CUDA_GELU_TANH_GRAD:
-        return launch_alike<CUDA_GELU_TANH_GRAD>(stream, p, why);
-    case CUDA_SILU_MUL:
-        return launch_alike<CUDA_SILU_MUL>(stream, p, why);
+#define ALIKE(name)                                                                                \
+    case name:                                                                                     \
+        return launch_alike<name>(stream, p, why);
+        ALIKE(CUDA_RELU)
+        ALIKE(CUDA_LEAKY_RELU)
+        ALIKE(CUDA_ACTIVATION_GRAD)
+        ALIKE(CUDA_SIGMOID)
+        ALIKE(CUDA_SIGMOID_GRAD)
+        ALIKE(CUDA_TANH)
+        ALIKE(CUDA_TANH_GRAD)
+        ALIKE(CUDA_GELU)
+        ALIKE(CUDA_GELU_GRAD)
+        ALIKE(CUDA_GELU_TANH)
+        ALIKE(CUDA_GELU_TANH_GRAD)
+        ALIKE(CUDA_SILU_MUL)
+#undef ALIKE
     case CUDA_CAST:
         return cast(stream, p, why);
     case CUDA_ADD:

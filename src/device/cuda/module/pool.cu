@@ -30,13 +30,14 @@ GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element
 template <typename T>
 GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
     int best = -1;
-    for (int kh = 0; kh < p.kernel[0]; kh++)
-        for (int kw = 0; kw < p.kernel[1]; kw++) {
-            int h = i * p.stride[0] + kh - p.padding[0], w = j * p.stride[1] + kw - p.padding[1];
-            if (h < 0 || h >= p.in[0] || w < 0 || w >= p.in[1]) continue;
-            float value = gpu_get(image[(int64_t)h * p.in[1] + w]);
+    for (int kh = 0; kh < p.window.kernel[0]; kh++)
+        for (int kw = 0; kw < p.window.kernel[1]; kw++) {
+            int h = i * p.window.stride[0] + kh - p.window.padding[0],
+                w = j * p.window.stride[1] + kw - p.window.padding[1];
+            if (h < 0 || h >= p.window.in[0] || w < 0 || w >= p.window.in[1]) continue;
+            float value = gpu_get(image[(int64_t)h * p.window.in[1] + w]);
             if (best >= 0 && !(value > *out) && !(value != value && *out == *out)) continue;
-            best = kh * p.kernel[1] + kw;
+            best = kh * p.window.kernel[1] + kw;
             *out = value;
         }
     return best;
@@ -45,7 +46,7 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
 // A thread computes 4 neighbours of y, for which dropout draws together.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     const int no_gradient = 255; // TRI_POOL_NO_GRADIENT
-    int64_t area = (int64_t)p.out[0] * p.out[1], elements = p.channels * area;
+    int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
     int64_t quads = (elements + 3) / 4;
     for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
         int64_t n = at / quads, quad = at % quads;
@@ -55,9 +56,9 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
             uint32_t e = (uint32_t)(quad * 4 + r), rest = e % (uint32_t)area;
             int64_t image = n * p.channels + e / (uint32_t)area;
             float value = 0;
-            int best = window_maximum(p, (const T *)p.x + image * p.in[0] * p.in[1],
-                                      (int)(rest / (uint32_t)p.out[1]),
-                                      (int)(rest % (uint32_t)p.out[1]), &value);
+            int best = window_maximum(p, (const T *)p.x + image * p.window.in[0] * p.window.in[1],
+                                      (int)(rest / (uint32_t)p.window.out[1]),
+                                      (int)(rest % (uint32_t)p.window.out[1]), &value);
             bool cut = (p.relu && value <= 0) || factors[r] == 0;
             gpu_put(&((T *)p.y)[n * elements + e], cut ? 0 : value * factors[r]);
             p.index[n * elements + e] = (uint8_t)(cut ? no_gradient : best);
@@ -68,22 +69,25 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
 // Each thread adds up what one element of x gets from the windows that have it, in their order. So
 // no two threads write the same element, and the sum is the same in every run.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
-    int64_t area = (int64_t)p.in[0] * p.in[1], windows = (int64_t)p.out[0] * p.out[1];
+    int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
+            windows = (int64_t)p.window.out[0] * p.window.out[1];
     pool_axis axis[2];
-    for (int d = 0; d < 2; d++) axis[d] = {p.in[d], 0, p.kernel[d], p.stride[d], p.padding[d]};
+    for (int d = 0; d < 2; d++)
+        axis[d] = {p.window.in[d], 0, p.window.kernel[d], p.window.stride[d], p.window.padding[d]};
     for (int64_t at = gpu_thread(); at < p.images * area; at += gpu_threads()) {
         int64_t image = at / area, begin[2], end[2];
         uint32_t rest = (uint32_t)(at % area);
-        int place[2] = {(int)(rest / (uint32_t)p.in[1]), (int)(rest % (uint32_t)p.in[1])};
+        int place[2] = {(int)(rest / (uint32_t)p.window.in[1]),
+                        (int)(rest % (uint32_t)p.window.in[1])};
         float sum = 0;
         for (int d = 0; d < 2; d++)
-            pool_windows_over(&axis[d], p.out[d], place[d], &begin[d], &end[d]);
+            pool_windows_over(&axis[d], p.window.out[d], place[d], &begin[d], &end[d]);
         for (int64_t i = begin[0]; i < end[0]; i++)
             for (int64_t j = begin[1]; j < end[1]; j++) {
-                int64_t kh = place[0] + p.padding[0] - i * p.stride[0];
-                int64_t kw = place[1] + p.padding[1] - j * p.stride[1];
-                int64_t window = image * windows + i * p.out[1] + j;
-                if (p.index[window] == kh * p.kernel[1] + kw)
+                int64_t kh = place[0] + p.window.padding[0] - i * p.window.stride[0];
+                int64_t kw = place[1] + p.window.padding[1] - j * p.window.stride[1];
+                int64_t window = image * windows + i * p.window.out[1] + j;
+                if (p.index[window] == kh * p.window.kernel[1] + kw)
                     sum += gpu_get(((const T *)p.dy)[window]) * p.scale;
             }
         gpu_put(&((T *)p.dx)[at], sum);
@@ -206,12 +210,12 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     }
 
 extern "C" tri_status cuda_launch_max_pool(cuda_stream *stream, const cuda_max_pool *p, char *why) {
-    LAUNCH(max_pool, p->type, p->samples * p->channels * p->out[0] * p->out[1] / 4)
+    LAUNCH(max_pool, p->type, p->samples * p->channels * p->window.out[0] * p->window.out[1] / 4)
 }
 
 extern "C" tri_status cuda_launch_max_pool_grad(cuda_stream *stream, const cuda_max_pool_grad *p,
                                                 char *why) {
-    LAUNCH(max_pool_grad, p->type, p->images * p->in[0] * p->in[1])
+    LAUNCH(max_pool_grad, p->type, p->images * p->window.in[0] * p->window.in[1])
 }
 
 extern "C" tri_status cuda_launch_avg_pool(cuda_stream *stream, const cuda_avg_pool *p, char *why) {
