@@ -6,6 +6,7 @@
 #include "base/quantity.h"
 #include "comm/options.h"
 #include "data/sampler.h"
+#include "ops/ops.h"
 
 #include <string.h>
 
@@ -178,7 +179,23 @@ static int64_t communicator_bytes(const tri_plan *plan, tri_comm_choice comm) {
     return bytes;
 }
 
-static void size_memory(tri_plan *plan, const tri_plan_request *request) {
+// What the kernel needs that sums squares of gradients, of which the longest range is asked for.
+static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
+    *out = 0;
+    if (plan->flat.gradient_elements == 0) return TRI_OK;
+    tri_arena *arena = tri_arena_create(NULL, "squares");
+    tri_graph *g = tri_graph_create(arena, &(tri_graph_options){0});
+    tri_block(g, "squares");
+    tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(plan->flat.gradient_elements));
+    tri_node_add(g, &tri_op_sum_of_squares, &x, 1, &(tri_sum_of_squares_attr){0}, "");
+    const tri_kernel_def *def = tri_device_select(&plan->device, g, &g->nodes[0]);
+    tri_status status =
+        def ? tri_kernel_workspace(def, &plan->device, g, &g->nodes[0], out) : TRI_OK;
+    tri_arena_destroy(arena);
+    return status;
+}
+
+static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float),
                   half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
     const tri_flat *flat = &plan->flat;
@@ -190,6 +207,9 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         raise_to(&plan->sizes.workspace_bytes, p->workspace_bytes);
         raise_to(&plan->sizes.result_bytes, p->result_bytes);
     }
+    size_t squares;
+    TRI_TRY(squares_workspace(plan, &squares));
+    raise_to(&plan->sizes.workspace_bytes, (int64_t)squares);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &plan->steps[i];
         if (step->samples == 0) continue;
@@ -224,6 +244,7 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
               m->communication;
+    return TRI_OK;
 }
 
 static const char *find_statistic(const tri_graph *graph) {
@@ -315,8 +336,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
             TRI_TRY(tri_plan_make_step(plan, request, (tri_step_shape)i));
-    size_memory(plan, request);
-    return TRI_OK;
+    return size_memory(plan, request);
 }
 
 static tri_status create(tri_arena *parent, const tri_device_description *device,

@@ -57,34 +57,25 @@ static tri_status update_run(const tri_kernel *kernel, const tri_kernel_args *ar
     return TRI_OK;
 }
 
-// The engine gives these ops no workspace, so the kernel has its own.
-typedef struct squares_state {
-    tri_device *device;
-    cuda_squares squares;
-} squares_state;
+static tri_status squares_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    *out = CUDA_SQUARES_PARTS * sizeof(double);
+    return TRI_OK;
+}
 
 static tri_status squares_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
     const tri_sum_of_squares_attr *a = node->attr;
-    squares_state state = {.device = device, .squares.count = cuda_in_count(graph, node, 0)};
-    int64_t turns = (state.squares.count + CUDA_SQUARES_TURN - 1) / CUDA_SQUARES_TURN;
-    state.squares.chunk = a->chunk ? a->chunk : state.squares.count;
-    state.squares.blocks = turns < CUDA_SQUARES_PARTS ? (int)turns : CUDA_SQUARES_PARTS;
-    TRI_TRY(cuda_prepare(kernel, &state, sizeof state));
-    void *parts;
-    TRI_TRY(device->backend->alloc(device, CUDA_SQUARES_PARTS * sizeof(double), &parts));
-    ((squares_state *)kernel->state)->squares.parts = parts;
-    return TRI_OK;
-}
-
-static void squares_release(tri_kernel *kernel) {
-    squares_state *state = kernel->state;
-    if (state) state->device->backend->free(state->device, state->squares.parts);
-    cuda_release(kernel);
+    cuda_squares p = {.count = cuda_in_count(graph, node, 0)};
+    int64_t turns = (p.count + CUDA_SQUARES_TURN - 1) / CUDA_SQUARES_TURN;
+    p.chunk = a->chunk ? a->chunk : p.count;
+    p.blocks = turns < CUDA_SQUARES_PARTS ? (int)turns : CUDA_SQUARES_PARTS;
+    return cuda_prepare(kernel, &p, sizeof p);
 }
 
 static tri_status squares_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    cuda_squares p = ((const squares_state *)kernel->state)->squares;
+    cuda_squares p = *(const cuda_squares *)kernel->state;
+    p.parts = args->workspace;
     p.x = args->in[0];
     p.sums = args->out[0];
     if (p.count == 0) return cuda_zero(args->queue, p.sums, sizeof *p.sums);
@@ -191,6 +182,7 @@ const tri_kernel_def cuda_kernel_first_not_finite = {.op = &tri_op_first_not_fin
 const tri_kernel_def cuda_kernel_sum_of_squares = {.op = &tri_op_sum_of_squares,
                                                    .name = "step",
                                                    .supports = first_is_f32,
+                                                   .workspace = squares_workspace,
                                                    .prepare = squares_prepare,
                                                    .run = squares_run,
-                                                   .release = squares_release};
+                                                   .release = cuda_release};
