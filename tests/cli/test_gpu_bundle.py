@@ -51,6 +51,22 @@ def check_items(said, wanted):
     return summary["items"]
 
 
+def check_bench():
+    """Without PyTorch, bench/gpu says so and measures the rest, if the machine is quiet enough."""
+    done = subprocess.run(["bench/gpu", "--prefix", BUILD, "--small", "--seconds", "1",
+                           "mnist-cnn"], text=True, stdout=subprocess.PIPE, check=False,
+                          env={**os.environ, "PYTHON": "/bin/false",
+                               "TRIREME_MODULES": f"{BUILD}/lib/emulated"})
+    said, line, *table = done.stdout.splitlines()
+    assert said.endswith("/bin/false has no PyTorch: only Trireme is measured"), done.stdout
+    row = json.loads(line)
+    assert (row["row"], row["program"]) == ("mnist-cnn", "trireme"), row
+    if row["samples_per_s"] is None:
+        assert "other programs used the machine" in row["why"], row
+    assert (done.returncode == 0) == (row["samples_per_s"] is not None), done.stdout
+    assert table[2].split() == ["row", "program", "samples/s", "ratio", "MFU", "GPU", "MB"], table
+
+
 def main():
     if not can_mount():
         print("skipped: needs root, and mounts of its own, to make a bare root")
@@ -84,6 +100,7 @@ def main():
                               env={**os.environ, "TRIREME_MODULES": f"{BUILD}/lib/emulated"},
                               check=True, stdout=subprocess.PIPE, text=True)
         check_items(done.stdout, {"device": "PASS"})
+        check_bench()
     return 0
 
 
