@@ -193,11 +193,11 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     return TRI_OK;
 }
 
-static tri_status bench_kernels(const cli_context *context, tri_arena *arena, int count,
-                                char **words, const char *seconds_text, bool json) {
+static tri_status bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
+                                int count, char **words, const char *seconds_text, bool json) {
     double seconds;
     TRI_TRY(cli_read_seconds(seconds_text, 1, &seconds));
-    return cli_bench_kernels(context, arena, count, words, seconds, json);
+    return cli_bench_kernels(context, device, arena, count, words, seconds, json);
 }
 
 static const cli_flag flags[] = {
@@ -206,7 +206,7 @@ static const cli_flag flags[] = {
     {"sizes", "LIST", "comm: sizes in bytes, such as 8,1M,256M", 0},
     {"backend", "auto|shm|mpi|ucx", "comm: what connects the ranks (auto)", 0},
     {"seconds", "S", "time: kernels, per model (1); data, per row (1); train, in total (10)", 0},
-    CLI_DEVICE_FLAG("train: the device that computes"),
+    CLI_DEVICE_FLAG("kernels (cpu), train (auto): the device that computes"),
     {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
     {"json", NULL, "one JSON object per line", 0},
     {0}};
@@ -218,7 +218,7 @@ static const cli_verb verbs[] = {
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
     {0}};
 
-static const cli_verb_flags verb_flags[] = {{"kernels", "seconds json"},
+static const cli_verb_flags verb_flags[] = {{"kernels", "seconds device json"},
                                             {"comm", "op type sizes backend json"},
                                             {"data", "seconds json"},
                                             {"train", "seconds device trace json"},
@@ -240,7 +240,8 @@ static int run(const cli_context *context, int argc, char **argv) {
     else if (!strcmp(what, "comm") && a.count == 1)
         status = bench_comm(&a, json);
     else if (!strcmp(what, "kernels"))
-        status = bench_kernels(context, arena, a.count - 1, a.words + 1, seconds, json);
+        status = bench_kernels(context, cli_has(&a, "device") ? device : "cpu", arena, a.count - 1,
+                               a.words + 1, seconds, json);
     else if (!strcmp(what, "data") && a.count >= 2)
         status = bench_data(context, arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "train") && a.count >= 2)

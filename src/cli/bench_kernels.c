@@ -3,7 +3,8 @@
 #include "cli/cli.h"
 
 #include "base/limits.h"
-#include "device/cpu/cpu.h"
+#include "cli/bench_peak.h"
+#include "device/choose.h"
 #include "nn/models/models.h"
 #include "plan/program.h"
 #include "recipe/batch.h"
@@ -141,8 +142,8 @@ static tri_status bench_models(const kernel_bench *b, int count, char **models) 
     return TRI_OK;
 }
 
-tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
-                             double seconds, bool json) {
+tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
+                             int count, char **words, double seconds, bool json) {
     kernel_bench b = {.arena = arena, .seconds = seconds, .json = json};
     recipe_bench recipe;
     bool of_recipe = count > 0 && strchr(words[0], '.');
@@ -152,8 +153,8 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                         words[0]);
     TRI_TRY(of_recipe ? read_recipe(context, arena, count, words, &recipe)
                       : check_models(context, count, words));
-    TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &b.device));
-    tri_status status = cpu_measure_peak(b.device, &b.peak);
+    TRI_TRY(tri_device_open(cli_backends.devices, device, 0, &b.device));
+    tri_status status = cli_measure_peak(b.device, &b.peak);
     if (status == TRI_OK)
         printf(json ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
                       "\"peak_gb_s\":%.1f}\n"
@@ -164,6 +165,6 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
     if (status == TRI_OK)
         status = of_recipe ? bench_request(&b, &recipe.request, recipe.batch)
                            : bench_models(&b, count, words);
-    tri_device_cpu.close(b.device);
+    b.device->backend->close(b.device);
     return status;
 }

@@ -52,10 +52,10 @@ extern const cli_command cli_train, cli_eval, cli_run, cli_submit, cli_plan, cli
 extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
-// Runs `trireme bench kernels`. `words`: built-in models, or a recipe with its overrides; none: all
-// built-in models.
-tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
-                             double seconds, bool json);
+// Runs `trireme bench kernels` on the device of this name. `words`: built-in models, or a recipe
+// with its overrides; none: all built-in models.
+tri_status cli_bench_kernels(const cli_context *context, const char *device, tri_arena *arena,
+                             int count, char **words, double seconds, bool json);
 
 enum { CLI_MAX_FLAGS = 16 };
 
@@ -90,7 +90,7 @@ int cli_fail_printed(tri_status status, const char *message);
 // recipe's path; NULL: none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
-    { "device", "auto|cpu|ref|null|far", words, 0 }
+    { "device", "auto|cpu|cuda|ref|null|far", words, 0 }
 // Reads the value of --seconds; `otherwise` if the text is NULL.
 tri_status cli_read_seconds(const char *text, double otherwise, double *out);
 // Binds a rank that srun or mpirun started to cores of its own, where it sees those of others too

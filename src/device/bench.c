@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "device/queue.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,8 @@ static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t
     for (int64_t i = 0; i < count; i++) {
         double value = uniform(state) - 0.5;
         if (info->dtype == TRI_F32) ((float *)host)[i] = (float)value;
+        if (info->dtype == TRI_BF16) ((uint16_t *)host)[i] = tri_float_to_bf16((float)value);
+        if (info->dtype == TRI_F16) ((uint16_t *)host)[i] = tri_float_to_f16((float)value);
         if (info->dtype == TRI_F64) ((double *)host)[i] = value;
         if (info->dtype == TRI_I64) ((int64_t *)host)[i] = value > 0;
     }
@@ -76,6 +79,15 @@ static tri_status prepare(bench *b) {
         if (b->kernels[i].workspace_bytes > workspace) workspace = b->kernels[i].workspace_bytes;
     }
     return b->device->backend->alloc(b->device, workspace, &b->workspace);
+}
+
+// A device that runs ahead writes the times itself, so it has to reach the memory.
+static tri_status make_stamps(bench *b, size_t bytes) {
+    const tri_device_backend *backend = b->device->backend;
+    void *memory = backend->alloc_host ? NULL : calloc(1, bytes);
+    if (backend->alloc_host) TRI_TRY(backend->alloc_host(b->device, bytes, &memory));
+    b->stamps = memory;
+    return memory ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
 }
 
 static tri_status run_node(const bench *b, int i) {
@@ -159,13 +171,11 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
                .graph = graph,
                .data = calloc(values + 1, sizeof(void *)),
                .kernels = calloc(nodes + 1, sizeof(tri_kernel)),
-               .times = calloc((nodes + 1) * BENCH_MAX_REPEATS, sizeof(double)),
-               .stamps = calloc(nodes + 1, 2 * sizeof(int64_t))};
-    tri_status status = TRI_NO_MEMORY;
-    if (!b.data || !b.kernels || !b.times || !b.stamps)
-        status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
-    else
-        status = tri_queue_open(device, &b.queue);
+               .times = calloc((nodes + 1) * BENCH_MAX_REPEATS, sizeof(double))};
+    tri_status status = TRI_OK;
+    if (!b.data || !b.kernels || !b.times) status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
+    if (status == TRI_OK) status = make_stamps(&b, 2 * (nodes + 1) * sizeof(int64_t));
+    if (status == TRI_OK) status = tri_queue_open(device, &b.queue);
     if (status == TRI_OK) status = prepare(&b);
     if (status == TRI_OK) status = measure(&b, peak, budget_s, rows);
     tri_queue_close(b.queue);
@@ -180,6 +190,9 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
     free(b.data);
     free(b.kernels);
     free(b.times);
-    free(b.stamps);
+    if (device->backend->free_host && b.stamps)
+        device->backend->free_host(device, b.stamps);
+    else
+        free(b.stamps);
     return status;
 }

@@ -34,6 +34,7 @@ typedef struct tri_device_description {
     int threads;                   // that kernels run on
     unsigned features;    // instruction sets or the like; only the backend knows their meaning
     int64_t memory_bytes; // that a rank has for itself; 0: ranks share the host's
+    const char *kind;     // whose rates it has, by a name such as "h200"; NULL: not known
     int64_t alignment;    // of the buffers that a plan places: a power of 2, at least 64
 } tri_device_description;
 
@@ -159,6 +160,9 @@ struct tri_device_backend {
     tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
     void (*close_capture)(tri_captured *captured);                  // all repeats of it are done
+    // Shows the work that is issued from now on under a name to a profiler, if one is attached;
+    // NULL ends that. The slot is NULL if no profiler knows this device.
+    void (*mark)(tri_device *device, const char *name);
     // Whether images of bytes are copied as bytes and normalised by the device, which saves three
     // quarters of the copy. Else the loader's threads normalise them.
     bool takes_bytes;

@@ -200,6 +200,15 @@ static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *tic
     return e->device->backend->record(e->queue, ticket);
 }
 
+// Shows a profiler what is issued for an action, such as "BACKWARD conv1".
+static void show_action(const tri_engine *e, const tri_action *a) {
+    char text[96];
+    if (!e->device->backend->mark) return;
+    tri_ledger_action noted = engine_ledger_action(e, a);
+    snprintf(text, sizeof text, "%s %s", noted.kind, noted.label ? noted.label : "");
+    e->device->backend->mark(e->device, text);
+}
+
 static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_ledger_action noted = engine_ledger_action(e, a);
     if (engine_is_timed(e, a)) {
@@ -210,7 +219,9 @@ static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *tick
     tri_ledger_mark mark = tri_ledger_begin(e->groups.world->ledger, &noted);
     tri_lane lane = tri_action_lane(a->kind);
     *ticket = (tri_ticket){0};
+    show_action(e, a);
     tri_status status = starts[lane] ? starts[lane](e, a, ticket) : do_compute(e, a, ticket);
+    if (e->device->backend->mark) e->device->backend->mark(e->device, NULL);
     tri_ledger_end(e->groups.world->ledger, mark);
     return status;
 }

@@ -64,8 +64,9 @@ static void write_train(line *l, const tri_train_event *e) {
     add_number(l, "loss", e->loss);
     add_number(l, "lr", e->lr);
     add_number(l, "grad_norm", e->grad_norm);
-    add(l, ",\"samples\":%lld,\"samples_per_s\":%.1f,\"wall_s\":%.3f}\n", (long long)e->samples,
-        e->samples_per_s, e->wall_s);
+    add(l, ",\"samples\":%lld,\"samples_per_s\":%.1f", (long long)e->samples, e->samples_per_s);
+    if (e->mfu > 0) add(l, ",\"mfu\":%.4f,\"mbu\":%.4f", e->mfu, e->mbu);
+    add(l, ",\"wall_s\":%.3f}\n", e->wall_s);
 }
 
 static void write_val(line *l, const char *kind, const tri_val_event *e) {

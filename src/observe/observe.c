@@ -17,6 +17,7 @@ typedef struct open_sink {
 
 struct tri_observer {
     int64_t log_every_n_steps;
+    double arithmetic_s, traffic_s; // of a sample: see tri_run_info
     double start_s;
     double line_s;        // when the last line was written
     int64_t line_samples; // samples trained on until then
@@ -41,6 +42,8 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
     tri_observer *o = calloc(1, sizeof *o);
     if (!o) return NULL;
     o->log_every_n_steps = info->log_every_n_steps > 0 ? info->log_every_n_steps : 1;
+    o->arithmetic_s = info->arithmetic_s;
+    o->traffic_s = info->traffic_s;
     for (int i = 0; i < count; i++) {
         open_sink *s = &o->sinks[o->count];
         s->sink = sinks[i];
@@ -81,6 +84,8 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
     o->samples = event.samples;
     double passed = now - o->line_s;
     event.samples_per_s = passed > 0 ? (double)(event.samples - o->line_samples) / passed : 0;
+    event.mfu = event.samples_per_s * o->arithmetic_s;
+    event.mbu = event.samples_per_s * o->traffic_s;
     event.wall_s = now - o->start_s;
     event.is_logged = event.step % o->log_every_n_steps == 0;
     if (event.is_logged) {

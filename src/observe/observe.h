@@ -23,6 +23,9 @@ typedef struct tri_run_info {
     int64_t log_every_n_steps;
     const char *const *metrics; // names of the evaluation's metrics beside the loss
     int metric_count;
+    // What a sample takes at the peak of all ranks together: for its arithmetic, and for reading
+    // and writing memory. 0: the peak is not known.
+    double arithmetic_s, traffic_s;
 } tri_run_info;
 
 typedef enum tri_run_event_kind {
@@ -33,7 +36,7 @@ typedef enum tri_run_event_kind {
     TRI_EVENT_END,
 } tri_run_event_kind;
 
-// What is told after every step. The observer fills in the last three members, which depend on the
+// What is told after every step. The observer fills in the last five members, which depend on the
 // time.
 typedef struct tri_train_event {
     int64_t step;         // steps done, from 1
@@ -43,6 +46,7 @@ typedef struct tri_train_event {
     double grad_norm;     // of all gradients together, before clipping
     int64_t samples;      // trained on so far, over all ranks
     double samples_per_s; // since the last line, whether of training or evaluation
+    double mfu, mbu;      // fractions of the peak of arithmetic and of memory; 0: not known
     double wall_s;        // since the observer was created
     bool is_logged;       // step is divisible by log_every_n_steps
 } tri_train_event;

@@ -94,6 +94,12 @@ static void write_eta(const progress *p, int64_t step, char *text, size_t size) 
     snprintf(text, size, "  eta %s", time);
 }
 
+// Writes "  MFU 52%  memory 31%", the fractions of the peak; "" if that is not known.
+static void write_use(const tri_train_event *e, char *text, size_t size) {
+    text[0] = 0;
+    if (e->mfu > 0) snprintf(text, size, "  MFU %.1f%%  memory %.1f%%", 100 * e->mfu, 100 * e->mbu);
+}
+
 static void write_count(char *text, size_t size, int64_t value, int64_t total) {
     if (total >= 0)
         snprintf(text, size, "%lld/%lld", (long long)value, (long long)total);
@@ -138,12 +144,14 @@ static void draw(progress *p, const tri_train_event *e) {
     bool is_last = e->step == p->info.total_steps;
     if (now - p->drawn_s < REDRAW_S && !is_last) return;
     p->drawn_s = now;
-    char epoch[48], step[48], eta[48], bar[BAR_CELLS * 12 + 32] = "", text[TEXT_BYTES], line[1024];
+    char epoch[48], step[48], eta[48], use[48], bar[BAR_CELLS * 12 + 32] = "", text[TEXT_BYTES],
+                                                                     line[1024];
     write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
     write_count(step, sizeof step, e->step, p->info.total_steps);
     write_eta(p, e->step, eta, sizeof eta);
-    int size = snprintf(text, sizeof text, "  epoch %s  step %s  loss %s  %.0f samples/s%s", epoch,
-                        step, tri_decimal(e->loss), e->samples_per_s, eta);
+    write_use(e, use, sizeof use);
+    int size = snprintf(text, sizeof text, "  epoch %s  step %s  loss %s  %.0f samples/s%s%s",
+                        epoch, step, tri_decimal(e->loss), e->samples_per_s, eta, use);
     int columns = screen_columns() - 1;
     int64_t in_epoch = p->info.steps_per_epoch > 0 ? p->info.steps_per_epoch : e->step;
     double fraction = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
@@ -157,12 +165,13 @@ static void draw(progress *p, const tri_train_event *e) {
 }
 
 static void print_train(progress *p, const tri_train_event *e) {
-    char epoch[48], step[48], eta[48];
+    char epoch[48], step[48], eta[48], use[48];
     write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
     write_count(step, sizeof step, e->step, p->info.total_steps);
     write_eta(p, e->step, eta, sizeof eta);
-    print_line(p, "epoch %s  step %s  loss %.6g  lr %.4g  %.0f samples/s%s", epoch, step, e->loss,
-               e->lr, e->samples_per_s, eta);
+    write_use(e, use, sizeof use);
+    print_line(p, "epoch %s  step %s  loss %.6g  lr %.4g  %.0f samples/s%s%s", epoch, step, e->loss,
+               e->lr, e->samples_per_s, eta, use);
 }
 
 static void print_val(progress *p, const char *what, const tri_val_event *e) {

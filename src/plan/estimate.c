@@ -17,6 +17,9 @@ static const struct {
     tri_rates peak;
 } peaks[] = {
     {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9}},
+    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9}},
+    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9}},
+    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9}},
     {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9}},
     {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9}},
     {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9}},
@@ -25,8 +28,9 @@ static const struct {
 
 tri_rates tri_rates_of(const tri_device_description *device, const char **from) {
     if (from) *from = "assumed";
-    for (size_t i = 0; device->model && i < sizeof peaks / sizeof *peaks; i++) {
-        if (strcmp(device->model->name, peaks[i].model) != 0) continue;
+    const char *kind = device->model ? device->model->name : device->kind;
+    for (size_t i = 0; kind && i < sizeof peaks / sizeof *peaks; i++) {
+        if (strcmp(kind, peaks[i].model) != 0) continue;
         if (from) *from = "the maker's peak";
         return peaks[i].peak;
     }
@@ -53,20 +57,48 @@ static double collective_seconds(const tri_graph *g, const tri_node *node, const
            rates->link_bytes_per_s;
 }
 
-static double node_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
-    if (node->op->flags & TRI_OP_VIEW) return 0;
-    if (node->op->flags & TRI_OP_COLLECTIVE) return collective_seconds(g, node, rates);
+static double arithmetic_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
+    bool half = node->input_count > 0 && tri_value_is(node->inputs[0]) &&
+                tri_dtype_is_half(tri_value_get(g, node->inputs[0])->dtype);
+    return tri_node_cost(g, node).flops / (half ? rates->half_flops_per_s : rates->flops_per_s);
+}
+
+static double traffic_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     double bytes = 0;
     for (int k = 0; k < node->input_count; k++)
         if (tri_value_is(node->inputs[k])) bytes += (double)tri_value_bytes(g, node->inputs[k]);
     for (int k = 0; k < node->output_count; k++)
         bytes += (double)tri_value_bytes(g, node->outputs[k]);
-    bool half = node->input_count > 0 && tri_value_is(node->inputs[0]) &&
-                tri_dtype_is_half(tri_value_get(g, node->inputs[0])->dtype);
-    double compute =
-        tri_node_cost(g, node).flops / (half ? rates->half_flops_per_s : rates->flops_per_s);
-    double move = bytes / rates->memory_bytes_per_s;
+    return bytes / rates->memory_bytes_per_s;
+}
+
+static double node_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
+    if (node->op->flags & TRI_OP_VIEW) return 0;
+    if (node->op->flags & TRI_OP_COLLECTIVE) return collective_seconds(g, node, rates);
+    double compute = arithmetic_seconds(g, node, rates), move = traffic_seconds(g, node, rates);
     return compute > move ? compute : move;
+}
+
+void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_seconds *out) {
+    const tri_program *p = plan->programs[0];
+    const tri_graph *g = p->graph;
+    double slices = (double)plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL], elements = 0;
+    *out = (tri_least_seconds){0};
+    for (int i = 0; i < g->node_count; i++) {
+        if (g->nodes[i].op->flags & (TRI_OP_VIEW | TRI_OP_COLLECTIVE)) continue;
+        out->arithmetic += arithmetic_seconds(g, &g->nodes[i], rates);
+        out->traffic += traffic_seconds(g, &g->nodes[i], rates);
+    }
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+            if (tri_bucket_is_trained((tri_bucket_kind)k))
+                elements += (double)plan->flat.units[u].buckets[k].elements;
+    // An update reads the gradient, and reads and writes the parameter and its states.
+    double update = elements * (double)sizeof(float) * (3 + 2 * plan->optimizer_states) /
+                    rates->memory_bytes_per_s;
+    out->arithmetic *= slices / (double)p->batch;
+    out->traffic = slices * (out->traffic / (double)p->batch +
+                             update / (double)plan->steps[TRI_STEP_FULL].samples);
 }
 
 // Uses measured seconds instead of the rates. They were measured with whole layers, so ranks that

@@ -19,6 +19,15 @@ extern const tri_rates tri_rates_assumed; // one core of a server, its memory an
 // known model, assumed ones. *from: "assumed", "the maker's peak"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
+// Seconds that one training sample takes at least, on one rank: its arithmetic at the peak of each
+// node's type, and the bytes that nodes and updates read and write, each counted once. Divided by
+// the seconds that it takes they are MFU and the fraction of the memory's bandwidth that is used.
+// What runs again for recomputation is not counted.
+typedef struct tri_least_seconds {
+    double arithmetic, traffic;
+} tri_least_seconds;
+void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_seconds *out);
+
 // Measured seconds of a program's segments, for `batch` samples: [block][phase]. They are measured
 // on one rank that has all slices of each layer, so that one measurement serves meshes of all
 // sizes. Where the order does not split the backward pass, BACKWARD holds both halves.

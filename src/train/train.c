@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/quantity.h"
 #include "checkpoint/agree.h"
+#include "plan/estimate.h"
 #include "recipe/idle.h"
 #include "train/loop.h"
 #include "train/signals.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +49,17 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
+// The peak of one rank: what the user says, or the maker's for the device. False: not known.
+static bool read_peak(const tri_session *s, tri_rates *out) {
+    const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
+    const char *from;
+    *out = tri_rates_of(&s->device->description, &from);
+    if (flops) out->flops_per_s = out->half_flops_per_s = strtod(flops, NULL);
+    if (bytes) out->memory_bytes_per_s = strtod(bytes, NULL);
+    bool is_known = strcmp(from, "assumed") != 0 || (flops && bytes);
+    return is_known && out->flops_per_s > 0 && out->memory_bytes_per_s > 0;
+}
+
 static void open_observer(train_loop *loop) {
     tri_session *s = loop->session;
     if (s->identity.rank != 0) return;
@@ -64,6 +77,13 @@ static void open_observer(train_loop *loop) {
                            .log_every_n_steps = loop->recipe->trainer.log_every_n_steps,
                            .metrics = names,
                            .metric_count = g->metric_count - 1};
+    tri_rates peak;
+    if (read_peak(s, &peak)) {
+        tri_least_seconds least;
+        tri_estimate_least(s->plan, &peak, &least);
+        info->arithmetic_s = least.arithmetic / s->mesh.ranks;
+        info->traffic_s = least.traffic / s->mesh.ranks;
+    }
     const tri_event_sink *sinks[TRI_MAX_SINKS];
     tri_log_options log = loop->recipe->log;
     log.progress = log.progress && !loop->request->quiet;

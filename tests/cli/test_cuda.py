@@ -4,6 +4,7 @@ have the same bits.
 
 usage: test_cuda.py BUILD_FOLDER
 """
+import json
 import os
 import sys
 import tempfile
@@ -48,12 +49,24 @@ def check(folder, options, tolerance):
         assert far <= tolerance * float(loss), f"step {step}: {gpu[step]}, on the CPU {loss}"
 
 
+def check_bench():
+    """Each kernel is measured against the device's own rates, and none runs on the host."""
+    done = runs.run([runs.TRIREME, "bench", "kernels", "recipes/llama-tiny.yaml", "data.path=/",
+                     *LLAMA, "trainer.precision=bf16-mixed", "--device", "cuda", "--seconds",
+                     "0.01", "--json"])
+    peak, *rows = map(json.loads, done.stdout.splitlines())
+    assert peak["peak_gflops"] > 0 and peak["peak_bf16_gflops"] > 0 and peak["peak_gb_s"] > 0, peak
+    assert len(rows) > 20 and not [row for row in rows if row["kernel"] == "on-host"], rows
+    assert all(row["time_us"] > 0 for row in rows if row["gflops"] > 0), rows
+
+
 def main():
     """Trains in single precision and in mixed precision."""
     with tempfile.TemporaryDirectory() as folder:
         write_texts(folder)
         check(folder, [], 1e-5)
         check(folder, ["trainer.precision=bf16-mixed"], 5e-3)
+        check_bench()
 
 
 main()

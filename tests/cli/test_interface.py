@@ -255,6 +255,26 @@ def check_run_directory(folder):
     assert [e["loss"] for e in metrics(sparse, "train")] == [e["loss"] for e in trained[1::2]]
 
 
+def check_use_of_peak(folder):
+    """The fractions of the peak, where that is known: 784-512-512-10 has 668,672 weights; forward
+    and backward pass take 6 operations for each, without the gradient of the input."""
+    used = os.path.join(folder, "used")
+    os.environ.update(TRIREME_PEAK_FLOPS="50e9", TRIREME_PEAK_BANDWIDTH="1e12")
+    try:
+        said = run("train", RECIPE, *TINY, "--run-dir", used).stderr
+    finally:
+        del os.environ["TRIREME_PEAK_FLOPS"], os.environ["TRIREME_PEAK_BANDWIDTH"]
+    operations = 6 * (784 * 512 + 512 * 512 + 512 * 10) - 2 * 784 * 512
+    for entry in metrics(used, "train"):
+        assert list(entry)[7:] == ["samples_per_s", "mfu", "mbu", "wall_s"], entry
+        mfu = entry["samples_per_s"] * operations / 50e9
+        assert abs(entry["mfu"] - mfu) < 0.03 * mfu + 1e-4, (entry, mfu)
+        # Each step of 16 samples at least reads the weights, writes their gradients, reads both
+        # and writes the weights.
+        assert entry["mbu"] >= entry["samples_per_s"] / 16 * 4 * 5 * 668672 / 1e12 - 1e-4, entry
+    assert re.search(r" samples/s.*  MFU \d+\.\d%  memory \d+\.\d%", said), said
+
+
 def check_default_folder(folder):
     recipe = os.path.abspath(RECIPE)
     run("train", recipe, *TINY, "name=my-run", "trainer.max_steps=1", cwd=folder)
@@ -407,8 +427,9 @@ def main():
         del os.environ[name]
     with tempfile.TemporaryDirectory(prefix="trireme-interface-") as folder:
         failed = check_all((check_commands, check_codes, check_keys, check_overrides,
-                            check_run_directory, check_default_folder, check_resume, check_stopped,
-                            check_eval, check_plan, check_bench, check_ranks), folder)
+                            check_run_directory, check_use_of_peak, check_default_folder,
+                            check_resume, check_stopped, check_eval, check_plan, check_bench,
+                            check_ranks), folder)
     return 1 if failed else 0
 
 

@@ -153,6 +153,7 @@ static void run_course(const char *graphs, int ahead, course *out) {
         out->losses[end] = result.sum[0];
         out->norms[end] = result.gradient_norm;
     }
+    assert_true(is_real || counted("emulated_marks") > 0); // a profiler sees the actions
     assert_true(counted("emulated_blocked") == blocked); // no step waits for its copies
     close_rig(&r);
 }

@@ -72,11 +72,28 @@ static tri_status open_context(const cuda_runtime *runtime, int index, cuda_prop
     return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
 }
 
+// By what the driver calls it; an A100 by its memory too.
+static const char *kind_of(const cuda_properties *properties) {
+    static const struct {
+        const char *name, *kind;
+        int64_t most_bytes;
+    } rows[] = {{"GH200", "gh200", INT64_MAX},    {"H200", "h200", INT64_MAX},
+                {"H100", "h100", INT64_MAX},      {"A100", "a100-40", 50000000000},
+                {"A100", "a100-64", 70000000000}, {"A100", "a100-80", INT64_MAX},
+                {"V100", "v100-32", INT64_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strstr(properties->name, rows[i].name) &&
+            properties->memory_bytes <= rows[i].most_bytes)
+            return rows[i].kind;
+    return NULL;
+}
+
 static tri_device_description described(const tri_device_config *config,
                                         const cuda_properties *properties) {
     tri_device_description d = tri_device_description_of(&tri_device_cuda, config);
     d.threads = 1;
     if (config->model) return d;
+    d.kind = kind_of(properties);
     d.memory_bytes = properties->memory_bytes;
     d.alignment = GPU_ALIGNMENT;
     d.features = (properties->major >= 8 ? CUDA_HAS_BF16 : 0) |
@@ -164,6 +181,10 @@ static void cuda_free_host(tri_device *device, void *memory) {
     if (memory) cuda_of(device)->runtime->free_host(cuda_of(device)->context, memory);
 }
 
+static void cuda_mark(tri_device *device, const char *name) {
+    cuda_of(device)->runtime->mark(name);
+}
+
 const tri_device_backend tri_device_cuda = {
     .name = "cuda",
     .kernels = kernels,
@@ -192,5 +213,6 @@ const tri_device_backend tri_device_cuda = {
     .end_capture = cuda_end_capture,
     .repeat = cuda_repeat,
     .close_capture = cuda_close_capture,
+    .mark = cuda_mark,
     .takes_bytes = true,
 };

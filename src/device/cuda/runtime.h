@@ -78,6 +78,9 @@ typedef struct cuda_runtime {
     void (*free_host)(cuda_context *context, void *memory);
     int64_t (*free_memory)(cuda_context *context);
 
+    // Begins a named range of this thread's calls, for a profiler (NVTX); NULL ends it.
+    void (*mark)(const char *name);
+
     // Streams: work is done in the order in which it was issued to a stream.
     tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
     void (*close_stream)(cuda_stream *stream);

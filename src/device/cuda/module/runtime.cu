@@ -5,6 +5,9 @@
 
 #include <new>
 #include <stdlib.h>
+#if !defined(__HIP__)
+#include <nvtx3/nvToolsExt.h>
+#endif
 #include <time.h>
 
 #define X(name)                                                                                    \
@@ -167,6 +170,16 @@ int64_t memory_left(cuda_context *context) {
     size_t left = 0, all = 0;
     if (GPU_API(SetDevice)(context->index) != GPU_API(Success)) return 0;
     return GPU_API(MemGetInfo)(&left, &all) == GPU_API(Success) ? (int64_t)left : 0;
+}
+
+// Header-only NVTX does nothing unless a tool is attached, which then loads its own library.
+void mark(const char *name) {
+#if !defined(__HIP__)
+    if (name)
+        nvtxRangePushA(name);
+    else
+        nvtxRangePop();
+#endif
 }
 
 tri_status open_stream(cuda_context *context, cuda_stream **out, char *why) {
@@ -347,6 +360,7 @@ extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
                                                     alloc_host,
                                                     free_host,
                                                     memory_left,
+                                                    mark,
                                                     open_stream,
                                                     close_stream,
                                                     copy,
