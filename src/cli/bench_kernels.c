@@ -12,6 +12,7 @@
 #include "train/task.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The batch size of the model's recipe in recipes/, with which it is trained.
@@ -44,6 +45,56 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
                name, row->kernel, shape, us, gflops, gbytes, of_peak);
 }
 
+// All rows of one op that one kernel ran.
+typedef struct op_sum {
+    const char *op, *kernel;
+    int count;
+    double seconds, least; // measured, and what the machine's peak would allow
+} op_sum;
+
+static double saved(const op_sum *sum) { return sum->seconds - sum->least; }
+static int most_saved_first(const void *a, const void *b) {
+    double left = saved(a), right = saved(b);
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+// Adds up the rows by op and kernel. Returns how many sums there are. Where no share is known, the
+// kernel counts as perfect.
+static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums) {
+    int count = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        const char *op = g->nodes[i].op->name;
+        int k = 0;
+        while (k < count && (strcmp(sums[k].op, op) || strcmp(sums[k].kernel, rows[i].kernel))) k++;
+        if (k == count) sums[count++] = (op_sum){.op = op, .kernel = rows[i].kernel};
+        sums[k].count++;
+        sums[k].seconds += rows[i].seconds;
+        sums[k].least += rows[i].seconds * (rows[i].fraction > 0 ? rows[i].fraction : 1);
+    }
+    qsort(sums, (size_t)count, sizeof *sums, most_saved_first);
+    return count;
+}
+
+static void print_sums(const char *model, const op_sum *sums, int count, bool json) {
+    double all = 0;
+    for (int i = 0; i < count; i++) all += sums[i].seconds;
+    if (!json) printf("\nby op: what perfect kernels would save, the most first\n");
+    for (int i = 0; i < count; i++) {
+        const op_sum *s = &sums[i];
+        double share = s->seconds > 0 ? s->least / s->seconds : 1;
+        double of_all = all > 0 ? s->seconds / all : 0;
+        if (json)
+            printf("{\"model\":\"%s\",\"all_of\":\"%s\",\"kernel\":\"%s\",\"count\":%d,"
+                   "\"time_us\":%.2f,\"share\":%.3f,\"saved_us\":%.2f}\n",
+                   model, s->op, s->kernel, s->count, s->seconds * 1e6, share, saved(s) * 1e6);
+        else
+            printf("%-26s %-16s %4d times %10.1f us, %4.1f%% of all; %3.0f%% of what is possible; "
+                   "saves %10.1f us\n",
+                   s->op, s->kernel, s->count, s->seconds * 1e6, of_all * 100, share * 100,
+                   saved(s) * 1e6);
+    }
+}
+
 // What the rows of one run of the command have in common.
 typedef struct kernel_bench {
     tri_arena *arena;
@@ -69,8 +120,13 @@ static tri_status bench_request(const kernel_bench *b, const tri_model_request *
         sum += rows[i].seconds;
     }
     if (status == TRI_OK && !b->json)
-        printf("%-75s %10.1f us, %.0f samples/s without updates\n\n", "sum", sum * 1e6,
+        printf("%-75s %10.1f us, %.0f samples/s without updates\n", "sum", sum * 1e6,
                sum > 0 ? (double)batch / sum : 0);
+    if (status == TRI_OK) {
+        op_sum *sums = TRI_NEW_ARRAY(b->arena, op_sum, g->node_count + 1);
+        print_sums(name, sums, sum_by_op(g, rows, sums), b->json);
+        if (!b->json) printf("\n");
+    }
     tri_program_destroy(program);
     return status;
 }
