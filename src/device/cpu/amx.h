@@ -6,8 +6,17 @@
 #include "device/cpu/simd.h"
 
 // Marks functions that may only run on a device with CPU_HAS_AMX, between cpu_amx_begin and
-// cpu_amx_end, which set up the tiles.
-#define CPU_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
+// cpu_amx_end, which set up the tiles. It names all that CPU_AVX512 names, so that they can inline
+// functions marked CPU_INLINE.
+#ifdef __clang__
+#define CPU_AMX                                                                                    \
+    __attribute__((                                                                                \
+        target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
+#else
+#define CPU_AMX                                                                                    \
+    __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,"     \
+                          "bmi2,prefer-vector-width=512")))
+#endif
 
 // Asks Linux for permission to use the tiles, without which they fault. Returns whether the CPU has
 // tiles for BF16 and the request was granted.
@@ -54,6 +63,22 @@ typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums
 // is at most 16, and only the first 16 columns if `width` is.
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                    cpu_amx_sums mode, int64_t height, int64_t width);
+
+// What a block does for others while the tiles multiply: it stores the finished sums of another
+// block as BF16, and prefetches `lines` cache lines for each chunk of k.
+typedef struct cpu_amx_beside {
+    const float *sums;          // [32][32]; NULL: none
+    uint16_t *c;                // where its first sum belongs
+    int64_t c_row;              // stride in elements
+    const char *ahead;          // the first line for the first chunk
+    int64_t line, chunk, lines; // strides in bytes, from line to line and from chunk to chunk
+} cpu_amx_beside;
+
+// Likewise for all 32 × 32 sums, of which a row begins every `stride` floats.
+void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
+                          int64_t stride, cpu_amx_sums mode, const cpu_amx_beside *beside);
+// Stores the sums that no block stored, if any.
+void cpu_amx_store_beside(cpu_amx_beside *beside);
 
 // Conversions between F32 and BF16. Every CPU with AMX has these instructions. They are written as
 // assembly, because the intrinsics only compile in functions with another target attribute.

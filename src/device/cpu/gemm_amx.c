@@ -1,17 +1,18 @@
 // Matrix products of BF16 by AMX. A tile holds 16 rows × 32 of a, 16 pairs × 16 columns of b, or
 // 16 × 16 sums in F32.
 //
-// A block of 32 × 32 sums stays in four tiles. 32 rows of a and at most 512 of k stay in the L1
-// cache, a packed block of b stays in the L2 cache. Rows of a are read in place unless their
-// distance would map them to the same few sets of the L1 cache; then they are packed.
+// A block of 32 × 32 sums stays in four tiles. 32 rows of a stay in the L1 cache, or for the most
+// part, a packed block of b stays in the L2 cache. Rows of a are read in place unless their
+// distance would map them to the same few sets of the L1 cache; then they are packed. While the
+// tiles multiply, the next 32 rows are prefetched and the finished sums of the last block are
+// stored.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
 #include "device/cpu/gemm.h"
 
 enum {
-    AMX_K_BLOCK = 512,             // most of k that a block of sums adds up at a time
-    AMX_K_PACKED = 2048,           // most of k for which b is packed at a time
+    AMX_K = 1024,                  // most of k for which b is packed at a time
     AMX_B_ELEMENTS = 1 << 19,      // most elements of a packed block of b
     AMX_A_ELEMENTS = 1 << 21,      // most elements of packed rows of a
     AMX_SHARED_PRODUCTS = 1 << 20, // with fewer multiplications a second thread does not pay
@@ -29,12 +30,10 @@ typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
     int64_t k_packed;    // of k for which b is packed at a time
-    int64_t k_block;     // of k that a block of sums adds up at a time
     int64_t columns;     // of b that are packed at a time
     int64_t rows;        // of a that are packed at a time
     int64_t a, b, sums;  // elements of a thread's buffers: BF16, BF16 and F32
     bool several_packed; // k needs several k_packed: in between, the sums of all rows are kept
-    bool several_blocks; // k needs several k_block: in between, the sums of 32 rows are kept
 } amx_plan;
 
 static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
@@ -43,8 +42,7 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
     // Rows at a distance of 2 KB would all map to the same half of the L1 cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
-    p.k_packed = even_size(g->k, AMX_K_PACKED, CPU_AMX_SIDE);
-    p.k_block = even_size(p.k_packed, AMX_K_BLOCK, CPU_AMX_SIDE);
+    p.k_packed = even_size(g->k, AMX_K, CPU_AMX_SIDE);
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
@@ -52,11 +50,9 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     bool kept = p.packs_a && p.columns < columns;
     p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
-    p.several_blocks = p.several_packed || p.k_block < p.k_packed;
     p.a = p.rows * p.k_packed;
     p.b = p.columns * p.k_packed;
-    p.sums =
-        p.several_blocks ? (p.several_packed ? rows : CPU_AMX_SIDE) * p.columns : CPU_AMX_CHUNK;
+    p.sums = p.several_packed ? rows * p.columns : 2 * CPU_AMX_CHUNK;
     return p;
 }
 
@@ -74,6 +70,7 @@ typedef struct amx_block {
     int64_t packed_row, packed_rows; // of a, in the buffer
     uint16_t *a, *b;
     float *sums;
+    cpu_amx_beside beside; // finished sums that are not stored yet, and what to prefetch
 } amx_block;
 
 static void pack_b(const cpu_bf16_gemm *g, const amx_block *b) {
@@ -119,27 +116,61 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
     }
 }
 
-// Computes 32 rows by all columns of the packed block of b.
-static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx_block *b,
-                            int64_t row, const cpu_amx_rows *rows) {
-    int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE),
-            chunks = quotient_up(b->k_count, CPU_AMX_SIDE);
-    float *sums = b->sums + (p->several_packed ? (row - b->first_row) * p->columns : 0);
-    for (int64_t s = 0; s < b->k_count; s += p->k_block) {
-        cpu_amx_rows part = *rows;
-        part.data += s / CPU_AMX_SIDE * (rows->chunk / (int64_t)sizeof(uint16_t));
-        int64_t some = quotient_up(smaller(p->k_block, b->k_count - s), CPU_AMX_SIDE);
-        cpu_amx_sums mode = b->k_begin + s > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
-        bool last = b->k_begin + s + p->k_block >= g->k;
-        for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
-            int64_t width = smaller(b->columns - j, CPU_AMX_SIDE);
-            const uint16_t *packed =
-                b->b + (j / CPU_AMX_SIDE * chunks + s / CPU_AMX_SIDE) * CPU_AMX_CHUNK;
-            float *block = p->several_blocks ? sums + j * CPU_AMX_SIDE : sums;
-            cpu_amx_block(&part, packed, some, block, mode, height, width);
-            if (last) finish(g, block, row, height, b->column + j, width);
-        }
+// Chooses the cache lines of the next 32 rows of a that the block of columns from `j` on prefetches
+// while it multiplies: an equal part of the 32 lines that each chunk has.
+static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
+                         int64_t j) {
+    int64_t blocks = cpu_amx_blocks(b->columns), block = j / CPU_AMX_SIDE;
+    int64_t first = CPU_AMX_SIDE * block / blocks, end = CPU_AMX_SIDE * (block + 1) / blocks;
+    int64_t next = row + CPU_AMX_SIDE, element = sizeof(uint16_t);
+    bool whole = next + CPU_AMX_SIDE <= b->end_row && p->rows == CPU_AMX_SIDE;
+    int64_t at = g->a_transposed ? b->k_begin * g->m + next : next * g->k + b->k_begin;
+    b->beside.lines = whole ? end - first : 0;
+    b->beside.line = element * (g->a_transposed ? g->m : g->k);
+    b->beside.chunk = element * CPU_AMX_SIDE * (g->a_transposed ? g->m : 1);
+    b->beside.ahead =
+        (const char *)(g->a + (whole ? at : 0)) + (whole ? first * b->beside.line : 0);
+}
+
+// Computes a block of 32 × 32 sums, all of which c has and which need no epilogue. Sums in F32 are
+// added up in c itself. Others are stored as BF16 by the next block, beside its products.
+static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_rows *rows,
+                           const uint16_t *packed, float *sums, int64_t at) {
+    cpu_amx_sums mode = b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
+    int64_t chunks = cpu_amx_blocks(b->k_count);
+    if (g->c_f32) {
+        cpu_amx_block_beside(rows, packed, chunks, (float *)g->c + at, g->n, mode, &b->beside);
+        return;
     }
+    cpu_amx_block_beside(rows, packed, chunks, sums, CPU_AMX_SIDE, mode, &b->beside);
+    b->beside.sums = b->k_begin + b->k_count == g->k ? sums : NULL;
+    b->beside.c = (uint16_t *)g->c + at;
+    b->beside.c_row = g->n;
+}
+
+// Computes 32 rows by all columns of the packed block of b.
+static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
+                            const cpu_amx_rows *rows) {
+    int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE), chunks = cpu_amx_blocks(b->k_count);
+    bool bare = !g->epilogue.bias && g->epilogue.activation == TRI_ACTIVATION_NONE;
+    for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
+        int64_t width = smaller(b->columns - j, CPU_AMX_SIDE), block = j / CPU_AMX_SIDE;
+        const uint16_t *packed = b->b + block * chunks * CPU_AMX_CHUNK;
+        // Where sums are not kept, two buffers take turns, because one may wait to be stored.
+        float *sums =
+            b->sums + (p->several_packed ? (row - b->first_row) * p->columns + j * CPU_AMX_SIDE
+                                         : block % 2 * CPU_AMX_CHUNK);
+        if (bare && height == CPU_AMX_SIDE && width == CPU_AMX_SIDE) {
+            choose_ahead(g, p, b, row, j);
+            multiply_whole(g, b, rows, packed, sums, row * g->n + b->column + j);
+            continue;
+        }
+        cpu_amx_store_beside(&b->beside);
+        cpu_amx_block(rows, packed, chunks, sums,
+                      b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE, height, width);
+        if (b->k_begin + b->k_count == g->k) finish(g, sums, row, height, b->column + j, width);
+    }
+    cpu_amx_store_beside(&b->beside); // before a buffer is used again
 }
 
 static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b) {

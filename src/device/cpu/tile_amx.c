@@ -73,8 +73,8 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             }
 }
 
-// Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, each 1 or 2. Tiles 0
-// to 3 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
+// Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, of which one or
+// both are 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
 #define AMX_BLOCK(name, row_tiles, column_tiles)                                                   \
     static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
                                                        const uint16_t *b, int64_t chunks,          \
@@ -87,12 +87,10 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             _tile_loadd(0, sums, line);                                                            \
             if (column_tiles == 2) _tile_loadd(1, sums + 16, line);                                \
             if (row_tiles == 2) _tile_loadd(2, under, line);                                       \
-            if (row_tiles == 2 && column_tiles == 2) _tile_loadd(3, under + 16, line);             \
         } else {                                                                                   \
             _tile_zero(0);                                                                         \
             _tile_zero(1);                                                                         \
             _tile_zero(2);                                                                         \
-            _tile_zero(3);                                                                         \
         }                                                                                          \
         for (int64_t i = 0; i < chunks; i++) {                                                     \
             _tile_loadd(6, b, 64);                                                                 \
@@ -105,7 +103,6 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             if (row_tiles == 2) {                                                                  \
                 _tile_loadd(5, below, row);                                                        \
                 _tile_dpbf16ps(2, 5, 6);                                                           \
-                if (column_tiles == 2) _tile_dpbf16ps(3, 5, 7);                                    \
             }                                                                                      \
             a += rows->chunk;                                                                      \
             below += rows->chunk;                                                                  \
@@ -114,17 +111,80 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
         _tile_stored(0, sums, line);                                                               \
         if (column_tiles == 2) _tile_stored(1, sums + 16, line);                                   \
         if (row_tiles == 2) _tile_stored(2, under, line);                                          \
-        if (row_tiles == 2 && column_tiles == 2) _tile_stored(3, under + 16, line);                \
     }
 AMX_BLOCK(block_1x1, 1, 1)
 AMX_BLOCK(block_1x2, 1, 2)
 AMX_BLOCK(block_2x1, 2, 1)
-AMX_BLOCK(block_2x2, 2, 2)
+
+// Stores rows [row, end) of finished sums.
+CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t end) {
+    const float *from = beside->sums + row * CPU_AMX_SIDE;
+    uint16_t *to = beside->c + row * beside->c_row;
+    for (; row < end; row++, from += CPU_AMX_SIDE, to += beside->c_row)
+        _mm512_storeu_si512(to,
+                            cpu_amx_narrow_both(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)));
+}
+
+CPU_AVX512 void cpu_amx_store_beside(cpu_amx_beside *beside) {
+    if (beside->sums) store_rows(beside, 0, CPU_AMX_SIDE);
+    beside->sums = NULL;
+}
+
+// The vector unit has little to do beside the tiles, so that what it does for other blocks takes
+// almost no time.
+CPU_AMX void cpu_amx_block_beside(const cpu_amx_rows *rows, const uint16_t *b, int64_t chunks,
+                                  float *sums, int64_t stride, cpu_amx_sums mode,
+                                  const cpu_amx_beside *beside) {
+    const int64_t row = rows->row, line = stride * (int64_t)sizeof(float);
+    const char *a = (const char *)rows->data, *below = a + 16 * row, *ahead = beside->ahead;
+    float *under = sums + 16 * stride;
+    int64_t stored = beside->sums ? 0 : CPU_AMX_SIDE, each = CPU_AMX_SIDE / chunks + 1;
+    __asm__ volatile("" ::: "memory"); // packed operands are stored before tiles load them
+    if (mode == CPU_AMX_ACCUMULATE) {
+        _tile_loadd(0, sums, line);
+        _tile_loadd(1, sums + 16, line);
+        _tile_loadd(2, under, line);
+        _tile_loadd(3, under + 16, line);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t i = 0; i < chunks; i++) {
+        _tile_loadd(6, b, 64);
+        _tile_loadd(4, a, row);
+        _tile_dpbf16ps(0, 4, 6);
+        for (int64_t l = 0; l < beside->lines; l++)
+            _mm_prefetch(ahead + l * beside->line, _MM_HINT_T1);
+        _tile_loadd(7, b + CPU_AMX_CHUNK / 2, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        if (stored < CPU_AMX_SIDE) {
+            int64_t end = stored + each < CPU_AMX_SIDE ? stored + each : CPU_AMX_SIDE;
+            store_rows(beside, stored, end);
+            stored = end;
+        }
+        _tile_loadd(5, below, row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        a += rows->chunk;
+        below += rows->chunk;
+        ahead += beside->chunk;
+        b += CPU_AMX_CHUNK;
+    }
+    _tile_stored(0, sums, line);
+    _tile_stored(1, sums + 16, line);
+    _tile_stored(2, under, line);
+    _tile_stored(3, under + 16, line);
+}
 
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                    cpu_amx_sums mode, int64_t height, int64_t width) {
-    if (height > 16)
-        (width > 16 ? block_2x2 : block_2x1)(a, b, chunks, sums, mode);
+    static const cpu_amx_beside nothing = {.ahead = (const char *)&nothing};
+    if (height > 16 && width > 16)
+        cpu_amx_block_beside(a, b, chunks, sums, CPU_AMX_SIDE, mode, &nothing);
+    else if (height > 16)
+        block_2x1(a, b, chunks, sums, mode);
     else
         (width > 16 ? block_1x2 : block_1x1)(a, b, chunks, sums, mode);
 }
