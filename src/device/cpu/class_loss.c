@@ -18,6 +18,8 @@ typedef struct class_job {
     const int64_t *labels;
     double *losses; // of each row; for accuracy 1 if the prediction is right, else 0
     void *gradient;
+    float *terms;  // [parts][classes], of the gradient in BF16
+    int64_t parts; // of the rows
     float seed;
 } class_job;
 
@@ -41,26 +43,24 @@ CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(loss)
 
+// The range is one of parts of the rows: each has a buffer for the terms of a row, unless they fit
+// into the gradient's own row. So each exponential is computed once.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
-    int64_t classes = job->state->classes;
-    for (int64_t n = begin; n < end; n++) {
+    int64_t classes = job->state->classes, rows = job->state->rows;
+    for (int64_t n = rows * begin / job->parts; n < rows * end / job->parts; n++) {
         const void *row = cpu_row(job->scores, bf16, n * classes);
         void *out = (char *)job->gradient + n * classes * (bf16 ? 2 : 4);
-        float largest, factor = 0, label = 0;
-        bool counts = job->labels[n] != TRI_IGNORED_LABEL;
-        if (counts) {
-            factor = job->seed / sum_of_row(row, classes, bf16, &largest);
-            label = cpu_get(row, bf16, job->labels[n]);
-        }
-        if (!counts) {
+        if (job->labels[n] == TRI_IGNORED_LABEL) {
             for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, 0);
             continue;
         }
+        float *terms = bf16 ? job->terms + begin * classes : out;
+        float largest = cpu_largest_of_row(row, classes, bf16);
+        float factor = job->seed / cpu_exp_sum_of_row(row, classes, bf16, largest, terms);
+        float share = factor * terms[job->labels[n]];
 #pragma GCC ivdep
-        for (int64_t k = 0; k < classes; k++)
-            cpu_put(out, bf16, k, factor * cpu_exp_scalar(cpu_get(row, bf16, k) - largest));
-        float share = factor * cpu_exp_scalar(label - largest);
+        for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, factor * terms[k]);
         cpu_put(out, bf16, job->labels[n], share - job->seed);
     }
 }
@@ -94,8 +94,12 @@ static int64_t rows_of(const tri_shape *scores) {
 
 static tri_status class_workspace(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node, size_t *out) {
+    const tri_shape *scores = cpu_in_shape(graph, node, 0);
+    size_t classes = (size_t)scores->dims[scores->rank - 1];
     if (node->op != &tri_op_cross_entropy_grad)
-        *out = (size_t)rows_of(cpu_in_shape(graph, node, 0)) * sizeof(double);
+        *out = (size_t)rows_of(scores) * sizeof(double);
+    else if (cpu_is_bf16(graph, node))
+        *out = classes * (size_t)device->threads * sizeof(float);
     return TRI_OK;
 }
 
@@ -147,14 +151,16 @@ static tri_status hits_run(const tri_kernel *kernel, const tri_kernel_args *args
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
     const void *seed = args->in[2];
-    class_job job = {.state = s,
-                     .scores = args->in[0],
-                     .labels = args->in[1],
-                     .gradient = args->out[0],
-                     .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
+    class_job job = {
+        .state = s,
+        .scores = args->in[0],
+        .labels = args->in[1],
+        .gradient = args->out[0],
+        .terms = args->workspace,
+        .parts = s->rows < 2 * (1 + 4096 / s->classes) ? 1 : s->device->head.description.threads,
+        .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
     TRI_TRY(check_labels(s, job.labels));
-    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, gradient_range(s->device, s->bf16),
-                 &job);
+    cpu_parallel(s->device, job.parts, 1, gradient_range(s->device, s->bf16), &job);
     return TRI_OK;
 }
 
