@@ -85,11 +85,12 @@ static tri_status load(const char *name, const tri_transport **out) {
 }
 
 static tri_status find_transport(const connect_request *q, const tri_transport **out) {
-    if (q->choice == TRI_COMM_MPI) return load("mpi", out);
-    bool prefers_mpi = q->choice == TRI_COMM_AUTO && is_mpi_launcher(q->identity->launcher);
+    tri_comm_choice choice = tri_comm_control_choice(q->choice);
+    if (choice == TRI_COMM_MPI) return load("mpi", out);
+    bool prefers_mpi = choice == TRI_COMM_AUTO && is_mpi_launcher(q->identity->launcher);
     if (prefers_mpi && load("mpi", out) == TRI_OK) return TRI_OK;
     tri_status status = load("ucx", out);
-    if (status == TRI_OK || q->choice == TRI_COMM_UCX) return status;
+    if (status == TRI_OK || choice == TRI_COMM_UCX) return status;
     return tri_status_context(status, "the %d ranks are on %d hosts", q->identity->size, q->hosts);
 }
 
@@ -159,8 +160,9 @@ static tri_status open_transport(connect_request *q, tri_comm **out) {
 }
 
 static bool needs_messages(const connect_request *q) {
-    bool is_far = q->choice == TRI_COMM_MPI || q->choice == TRI_COMM_UCX;
-    return is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1);
+    tri_comm_choice choice = tri_comm_control_choice(q->choice);
+    bool is_far = choice == TRI_COMM_MPI || choice == TRI_COMM_UCX;
+    return is_far || (choice == TRI_COMM_AUTO && q->hosts > 1);
 }
 
 static tri_status open_chosen(connect_request *q, tri_comm **out) {

@@ -13,7 +13,8 @@ static const tri_option rows[] = {
     TRI_OPTION_CHOICE(
         tri_comm_options, backend, "auto", backends,
         "what connects the ranks: self for one rank, shm for the ranks of one host, ucx "
-        "or mpi for those of several hosts; between GPUs nccl carries data by itself"),
+        "or mpi for those of several hosts, chosen by itself with auto and nccl; between GPUs NCCL "
+        "carries the data wherever all ranks have it, and with nccl it has to"),
     TRI_OPTION_FLOAT(tri_comm_options, timeout_s, "300", 0.1, 1e6,
                      "seconds after which the run ends when a rank that others wait for does not "
                      "move"),
@@ -22,19 +23,14 @@ static const tri_option rows[] = {
                      "lost"),
 };
 
-static tri_status check(const void *options, const tri_tree *map) {
-    const tri_comm_options *o = options;
-    if (o->backend != TRI_COMM_NCCL) return TRI_OK;
-    return tri_tree_fail(map ? tri_tree_get(map, "backend") : NULL,
-                         "'comm.backend: %s' cannot be chosen: it carries data between GPUs by "
-                         "itself, where it is installed; choose auto, self, shm, mpi or ucx",
-                         backends[o->backend]);
-}
-
 const tri_option_table tri_comm_table =
-    TRI_OPTION_TABLE("comm", tri_comm_options, rows, "how ranks communicate", .check = check);
+    TRI_OPTION_TABLE("comm", tri_comm_options, rows, "how ranks communicate");
 
 const char *tri_comm_choice_name(tri_comm_choice choice) { return backends[choice]; }
+
+tri_comm_choice tri_comm_control_choice(tri_comm_choice choice) {
+    return choice == TRI_COMM_NCCL ? TRI_COMM_AUTO : choice;
+}
 
 int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;

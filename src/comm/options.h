@@ -26,6 +26,8 @@ typedef struct tri_comm_options {
 extern const tri_option_table tri_comm_table;
 
 const char *tri_comm_choice_name(tri_comm_choice choice); // "auto", …
+// What connects the ranks before NCCL can, and tells them of failures.
+tri_comm_choice tri_comm_control_choice(tri_comm_choice choice);
 int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
 // In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches,
 // for plans. AUTO: as the backend that would be chosen. `is_private`: operations use memory that
