@@ -8,6 +8,8 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
 #define X(member) tri_tree_put(arena, map, #member, tri_tree_int(arena, m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
+    if (m->nccl_estimate > 0)
+        tri_tree_put(arena, map, "nccl_estimate", tri_tree_int(arena, m->nccl_estimate));
     if (m->offloaded > 0) tri_tree_put(arena, map, "offloaded", tri_tree_int(arena, m->offloaded));
     return map;
 }

@@ -77,6 +77,9 @@ static void print_memory(const plan_view *v) {
 #define X(member) printf("  %-14s %10s\n", #member, tri_bytes_text((double)m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
+    if (m->nccl_estimate > 0)
+        printf("  %-14s %10s  an estimate of what NCCL takes for itself, part of the peak\n",
+               "NCCL", tri_bytes_text((double)m->nccl_estimate));
     if (m->offloaded > 0)
         printf("  %-14s %10s\n", "in a file", tri_bytes_text((double)m->offloaded));
     printf("\n");

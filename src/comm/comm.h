@@ -105,6 +105,13 @@ typedef enum tri_comm_ability {
     TRI_COMM_ARITHMETIC = TRI_COMM_RANK_ORDER | TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES,
 } tri_comm_ability;
 
+// What a communicator is for, which decides how much of a device's memory it takes.
+typedef enum tri_comm_use {
+    TRI_COMM_BULK,
+    TRI_COMM_NUMBERS, // few at a time
+    TRI_COMM_MESSAGES // no collectives
+} tri_comm_use;
+
 typedef struct tri_comm_backend {
     const char *name;
     unsigned (*abilities)(const tri_comm *comm); // tri_comm_ability, or-ed
@@ -113,6 +120,10 @@ typedef struct tri_comm_backend {
     int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
     void (*close)(tri_comm *comm);
+    // Everything that is under way fails at once, and nothing else is started. Afterwards whatever
+    // waits for the communicator's tickets ends, and the tickets that it waited for are not used
+    // any more. NULL: it waits for no tickets.
+    void (*stop)(tri_comm *comm);
     // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
     // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);

@@ -5,11 +5,10 @@
 #include "comm/nccl/nccl.h"
 #include "comm/staged/staged.h"
 
-typedef struct data_request {
-    tri_comm *control;
-    tri_device *device;
-    unsigned wanted;
-} data_request;
+#include <stdio.h>
+#include <unistd.h>
+
+typedef tri_comm_data_request data_request;
 
 typedef struct data_way {
     bool (*serves)(const data_request *request);
@@ -59,32 +58,48 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
 // Whether NCCL can be used. One rank needs no library; and unless all ranks have the library, all
 // go through the host, because the ranks must use the same.
 static bool may_use_nccl(const data_request *q) {
-    return tri_comm_nccl_takes(q->device) && q->control->size > 1;
+    return tri_comm_nccl_takes(q->device->backend) && q->control->size > 1;
 }
 
-static tri_status open_nccl(const data_request *q, tri_comm **out) {
-    tri_comm *compares, *messages;
-    int32_t all = tri_comm_nccl_is_there(q->device);
-    *out = NULL;
+// Whether all ranks have NCCL, and one that splits communicators. Where the recipe demands NCCL,
+// every rank fails with what the first of them lacks.
+static tri_status find_nccl(const data_request *q, bool *all, bool *all_split) {
+    bool splits;
+    tri_status mine = tri_comm_nccl_find(q->device, &splits);
+    int32_t both[2] = {mine == TRI_OK, mine == TRI_OK && splits};
+    char host[64] = "", why[TRI_MESSAGE_MAX_BYTES];
+    if (q->choice == TRI_COMM_NCCL) {
+        (void)gethostname(host, sizeof host - 1);
+        snprintf(why, sizeof why, "%s", mine == TRI_OK ? "" : tri_error_message());
+        if (mine != TRI_OK) mine = TRI_FAIL(mine, "comm.backend: nccl: host %s: %s", host, why);
+        TRI_TRY(tri_comm_agree(q->control, mine, "which ranks have NCCL"));
+    }
     TRI_TRY(tri_comm_run(q->control, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
                                                     .reduction = TRI_REDUCE_MIN,
                                                     .dtype = TRI_I32,
-                                                    .count = 1,
-                                                    .send = &all,
-                                                    .recv = &all,
+                                                    .count = 2,
+                                                    .send = both,
+                                                    .recv = both,
                                                     .label = "which ranks have NCCL"}));
-    TRI_TRY(open_staged(q, &messages));
-    if (!all) {
-        *out = messages;
-        return TRI_OK;
-    }
-    tri_status status = copy_control(q, &compares);
-    if (status != TRI_OK) {
-        tri_comm_close(messages);
-        return status;
-    }
-    bool rank_order = q->wanted & TRI_COMM_RANK_ORDER;
-    return tri_comm_nccl_open(compares, messages, q->device, rank_order, out);
+    *all = both[0];
+    *all_split = both[1];
+    return TRI_OK;
+}
+
+static tri_status open_nccl(const data_request *q, tri_comm **out) {
+    tri_comm *compares;
+    bool all, all_split;
+    *out = NULL;
+    TRI_TRY(find_nccl(q, &all, &all_split));
+    if (!all) return open_staged(q, out);
+    TRI_TRY(copy_control(q, &compares));
+    tri_comm_nccl_config config = {.device = q->device,
+                                   .use = q->use,
+                                   .rank_order = q->wanted & TRI_COMM_RANK_ORDER,
+                                   .splits = all_split,
+                                   .parent = q->parent,
+                                   .colour = q->colour};
+    return tri_comm_nccl_open(compares, &config, out);
 }
 
 static const data_way ways[] = {
@@ -94,21 +109,32 @@ static const data_way ways[] = {
     {always, open_staged},
 };
 
-tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wanted,
-                              tri_comm **out) {
+tri_status tri_comm_data_open(const tri_comm_data_request *request, tri_comm **out) {
     *out = NULL;
-    if (!control) return TRI_OK;
-    data_request request = {control, device, wanted};
+    if (!request->control) return TRI_OK;
     const data_way *way = ways;
-    while (!way->serves(&request)) way++;
-    TRI_TRY(way->open(&request, out));
-    tri_comm_link(control, *out);
+    while (!way->serves(request)) way++;
+    TRI_TRY(way->open(request, out));
+    tri_comm_link(request->control, *out);
     return TRI_OK;
 }
 
+bool tri_comm_data_is_nccl(const tri_device_backend *device) { return tri_comm_nccl_takes(device); }
+
+int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate) {
+    return tri_comm_nccl_bytes(ranks, use, links, estimate);
+}
+
+tri_status tri_comm_data_check(tri_comm_choice choice, const tri_device_backend *device) {
+    if (choice != TRI_COMM_NCCL || tri_comm_nccl_takes(device)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "comm.backend: nccl carries data between GPUs, and the device is %s: set "
+                    "--device cuda, or comm.backend: auto",
+                    device->name);
+}
+
 void tri_comm_data_stop(tri_comm *data) {
-    tri_comm_nccl_stop(data);
-    tri_comm_staged_stop(data);
+    if (data && data->backend->stop) data->backend->stop(data);
 }
 
 void tri_comm_data_close(tri_comm *data, tri_comm *control) {

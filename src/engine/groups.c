@@ -28,25 +28,38 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm **out) {
+// Opens the data communicator of the group of the ranks that differ along the axes; 0: of another
+// group.
+static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm_use use, unsigned axes,
+                            tri_comm **out) {
     unsigned wanted = TRI_COMM_DATA_ABILITIES;
     if (e->plan->deterministic) wanted |= TRI_COMM_RANK_ORDER;
-    return tri_comm_data_open(control, e->device, wanted, out);
+    tri_comm_data_request request = {
+        .control = control,
+        .device = e->device,
+        .wanted = wanted,
+        .use = use,
+        .choice = e->plan->comm,
+        .parent = axes ? e->data.world : NULL,
+        .colour = axes ? tri_mesh_colour(&e->plan->mesh, e->plan->rank, axes) : 0};
+    return tri_comm_data_open(&request, out);
 }
 
 static tri_status open_data_groups(tri_engine *e) {
     engine_groups *d = &e->data;
     const engine_groups *h = &e->groups;
-    TRI_TRY(open_data(e, h->world, &d->world));
-    TRI_TRY(open_data(e, h->shards, &d->shards));
-    TRI_TRY(open_data(e, h->copies, &d->copies));
-    TRI_TRY(open_data(e, h->along, &d->along));
-    TRI_TRY(open_data(e, h->back, &d->back));
-    TRI_TRY(open_data(e, h->tensor_parallel, &d->tensor_parallel));
-    TRI_TRY(open_data(e, h->replicas, &d->replicas));
+    const tri_plan_sharing *sharing = &e->plan->sharing;
+    unsigned tensor_parallel = 1u << TRI_AXIS_TENSOR_PARALLEL;
+    TRI_TRY(open_data(e, h->world, TRI_COMM_NUMBERS, 0, &d->world));
+    TRI_TRY(open_data(e, h->shards, TRI_COMM_BULK, 1u << sharing->shard_axis, &d->shards));
+    TRI_TRY(open_data(e, h->copies, TRI_COMM_BULK, 1u << sharing->replicate_axis, &d->copies));
+    TRI_TRY(open_data(e, h->along, TRI_COMM_MESSAGES, 0, &d->along));
+    TRI_TRY(open_data(e, h->back, TRI_COMM_MESSAGES, 0, &d->back));
+    TRI_TRY(open_data(e, h->tensor_parallel, TRI_COMM_BULK, tensor_parallel, &d->tensor_parallel));
+    TRI_TRY(open_data(e, h->replicas, TRI_COMM_NUMBERS, TRI_AXES_REPLICAS, &d->replicas));
     d->ties = TRI_NEW_ARRAY(e->arena, tri_comm *, e->plan->flat.unit_count);
     for (int u = 0; u < e->plan->flat.unit_count; u++)
-        TRI_TRY(open_data(e, h->ties[u], &d->ties[u]));
+        TRI_TRY(open_data(e, h->ties[u], TRI_COMM_BULK, 0, &d->ties[u]));
     return TRI_OK;
 }
 

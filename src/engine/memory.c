@@ -10,14 +10,17 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// Allocates memory that communicators touch. If the host can touch the device's memory, a
-// communicator allocates it, because its operations are fastest in memory that it shares with other
-// ranks; else the device does.
+// The communicator that allocates what communicators touch, because its operations are fastest
+// there. Where the host can touch the device's memory, it is a control communicator, which shares
+// the memory with other ranks.
+static tri_comm *memory_of(const tri_engine *e) {
+    return e->device->backend->host_memory ? e->groups.memory : e->data.world;
+}
+
 static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) {
     void **slot = out;
-    if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
-    if (size_bytes == 0) return TRI_OK;
-    return e->groups.memory->backend->alloc(e->groups.memory, (size_t)size_bytes, slot);
+    tri_comm *comm = memory_of(e);
+    return size_bytes ? comm->backend->alloc(comm, (size_t)size_bytes, slot) : TRI_OK;
 }
 
 static void release(tri_engine *e, void *memory) {
@@ -25,10 +28,7 @@ static void release(tri_engine *e, void *memory) {
 }
 
 static void release_shared(tri_engine *e, void *memory) {
-    if (!e->device->backend->host_memory)
-        release(e, memory);
-    else if (memory)
-        e->groups.memory->backend->free(e->groups.memory, memory);
+    if (memory) memory_of(e)->backend->free(memory_of(e), memory);
 }
 
 // Tells in which memory parameters lie. Those that GATHER sends lie in memory that communicators
@@ -44,6 +44,26 @@ static tri_status allocate_parameters(tri_engine *e, int64_t size_bytes, void *o
 
 static void release_parameters(tri_engine *e, void *memory) {
     if (sends_parameters(e))
+        release_shared(e, memory);
+    else
+        release(e, memory);
+}
+
+// Tells whether ranks send each other activations from where they lie. Memory that ranks of a host
+// share is no faster for that.
+static bool sends_activations(const tri_engine *e) {
+    const int *size = e->plan->mesh.size;
+    return !e->device->backend->host_memory &&
+           (size[TRI_AXIS_PIPELINE] > 1 || size[TRI_AXIS_TENSOR_PARALLEL] > 1);
+}
+
+static tri_status allocate_activations(tri_engine *e, int64_t size_bytes, void *out) {
+    return sends_activations(e) ? allocate_shared(e, size_bytes, out)
+                                : allocate(e, size_bytes, out);
+}
+
+static void release_activations(tri_engine *e, void *memory) {
+    if (sends_activations(e))
         release_shared(e, memory);
     else
         release(e, memory);
@@ -155,8 +175,8 @@ tri_status engine_allocate(tri_engine *e) {
     else
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->memory.gradients));
     TRI_TRY(allocate_shared(e, state_bytes, &e->memory.heaps[TRI_HEAP_STATE]));
-    TRI_TRY(allocate(e, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS],
-                     &e->memory.heaps[TRI_HEAP_ACTIVATIONS]));
+    TRI_TRY(allocate_activations(e, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS],
+                                 &e->memory.heaps[TRI_HEAP_ACTIVATIONS]));
     for (int i = 0; i < 2; i++)
         TRI_TRY(allocate(e, plan->sizes.heap_bytes[TRI_HEAP_INPUTS], &e->memory.inputs[i]));
     TRI_TRY(allocate(e, plan->sizes.round_elements * f32, &e->memory.round_gradients));
@@ -170,14 +190,14 @@ tri_status engine_allocate(tri_engine *e) {
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {e->memory.masters,   e->memory.round_gradients,
-                           e->memory.states,    e->memory.heaps[TRI_HEAP_ACTIVATIONS],
-                           e->memory.scratch,   e->memory.workspace,
-                           e->memory.inputs[0], e->memory.inputs[1]};
+    void *const owned[] = {e->memory.masters,  e->memory.round_gradients, e->memory.states,
+                           e->memory.scratch,  e->memory.workspace,       e->memory.inputs[0],
+                           e->memory.inputs[1]};
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
+    release_activations(e, e->memory.heaps[TRI_HEAP_ACTIVATIONS]);
     release_parameters(e, e->memory.stored);
     release_parameters(e, e->memory.half_parameters);
     if (e->staging.masters) e->device->backend->free(e->device, e->staging.masters);

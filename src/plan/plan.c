@@ -2,6 +2,8 @@
 // the order of make_plan: arrange.c, program.c, flat.c, step.c.
 #include "plan/plan.h"
 
+#include "comm/data.h"
+
 #include "base/limits.h"
 #include "base/quantity.h"
 #include "comm/options.h"
@@ -164,21 +166,6 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// Bytes that the communicators of the engine's groups need for themselves. Operations of all ranks
-// and of the shards also use memory that the communicator did not allocate. Other ranks cannot
-// reach that memory, so the values pass through staging memory, for which these communicators need
-// more.
-static int64_t communicator_bytes(const tri_plan *plan, tri_comm_choice comm) {
-    unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
-    const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
-                               pipeline, 1u << TRI_AXIS_TENSOR_PARALLEL,     TRI_AXES_REPLICAS};
-    int64_t bytes = tri_comm_scratch_bytes(comm, plan->mesh.ranks, true);
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        bytes += tri_comm_scratch_bytes(comm, tri_mesh_size(&plan->mesh, groups[i]),
-                                        groups[i] == shard && plan->sharing.shard > 1);
-    return bytes;
-}
-
 // What the kernel needs that sums squares of gradients, of which the longest range is asked for.
 static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
     *out = 0;
@@ -199,7 +186,9 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float),
                   half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
     const tri_flat *flat = &plan->flat;
-    int64_t input_bytes = 0, batches = request->loader_batches + tri_plan_held_batches(plan) - 1;
+    int64_t input_bytes = 0, nccl_estimate;
+    int64_t communicators = tri_plan_communicator_bytes(plan, &nccl_estimate);
+    int64_t batches = request->loader_batches + tri_plan_held_batches(plan) - 1;
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
         raise_to(&input_bytes, p->input_bytes);
@@ -237,13 +226,14 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
                        2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] + plan->sizes.scratch_bytes +
                        plan->sizes.result_bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
-        .communication = plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
-                         communicator_bytes(plan, request->comm),
+        .communication =
+            plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) + communicators,
+        .nccl_estimate = nccl_estimate,
         .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
-              m->communication;
+              m->communication + m->nccl_estimate;
     return TRI_OK;
 }
 
@@ -317,6 +307,7 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status make_plan(tri_plan *plan, const tri_device_description *device,
                             const tri_plan_request *request) {
+    TRI_TRY(tri_comm_data_check(request->comm, device->backend));
     TRI_TRY(tri_plan_arrange(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
@@ -349,6 +340,7 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
                        .device = *device,
                        .replicas = tri_mesh_replicas(&request->mesh),
                        .deterministic = request->deterministic,
+                       .comm = request->comm,
                        .takes_ahead = device->backend->runs_ahead};
     tri_status status = make_plan(plan, device, request);
     if (status != TRI_OK) {

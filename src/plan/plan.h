@@ -68,7 +68,8 @@ typedef struct tri_plan_request {
 // and the process itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
-    int64_t offloaded; // in a local file instead, not part of the peak
+    int64_t nccl_estimate; // of what NCCL allocates for itself; part of the peak
+    int64_t offloaded;     // in a local file instead, not part of the peak
 } tri_memory_plan;
 
 enum { TRI_MAX_PROGRAMS = 8 };
@@ -108,6 +109,7 @@ struct tri_plan {
     int rank, replicas;
     tri_device_description device; // that the kernels were chosen for
     bool deterministic;
+    tri_comm_choice comm;                   // of the recipe
     bool takes_ahead;                       // the device runs ahead of the host
     int optimizer_states;                   // states per trained parameter
     const tri_strategy *strategy;           // of the recipe
@@ -147,6 +149,9 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
 // Plans the schedule and memory of one shape of step, after its programs and the flat buffers.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
+// What the communicators of the engine's groups need for themselves, in bytes. *nccl_estimate: what
+// NCCL allocates besides.
+int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);
 // Describes units and blocks in the terms of schedules, which know nothing of graphs, so that they
 // can be tested without a model.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);

@@ -9,23 +9,26 @@ namespace {
 
 typedef void *find_function(const char *name);
 
+bool always() { return true; }
+
 const struct {
     const char *name;
     find_function *find;
+    bool (*is_there)();
 } libraries[] = {
 #if defined(EMULATED_BLAS)
-    {"cublasLt", emulated_blas},
+    {"cublasLt", emulated_blas, always},
 #endif
 #if defined(EMULATED_NCCL)
-    {"nccl", emulated_nccl},
+    {"nccl", emulated_nccl, emulated_nccl_is_there},
 #endif
-    {"", nullptr}};
+    {"", nullptr, always}};
 
 } // namespace
 
 void *vendor_open(const char *name) {
     for (const auto &library : libraries)
-        if (strcmp(library.name, name) == 0) return (void *)library.find;
+        if (strcmp(library.name, name) == 0 && library.is_there()) return (void *)library.find;
     return nullptr;
 }
 

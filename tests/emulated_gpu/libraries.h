@@ -4,5 +4,6 @@
 
 void *emulated_blas(const char *name);
 void *emulated_nccl(const char *name);
+bool emulated_nccl_is_there();
 
 #endif

@@ -1,22 +1,32 @@
 // A double of NCCL for tests: the functions that module/nccl.cu calls, for ranks that are processes
 // of one host. The ranks of a communicator meet in a file of shared memory that the unique id
 // names, where each has a mailbox for every other. All calls become messages through them, on the
-// stream's thread. It checks what is cheap to check: that the calls of two ranks fit together, and
-// that nothing is asked of a communicator that still works on the last request.
+// stream's thread. As with NCCL, a send ends when its receiver has taken all, and not before. It
+// checks what is cheap to check: that the calls of two ranks fit together, that nothing is asked of
+// a communicator that still works on the last request, and that memory is registered as it should.
 //
-// EMULATED_NCCL=HOW:RANK:N makes group N (from 1) of a rank go wrong: "error": the communicator
-// fails; "hang": the group never ends.
+// EMULATED_NCCL=HOW:RANK:N makes group N (from 1) of a rank of any communicator go wrong: "error":
+// the communicator fails; "hang": the group never ends. EMULATED_NCCL_VERSION=2.17: the functions
+// that version has; 0: the library is not found. EMULATED_NCCL_REFUSES=CommSplit: that call fails.
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/libraries.h"
+#include "emulated_gpu/nccl_sums.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <nccl.h>
+#include <set>
+#include <string>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,7 +34,7 @@
 
 namespace {
 
-enum { MOST_RANKS = 8, CHUNK_BYTES = 32768, POLLS = 2 };
+enum { MOST_RANKS = 8, MOST_SPLITS = 32, CHUNK_BYTES = 32768, POLLS = 2 };
 
 // What a receiver checks of the call that a chunk belongs to.
 struct call_header {
@@ -40,14 +50,25 @@ struct mailbox {
     char data[CHUNK_BYTES];
 };
 
+// What a rank wants of a split.
+struct wish {
+    std::atomic<int> is_there;
+    int colour, key;
+};
+
 struct hub {
-    std::atomic<int> arrived;
+    std::atomic<int> arrived, left; // ranks that have opened it, and that are closing it
+    wish wishes[MOST_SPLITS][MOST_RANKS];
     mailbox boxes[MOST_RANKS][MOST_RANKS]; // [from][to]
 };
 
 struct core {
-    hub *shared = nullptr;
-    int rank = 0, size = 0, groups = 0;
+    hub *shared = nullptr; // NULL: of a split that still goes on
+    std::string name;
+    int rank = 0, size = 0, groups = 0, splits = 0;
+    std::shared_ptr<core> parent; // of a split
+    int number = 0;               // of that split
+    bool waits_for_split = false, is_closing = false;
     std::atomic<bool> aborted{false};
     std::atomic<int> failure{ncclSuccess};
     ~core() {
@@ -61,7 +82,7 @@ struct part { // one direction of a message between two ranks
     char *at;
     uint64_t bytes, done;
     call_header header;
-    bool ended;
+    bool left, ended; // left: all is on its way
 };
 
 struct job {
@@ -89,30 +110,16 @@ thread_local struct {
     bool bad = false;
 } group;
 
-size_t width_of(ncclDataType_t type) {
-    switch (type) {
-    case ncclFloat64:
-    case ncclInt64:
-        return 8;
-    case ncclFloat32:
-    case ncclInt32:
-        return 4;
-    case ncclFloat16:
-    case ncclBfloat16:
-        return 2;
-    default:
-        return 1;
-    }
-}
-
 bool send_chunk(core *c, part *p) {
     mailbox &box = c->shared->boxes[c->rank][p->peer];
     if (box.full.load(std::memory_order_acquire)) return false;
+    p->ended = p->left;
+    if (p->ended) return true;
     box.header = p->header;
     box.bytes = std::min<uint64_t>(p->bytes - p->done, CHUNK_BYTES);
     if (box.bytes) memcpy(box.data, p->at + p->done, box.bytes);
     p->done += box.bytes;
-    p->ended = p->done == p->bytes;
+    p->left = p->done == p->bytes;
     box.full.store(1, std::memory_order_release);
     return true;
 }
@@ -162,85 +169,20 @@ void run(const std::shared_ptr<core> &c, const std::shared_ptr<job> &work) {
     for (const auto &end : work->ends) end();
 }
 
-template <typename T> T combine(T a, T b, ncclRedOp_t reduction) {
-    return reduction == ncclSum ? a + b : (reduction == ncclMax) == (a > b) ? a : b;
-}
-
-// Adds from the last rank to the first, so that nobody takes the result for one in rank order.
-template <typename T>
-void reduce_as(const std::vector<std::vector<char>> &terms, char *out, uint64_t count,
-               ncclRedOp_t reduction) {
-    for (uint64_t i = 0; i < count; i++) {
-        T sum, next;
-        memcpy(&sum, terms.back().data() + i * sizeof sum, sizeof sum);
-        for (size_t r = terms.size() - 1; r-- > 0;) {
-            memcpy(&next, terms[r].data() + i * sizeof next, sizeof next);
-            sum = combine(sum, next, reduction);
-        }
-        memcpy(out + i * sizeof sum, &sum, sizeof sum);
-    }
-}
-
-void widen(std::vector<char> *values, ncclDataType_t type, uint64_t count) {
-    std::vector<char> wide(count * sizeof(float));
-    for (uint64_t i = 0; i < count; i++) {
-        uint16_t bits;
-        memcpy(&bits, values->data() + 2 * i, sizeof bits);
-        uint32_t moved = (uint32_t)bits << 16;
-        float value;
-        if (type == ncclBfloat16) {
-            memcpy(&value, &moved, sizeof value);
-        } else {
-            _Float16 half;
-            memcpy(&half, &bits, sizeof half);
-            value = (float)half;
-        }
-        memcpy(wide.data() + i * sizeof value, &value, sizeof value);
-    }
-    *values = std::move(wide);
-}
-
-// Maxima and minima of halves only: they are exact.
-void reduce_halves(std::vector<std::vector<char>> &terms, char *out, ncclDataType_t type,
-                   uint64_t count, ncclRedOp_t reduction) {
-    std::vector<char> wide(count * sizeof(float));
-    for (auto &term : terms) widen(&term, type, count);
-    reduce_as<float>(terms, wide.data(), count, reduction);
-    for (uint64_t i = 0; i < count; i++) {
-        float value;
-        uint32_t bits;
-        memcpy(&value, wide.data() + i * sizeof value, sizeof value);
-        memcpy(&bits, &value, sizeof bits);
-        _Float16 half = (_Float16)value;
-        uint16_t top = (uint16_t)(bits >> 16);
-        memcpy(out + 2 * i, type == ncclBfloat16 ? (void *)&top : (void *)&half, 2);
-    }
-}
-
-void reduce(std::vector<std::vector<char>> &terms, char *out, ncclDataType_t type, uint64_t count,
-            ncclRedOp_t reduction) {
-    switch (type) {
-    case ncclFloat32:
-        return reduce_as<float>(terms, out, count, reduction);
-    case ncclFloat64:
-        return reduce_as<double>(terms, out, count, reduction);
-    case ncclInt64:
-        return reduce_as<int64_t>(terms, out, count, reduction);
-    case ncclInt32:
-        return reduce_as<int32_t>(terms, out, count, reduction);
-    default:
-        return reduce_halves(terms, out, type, count, reduction);
-    }
-}
-
 void add_part(bool sends, int peer, const void *at, uint64_t bytes, const call_header &header) {
-    group.work->parts.push_back({sends, peer, (char *)(uintptr_t)at, bytes, 0, header, false});
+    group.work->parts.push_back(
+        {sends, peer, (char *)(uintptr_t)at, bytes, 0, header, false, false});
 }
+
+void check_known(ncclComm_t comm, const void *at);
 
 // Joins the call to the group. False: it may not be made now.
-bool join(ncclComm_t comm, cudaStream_t stream) {
-    bool fits = group.depth > 0 && comm->state->failure == ncclSuccess && !comm->pending &&
-                comm->state->shared->arrived == comm->state->size &&
+bool join(ncclComm_t comm, cudaStream_t stream, const void *send, const void *recv) {
+    check_known(comm, send);
+    check_known(comm, recv);
+    const core *c = comm->state.get();
+    bool fits = group.depth > 0 && c->failure == ncclSuccess && !comm->pending &&
+                !c->waits_for_split && c->shared && c->shared->arrived == c->size &&
                 (!group.comm || (group.comm == comm && group.stream == stream));
     if (!fits) {
         fprintf(stderr, "emulated NCCL: a call outside a group, or of a busy communicator\n");
@@ -256,9 +198,9 @@ bool join(ncclComm_t comm, cudaStream_t stream) {
 // Sums, or all terms side by side, of `count` elements; `scatters`: every rank gets a slice.
 ncclResult_t reduction(const void *send, void *recv, size_t count, ncclDataType_t type,
                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, bool scatters) {
-    if (!join(comm, stream)) return ncclInvalidUsage;
+    if (!join(comm, stream, send, recv)) return ncclInvalidUsage;
     core *c = comm->state.get();
-    uint64_t bytes = count * width_of(type);
+    uint64_t bytes = count * nccl_width(type);
     call_header header = {scatters ? CUDA_REDUCE_SCATTER : CUDA_ALL_REDUCE, type, op, 0, count};
     auto terms = std::make_shared<std::vector<std::vector<char>>>(c->size);
     for (int r = 0; r < c->size; r++) {
@@ -272,7 +214,7 @@ ncclResult_t reduction(const void *send, void *recv, size_t count, ncclDataType_
     int rank = c->rank;
     group.work->ends.push_back([=] {
         if (bytes) memcpy((*terms)[rank].data(), own, bytes);
-        reduce(*terms, (char *)recv, type, count, op);
+        nccl_reduce(*terms, (char *)recv, type, count, op);
     });
     return ncclSuccess;
 }
@@ -289,9 +231,9 @@ ncclResult_t reduce_scatter(const void *send, void *recv, size_t count, ncclData
 
 ncclResult_t all_gather(const void *send, void *recv, size_t count, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
-    if (!join(comm, stream)) return ncclInvalidUsage;
+    if (!join(comm, stream, send, recv)) return ncclInvalidUsage;
     core *c = comm->state.get();
-    uint64_t bytes = count * width_of(type);
+    uint64_t bytes = count * nccl_width(type);
     call_header header = {CUDA_ALL_GATHER, type, 0, 0, count};
     for (int r = 0; r < c->size; r++) {
         char *to = (char *)recv + (uint64_t)r * bytes;
@@ -307,9 +249,9 @@ ncclResult_t all_gather(const void *send, void *recv, size_t count, ncclDataType
 
 ncclResult_t broadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
                        ncclComm_t comm, cudaStream_t stream) {
-    if (!join(comm, stream)) return ncclInvalidUsage;
+    if (!join(comm, stream, send, recv)) return ncclInvalidUsage;
     core *c = comm->state.get();
-    uint64_t bytes = count * width_of(type);
+    uint64_t bytes = count * nccl_width(type);
     call_header header = {CUDA_BROADCAST, type, 0, root, count};
     if (c->rank != root) {
         add_part(false, root, recv, bytes, header);
@@ -323,8 +265,8 @@ ncclResult_t broadcast(const void *send, void *recv, size_t count, ncclDataType_
 
 ncclResult_t send(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                   cudaStream_t stream) {
-    if (!join(comm, stream)) return ncclInvalidUsage;
-    uint64_t bytes = count * width_of(type);
+    if (!join(comm, stream, from, from)) return ncclInvalidUsage;
+    uint64_t bytes = count * nccl_width(type);
     if (peer == comm->state->rank)
         group.work->to_self.push_back({(const char *)from, bytes});
     else
@@ -334,8 +276,8 @@ ncclResult_t send(const void *from, size_t count, ncclDataType_t type, int peer,
 
 ncclResult_t receive(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                      cudaStream_t stream) {
-    if (!join(comm, stream)) return ncclInvalidUsage;
-    uint64_t bytes = count * width_of(type);
+    if (!join(comm, stream, to, to)) return ncclInvalidUsage;
+    uint64_t bytes = count * nccl_width(type);
     if (peer == comm->state->rank)
         group.work->from_self.push_back({(char *)to, bytes});
     else
@@ -384,8 +326,20 @@ ncclResult_t group_end() {
     return ncclInProgress;
 }
 
+// Removes what processes that were killed have left.
+void sweep() {
+    DIR *folder = opendir("/dev/shm");
+    while (struct dirent *entry = folder ? readdir(folder) : nullptr) {
+        int process;
+        if (sscanf(entry->d_name, "trireme-nccl-%d-", &process) != 1) continue;
+        if (kill(process, 0) != 0 && errno == ESRCH) shm_unlink(entry->d_name);
+    }
+    if (folder) closedir(folder);
+}
+
 ncclResult_t unique_id(ncclUniqueId *id) {
     static std::atomic<int> count;
+    if (count == 0) sweep();
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "/trireme-nccl-%d-%d", (int)getpid(), count++);
     shm_unlink(id->internal); // of a process that had this number before
@@ -395,29 +349,91 @@ ncclResult_t unique_id(ncclUniqueId *id) {
     return made ? ncclSuccess : ncclSystemError;
 }
 
+ncclResult_t enter(core *c, const char *name, bool makes) {
+    int file = shm_open(name, makes ? O_RDWR | O_CREAT : O_RDWR, 0600);
+    if (file < 0) return ncclInvalidArgument;
+    bool fits = !makes || ftruncate(file, sizeof(hub)) == 0;
+    void *memory = MAP_FAILED;
+    if (fits) memory = mmap(nullptr, sizeof(hub), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) return ncclSystemError;
+    c->shared = (hub *)memory;
+    c->name = name;
+    if (++c->shared->arrived == c->size) shm_unlink(name);
+    return ncclSuccess;
+}
+
 ncclResult_t init(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
     *out = nullptr;
     if (config->blocking != 0 || size > MOST_RANKS) return ncclInvalidArgument;
-    int file = shm_open(id.internal, O_RDWR, 0);
-    if (file < 0) return ncclInvalidArgument;
-    void *memory = mmap(nullptr, sizeof(hub), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (memory == MAP_FAILED) return ncclSystemError;
+    auto state = std::make_shared<core>();
+    state->rank = rank;
+    state->size = size;
+    ncclResult_t result = enter(state.get(), id.internal, false);
+    if (result != ncclSuccess) return result;
     *out = new ncclComm;
-    (*out)->state = std::make_shared<core>();
-    core *c = (*out)->state.get();
-    c->shared = (hub *)memory;
-    c->rank = rank;
-    c->size = size;
-    if (++c->shared->arrived == size) shm_unlink(id.internal);
+    (*out)->state = state;
     return ncclInProgress;
+}
+
+ncclResult_t split(ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclConfig_t *) {
+    *out = nullptr;
+    core *c = comm->state.get();
+    const char *refused = getenv("EMULATED_NCCL_REFUSES");
+    if (refused && strcmp(refused, "CommSplit") == 0) return ncclInvalidUsage;
+    bool busy = comm->pending || c->waits_for_split || c->shared->arrived < c->size;
+    if (busy || c->splits == MOST_SPLITS) return ncclInvalidUsage;
+    wish &own = c->shared->wishes[c->splits][c->rank];
+    own.colour = colour;
+    own.key = key;
+    own.is_there = 1;
+    c->waits_for_split = true;
+    if (colour != NCCL_SPLIT_NOCOLOR) {
+        *out = new ncclComm;
+        (*out)->state = std::make_shared<core>();
+        (*out)->state->parent = comm->state;
+        (*out)->state->number = c->splits;
+    }
+    c->splits++;
+    return ncclInProgress;
+}
+
+// Whether all ranks have said what they want of the split.
+bool is_agreed(const core *parent, int number) {
+    for (int r = 0; r < parent->size; r++)
+        if (!parent->shared->wishes[number][r].is_there) return false;
+    return true;
+}
+
+// Enters the communicator that a split makes, once it is known who is in it.
+void end_split(core *c) {
+    const core *parent = c->parent.get();
+    if (!is_agreed(parent, c->number)) return;
+    const wish *all = parent->shared->wishes[c->number], &own = all[parent->rank];
+    c->rank = c->size = 0;
+    for (int r = 0; r < parent->size; r++) {
+        if (all[r].colour != own.colour) continue;
+        c->size++;
+        if (all[r].key < own.key || (all[r].key == own.key && r < parent->rank)) c->rank++;
+    }
+    std::string name =
+        parent->name + "-" + std::to_string(c->number) + "-" + std::to_string(own.colour);
+    ncclResult_t result = enter(c, name.c_str(), true);
+    if (result != ncclSuccess) c->failure = result;
+}
+
+bool is_busy(core *c) {
+    if (c->waits_for_split) c->waits_for_split = !is_agreed(c, c->splits - 1);
+    if (!c->shared) end_split(c);
+    return c->waits_for_split || !c->shared || c->shared->arrived < c->size ||
+           (c->is_closing && c->shared->left < c->size);
 }
 
 ncclResult_t async_error(ncclComm_t comm, ncclResult_t *out) {
     core *c = comm->state.get();
     *out = (ncclResult_t)c->failure.load();
     if (*out != ncclSuccess) return ncclSuccess;
-    if (c->shared->arrived < c->size) *out = ncclInProgress;
+    if (is_busy(c)) *out = ncclInProgress;
     if (!comm->pending) return ncclSuccess;
     if (++comm->polls < POLLS) {
         *out = ncclInProgress;
@@ -428,16 +444,113 @@ ncclResult_t async_error(ncclComm_t comm, ncclResult_t *out) {
     return ncclSuccess;
 }
 
-ncclResult_t finalize(ncclComm_t comm) { return comm->pending ? ncclInvalidUsage : ncclSuccess; }
+// ---- memory
+
+struct {
+    std::mutex lock;
+    std::map<char *, size_t> regions;
+    std::set<std::pair<ncclComm_t, char *>> known; // who was told of which region
+} memory;
+
+// A program that goes on here would damage memory on a GPU.
+void refuse(const char *why) {
+    fprintf(stderr, "emulated NCCL: %s\n", why);
+    abort();
+}
+
+// Memory of NCCL is only fast where the communicator was told of it.
+void check_known(ncclComm_t comm, const void *at) {
+    std::lock_guard<std::mutex> guard(memory.lock);
+    for (const auto &region : memory.regions) {
+        bool is_in = at >= region.first && at < region.first + region.second;
+        if (is_in && !memory.known.count({comm, region.first}))
+            refuse("memory of ncclMemAlloc is used by a communicator that was not told of it");
+    }
+}
+
+ncclResult_t mem_alloc(void **out, size_t size) {
+    enum { GRAIN = 1 << 16, POISON = 0xff };
+    size_t bytes = (size + GRAIN - 1) / GRAIN * GRAIN;
+    *out = size > (size_t)4 << 30 ? nullptr : aligned_alloc(GRAIN, bytes);
+    if (!*out) return ncclUnhandledCudaError;
+    memset(*out, POISON, bytes);
+    std::lock_guard<std::mutex> guard(memory.lock);
+    memory.regions[(char *)*out] = size;
+    return ncclSuccess;
+}
+
+ncclResult_t mem_free(void *at) {
+    std::lock_guard<std::mutex> guard(memory.lock);
+    if (!memory.regions.erase((char *)at)) refuse("memory is freed that ncclMemAlloc did not give");
+    for (const auto &user : memory.known)
+        if (user.second == at) refuse("memory is freed that a communicator still knows");
+    free(at);
+    return ncclSuccess;
+}
+
+ncclResult_t comm_register(const ncclComm_t comm, void *at, size_t size, void **handle) {
+    std::lock_guard<std::mutex> guard(memory.lock);
+    auto region = memory.regions.find((char *)at);
+    bool fits = region != memory.regions.end() && region->second >= size && !comm->pending;
+    if (!fits || !memory.known.insert({comm, (char *)at}).second)
+        refuse("memory is registered twice, or was not given by ncclMemAlloc");
+    *handle = at;
+    return ncclSuccess;
+}
+
+ncclResult_t comm_deregister(const ncclComm_t comm, void *handle) {
+    std::lock_guard<std::mutex> guard(memory.lock);
+    if (!memory.known.erase({comm, (char *)handle})) refuse("memory is deregistered twice");
+    return ncclSuccess;
+}
+
+void forget_all(ncclComm_t comm) {
+    std::lock_guard<std::mutex> guard(memory.lock);
+    for (auto at = memory.known.begin(); at != memory.known.end();)
+        at = at->first == comm ? memory.known.erase(at) : std::next(at);
+}
+
+// ---- the end
+
+// Like NCCL's, it ends when all ranks have called it.
+ncclResult_t finalize(ncclComm_t comm) {
+    core *c = comm->state.get();
+    if (comm->pending || c->is_closing || !c->shared) return ncclInvalidUsage;
+    c->is_closing = true;
+    c->shared->left++;
+    return ncclInProgress;
+}
 
 ncclResult_t destroy(ncclComm_t comm) {
+    {
+        std::lock_guard<std::mutex> guard(memory.lock);
+        for (const auto &user : memory.known)
+            if (user.first == comm) refuse("a communicator is closed that knows of memory");
+    }
     delete comm;
     return ncclSuccess;
 }
 
 ncclResult_t abort_all(ncclComm_t comm) {
-    comm->state->aborted = true;
+    core *c = comm->state.get();
+    c->aborted = true;
+    if (c->shared && !c->is_closing) c->shared->left++;
+    forget_all(comm);
     return destroy(comm);
+}
+
+// 2.17 and 2.17.1 are 21701, as NCCL counts.
+int version_number() {
+    const char *wanted = getenv("EMULATED_NCCL_VERSION");
+    int major = 0, minor = 0, patch = 1;
+    if (!wanted) return NCCL_VERSION_CODE;
+    (void)sscanf(wanted, "%d.%d.%d", &major, &minor, &patch);
+    return NCCL_VERSION(major, minor, patch);
+}
+
+ncclResult_t get_version(int *out) {
+    *out = version_number();
+    return ncclSuccess;
 }
 
 const char *error_string(ncclResult_t result) {
@@ -446,29 +559,40 @@ const char *error_string(ncclResult_t result) {
                                         : "an error";
 }
 
+// `since`: the version that has it first.
 const struct {
     const char *name;
     void *function;
-} functions[] = {{"GetUniqueId", (void *)unique_id},
-                 {"GetErrorString", (void *)error_string},
-                 {"CommInitRankConfig", (void *)init},
-                 {"CommGetAsyncError", (void *)async_error},
-                 {"CommFinalize", (void *)finalize},
-                 {"CommDestroy", (void *)destroy},
-                 {"CommAbort", (void *)abort_all},
-                 {"GroupStart", (void *)group_start},
-                 {"GroupEnd", (void *)group_end},
-                 {"AllReduce", (void *)all_reduce},
-                 {"ReduceScatter", (void *)reduce_scatter},
-                 {"AllGather", (void *)all_gather},
-                 {"Broadcast", (void *)broadcast},
-                 {"Send", (void *)send},
-                 {"Recv", (void *)receive}};
+    int since;
+} functions[] = {{"GetVersion", (void *)get_version, 0},
+                 {"GetUniqueId", (void *)unique_id, 0},
+                 {"GetErrorString", (void *)error_string, 0},
+                 {"CommInitRankConfig", (void *)init, NCCL_VERSION(2, 14, 0)},
+                 {"CommGetAsyncError", (void *)async_error, 0},
+                 {"CommFinalize", (void *)finalize, NCCL_VERSION(2, 14, 0)},
+                 {"CommDestroy", (void *)destroy, 0},
+                 {"CommAbort", (void *)abort_all, 0},
+                 {"CommSplit", (void *)split, NCCL_VERSION(2, 18, 1)},
+                 {"MemAlloc", (void *)mem_alloc, NCCL_VERSION(2, 19, 1)},
+                 {"MemFree", (void *)mem_free, NCCL_VERSION(2, 19, 1)},
+                 {"CommRegister", (void *)comm_register, NCCL_VERSION(2, 19, 1)},
+                 {"CommDeregister", (void *)comm_deregister, NCCL_VERSION(2, 19, 1)},
+                 {"GroupStart", (void *)group_start, 0},
+                 {"GroupEnd", (void *)group_end, 0},
+                 {"AllReduce", (void *)all_reduce, 0},
+                 {"ReduceScatter", (void *)reduce_scatter, 0},
+                 {"AllGather", (void *)all_gather, 0},
+                 {"Broadcast", (void *)broadcast, 0},
+                 {"Send", (void *)send, 0},
+                 {"Recv", (void *)receive, 0}};
 
 } // namespace
 
+bool emulated_nccl_is_there() { return version_number() >= NCCL_VERSION(2, 0, 0); }
+
 void *emulated_nccl(const char *name) {
     for (const auto &f : functions)
-        if (strcmp(name + strlen("nccl"), f.name) == 0) return f.function;
+        if (strcmp(name + strlen("nccl"), f.name) == 0)
+            return version_number() >= f.since ? f.function : nullptr;
     return nullptr;
 }

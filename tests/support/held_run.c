@@ -200,7 +200,7 @@ tri_status __wrap_staged_group_advance(staged_group *group, const staged_route *
                                        bool may_begin, bool may_travel, bool *moved) {
     staged_route slow = *route;
     for (int i = 0; i < HELD_RUN_STEPS; i++) {
-        if (group->number != atomic_load(&late[i].number)) continue;
+        if (group->base.number != atomic_load(&late[i].number)) continue;
         if (group->op_count == 0 || group->ops[0].device.label != late[i].label) continue;
         late[i].inner = route->inner;
         late[i].backend = *route->inner->backend;

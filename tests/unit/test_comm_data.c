@@ -67,7 +67,8 @@ static void check_device(tri_comm *control, const tri_device_backend *backend, b
     tri_device *device;
     tri_comm *data;
     CHECK_OK(backend->open(&(tri_device_config){.threads = 1}, &device));
-    CHECK_OK(tri_comm_data_open(control, device, wanted, &data));
+    tri_comm_data_request request = {.control = control, .device = device, .wanted = wanted};
+    CHECK_OK(tri_comm_data_open(&request, &data));
     CHECK((data == control) == is_same);
     unsigned can = data->backend->abilities(data);
     CHECK((can & wanted) == wanted);
@@ -100,7 +101,9 @@ static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     tri_comm *control = poor_copy(comm), *data;
     tri_device *device;
     CHECK_OK(tri_device_far.open(&(tri_device_config){.threads = 1}, &device));
-    CHECK_OK(tri_comm_data_open(control, device, TRI_COMM_DATA_ABILITIES, &data));
+    tri_comm_data_request request = {
+        .control = control, .device = device, .wanted = TRI_COMM_DATA_ABILITIES};
+    CHECK_OK(tri_comm_data_open(&request, &data));
     CHECK_OK(tri_comm_barrier(data, "begin"));
     ranks_meet(table, 0, comm->size);
     tri_comm *fails = of_data ? data : control, *waits = of_data ? control : data;
@@ -123,7 +126,7 @@ static void test_failure(void **state) {
 
 static void test_none(void **state) {
     tri_comm *data;
-    assert_int_equal(tri_comm_data_open(NULL, NULL, 0, &data), TRI_OK);
+    assert_int_equal(tri_comm_data_open(&(tri_comm_data_request){0}, &data), TRI_OK);
     assert_null(data);
     tri_comm_data_close(NULL, NULL);
 }

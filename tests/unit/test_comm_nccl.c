@@ -8,6 +8,7 @@
 #include "device/cuda/cuda.h"
 #include "device/device.h"
 #include "device/queue.h"
+#include "device/ref/ref.h"
 
 // The emulated GPUs' memory is the host's, so that the cases can look at it.
 typedef struct nccl_case {
@@ -22,17 +23,32 @@ static tri_device *open_device(int rank) {
     return device;
 }
 
-static tri_comm *open_data(tri_comm *control, tri_device *device, unsigned also) {
+static tri_comm *open_split(tri_comm *control, tri_device *device, unsigned also, tri_comm *parent,
+                            int colour) {
     tri_comm *data;
-    CHECK_OK(tri_comm_data_open(control, device, TRI_COMM_DATA_ABILITIES | also, &data));
+    CHECK_OK(tri_comm_data_open(
+        &(tri_comm_data_request){.control = control,
+                                 .device = device,
+                                 .wanted = TRI_COMM_DATA_ABILITIES | also,
+                                 .choice = control->size > 1 ? TRI_COMM_NCCL : TRI_COMM_AUTO,
+                                 .parent = parent,
+                                 .colour = colour},
+        &data));
     CHECK(strcmp(data->backend->name, control->size > 1 ? "nccl" : "staged") == 0);
     CHECK(data->backend->abilities(data) & TRI_COMM_DEVICE_MEMORY);
     return data;
 }
 
+static tri_comm *open_data(tri_comm *control, tri_device *device, unsigned also) {
+    return open_split(control, device, also, NULL, 0);
+}
+
+// The ranks close what they share in one order, so that none waits for another.
 static void close_data(tri_comm *data, tri_comm *control, tri_device *device) {
+    double begin = ranks_seconds();
     tri_comm_data_stop(data);
     tri_comm_data_close(data, control);
+    CHECK(ranks_seconds() - begin < 4);
     device->backend->close(device);
 }
 
@@ -127,49 +143,48 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
-// A message against a collective is not found: messages go another way, so that neither rank learns
-// of the other's call. How such a run ends is not tested.
-static void test_mismatches(void **state) {
-    int left_out = 0;
-    for (int i = 0; i < MISMATCHES; i++) {
-        mismatch row = mismatches[i];
-        if (tri_comm_kind_is_message(row.ops[0].kind) != tri_comm_kind_is_message(row.ops[1].kind))
-            left_out++;
-        else
-            assert_int_equal(ranks_run(2, NULL, body_mismatch, &row), 0);
-    }
-    print_message("left out: %d of %d mismatches, a message against a collective, which nccl does "
-                  "not find\n",
-                  left_out, MISMATCHES);
-    assert_true(left_out < MISMATCHES);
-}
+static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
     const char *how; // of EMULATED_NCCL
     bool kills;      // rank 1 ends
     bool aborts;     // rank 1 aborts
+    bool messages;   // from rank 1 to rank 0, instead of sums
     tri_status status;
     const char *says;
 } fault;
 
+// A sum, or messages in a circle: of each link, the second rank is the one that receives.
+static tri_status run_once(tri_comm *data, bool messages, float *x) {
+    enum { N = 1000 };
+    int size = data->size, right = (data->rank + 1) % size, left = (data->rank + size - 1) % size;
+    tri_comm_op sum = {
+        .kind = TRI_COMM_ALL_REDUCE, .count = N, .send = x, .recv = x, .label = "REDUCE a"};
+    tri_comm_op circle[2] = {
+        {.kind = TRI_COMM_SEND, .count = N, .send = x, .peer = right, .label = "SEND a"},
+        {.kind = TRI_COMM_RECV, .count = N, .recv = x + N, .peer = left, .label = "RECV a"}};
+    tri_comm_ticket ticket;
+    if (!messages) return tri_comm_run(data, &sum);
+    TRI_TRY(data->backend->start(data, circle, 2, &ticket));
+    return data->backend->wait(data, ticket);
+}
+
 static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
     const fault *f = argument;
-    static const tri_comm_kind kind = TRI_COMM_ALL_REDUCE;
     if (f->how) setenv("EMULATED_NCCL", f->how, 1);
     tri_device *device = open_device(comm->rank);
     tri_comm *data = open_data(comm, device, 0);
     float *x;
-    CHECK_OK(data->backend->alloc(data, 4000, (void **)&x));
-    tri_comm_op op = {
-        .kind = kind, .dtype = TRI_F32, .count = 1000, .send = x, .recv = x, .label = "REDUCE a"};
-    CHECK_OK(tri_comm_run(data, &op));
+    CHECK_OK(data->backend->alloc(data, 8000, (void **)&x));
+    CHECK_OK(run_once(data, f->messages, x));
     ranks_meet(table, 0, comm->size);
     double begin = ranks_seconds();
     if (f->kills && comm->rank == 1) _exit(0);
     tri_status status = TRI_OK;
     if (f->aborts && comm->rank == 1) data->backend->abort(data, "rank 1: no more");
-    if (!f->aborts || comm->rank != 1) status = tri_comm_run(data, &op);
-    if (f->aborts && comm->rank == 1) status = data->backend->failed(data);
+    if (!f->aborts || comm->rank != 1) status = run_once(data, f->messages, x);
+    // A rank whose own messages went well learns of the failure later.
+    while (status == TRI_OK && ranks_seconds() - begin < 8) status = data->backend->failed(data);
     CHECK(ranks_seconds() - begin < 8);
     CHECK(status == f->status);
     ranks_says(f->says);
@@ -185,6 +200,13 @@ static void test_faults(void **state) {
         {.how = "hang:1:2", .status = TRI_TIMEOUT, .says = "all_reduce 'REDUCE a': not done after"},
         {.aborts = true, .status = TRI_PEER_LOST, .says = "rank 1: no more"},
         {.kills = true, .status = TRI_PEER_LOST, .says = "rank 1"},
+        {.how = "error:1:2",
+         .messages = true,
+         .status = TRI_PEER_LOST,
+         .says = "remote process exited"},
+        {.how = "hang:1:2", .messages = true, .status = TRI_TIMEOUT, .says = " a': not done after"},
+        {.aborts = true, .messages = true, .status = TRI_PEER_LOST, .says = "rank 1: no more"},
+        {.kills = true, .messages = true, .status = TRI_PEER_LOST, .says = "rank 1"},
     };
     tri_shm_config config = {.timeout_ms = 2000};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -193,12 +215,182 @@ static void test_faults(void **state) {
     }
 }
 
+// ---- messages
+
+// Each rank sends to the next one before it receives, in groups of their own, and more than fit
+// into anything: a send that waits for its receiver must not keep the receive behind it.
+static void body_ring(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { TURNS = 150, N = 20000 };
+    tri_device *device = open_device(comm->rank);
+    tri_comm *data = open_data(comm, device, 0);
+    int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size;
+    tri_comm_ticket sends[TURNS], receives[TURNS];
+    int32_t *x, *y;
+    CHECK_OK(data->backend->alloc(data, (size_t)TURNS * N * 4, (void **)&x));
+    CHECK_OK(data->backend->alloc(data, (size_t)TURNS * N * 4, (void **)&y));
+    for (int i = 0; i < TURNS * N; i++) x[i] = 7 * i + comm->rank;
+    for (int i = 0; i < TURNS; i++) {
+        tri_comm_op send = {.kind = TRI_COMM_SEND, .dtype = TRI_I32, .count = N, .peer = next},
+                    receive = {.kind = TRI_COMM_RECV, .dtype = TRI_I32, .count = N, .peer = before};
+        send.send = x + (size_t)i * N;
+        receive.recv = y + (size_t)i * N;
+        CHECK_OK(data->backend->start(data, &send, 1, &sends[i]));
+        CHECK_OK(data->backend->start(data, &receive, 1, &receives[i]));
+    }
+    for (int i = TURNS - 1; i >= 0; i--) CHECK_OK(data->backend->wait(data, receives[i]));
+    for (int i = 0; i < TURNS; i++) CHECK_OK(data->backend->wait(data, sends[i]));
+    for (int i = 0; i < TURNS * N; i++) CHECK(y[i] == 7 * i + before);
+    data->backend->free(data, x);
+    data->backend->free(data, y);
+    close_data(data, comm, device);
+}
+
+// Every rank sends to every rank, itself included, in one group.
+static void body_to_all(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { N = 100, MOST = 4 };
+    tri_device *device = open_device(comm->rank);
+    tri_comm *data = open_data(comm, device, 0);
+    tri_comm_op group[2 * MOST];
+    tri_comm_ticket ticket;
+    int64_t *out, *in;
+    CHECK_OK(data->backend->alloc(data, sizeof(int64_t[MOST][N]), (void **)&out));
+    CHECK_OK(data->backend->alloc(data, sizeof(int64_t[MOST][N]), (void **)&in));
+    for (int r = 0; r < comm->size; r++) {
+        for (int i = 0; i < N; i++) out[r * N + i] = comm->rank * 100 + r * 10 + i;
+        group[2 * r] = (tri_comm_op){.kind = TRI_COMM_SEND, .dtype = TRI_I64, .count = N};
+        group[2 * r + 1] = (tri_comm_op){.kind = TRI_COMM_RECV, .dtype = TRI_I64, .count = N};
+        group[2 * r].send = out + (size_t)r * N;
+        group[2 * r + 1].recv = in + (size_t)r * N;
+        group[2 * r].peer = group[2 * r + 1].peer = r;
+    }
+    CHECK_OK(data->backend->start(data, group, 2 * comm->size, &ticket));
+    CHECK_OK(data->backend->wait(data, ticket));
+    for (int r = 0; r < comm->size; r++)
+        for (int i = 0; i < N; i++) CHECK(in[r * N + i] == r * 100 + comm->rank * 10 + i);
+    close_data(data, comm, device);
+}
+
+// A communicator of messages only opens no more than it needs, and says so.
+static void body_messages_only(tri_comm *comm, ranks_table *table, void *argument) {
+    tri_device *device = open_device(comm->rank);
+    tri_comm_data_request request = {.control = comm,
+                                     .device = device,
+                                     .wanted = TRI_COMM_DATA_ABILITIES,
+                                     .use = TRI_COMM_MESSAGES};
+    tri_comm *data;
+    float *x;
+    CHECK_OK(tri_comm_data_open(&request, &data));
+    CHECK_OK(data->backend->alloc(data, 8000, (void **)&x));
+    for (int i = 0; i < 1000; i++) x[i] = (float)comm->rank;
+    CHECK_OK(run_once(data, true, x));
+    for (int i = 0; i < 1000; i++)
+        CHECK(x[1000 + i] == (float)((comm->rank + comm->size - 1) % comm->size));
+    CHECK(run_once(data, false, x) == TRI_UNSUPPORTED);
+    ranks_says("'REDUCE a': this communicator carries messages only");
+    data->backend->free(data, x);
+    close_data(data, comm, device);
+}
+
+static void test_messages(void **state) {
+    for (int size = 2; size <= 3; size++) {
+        assert_int_equal(ranks_run(size, NULL, body_ring, NULL), 0);
+        assert_int_equal(ranks_run(size, NULL, body_to_all, NULL), 0);
+        assert_int_equal(ranks_run(size, NULL, body_messages_only, NULL), 0);
+    }
+}
+
+// ---- what libraries have
+
+// Groups are split from the communicator of all ranks, where the library can; with an older one
+// each gets an id of its own.
+static void body_split_groups(tri_comm *comm, ranks_table *table, void *argument) {
+    const char *refused = argument;
+    if (refused && strcmp(refused, "CommSplit") != 0) setenv("EMULATED_NCCL_VERSION", refused, 1);
+    tri_device *device = open_device(comm->rank);
+    tri_comm *world = open_data(comm, device, 0), *control, *group;
+    int colour = comm->rank % 2;
+    float *x;
+    CHECK_OK(comm->backend->split(comm, colour, -comm->rank, &control));
+    if (refused && strcmp(refused, "CommSplit") == 0) {
+        setenv("EMULATED_NCCL_REFUSES", "CommSplit", 1);
+        ranks_meet(table, 2, comm->size);
+        CHECK(tri_comm_data_open(&(tri_comm_data_request){.control = control,
+                                                          .device = device,
+                                                          .wanted = TRI_COMM_DATA_ABILITIES,
+                                                          .parent = world,
+                                                          .colour = colour},
+                                 &group) == TRI_INTERNAL);
+        ranks_says("ncclCommSplit: invalid usage");
+        ranks_meet(table, 3, comm->size);
+        _exit(0);
+    }
+    group = open_split(control, device, 0, world, colour);
+    CHECK(group->rank == control->rank && group->size == comm->size / 2);
+    CHECK_OK(world->backend->alloc(world, 8000, (void **)&x)); // for all of the communicators
+    for (int i = 0; i < 1000; i++) x[i] = (float)comm->rank;
+    CHECK_OK(run_once(group, false, x));
+    for (int i = 0; i < 1000; i++) CHECK(x[i] == (float)(2 * colour + 2));
+    CHECK_OK(run_once(world, false, x));
+    for (int i = 0; i < 1000; i++) CHECK(x[i] == 12);
+    for (int i = 0; i < 1000; i++) x[i] = (float)group->rank;
+    CHECK_OK(run_once(group, true, x));
+    for (int i = 0; i < 1000; i++) CHECK(x[1000 + i] == (float)(1 - group->rank));
+    world->backend->free(world, x);
+    tri_comm_data_stop(group);
+    tri_comm_data_close(group, control);
+    tri_comm_close(control);
+    close_data(world, comm, device);
+}
+
+static void test_versions(void **state) {
+    static const char *const rows[] = {NULL, "2.18.1", "2.17.1", "2.14", "CommSplit"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        print_message("splitting, %s\n", rows[i] ? rows[i] : "the version of the header");
+        assert_int_equal(ranks_run(4, NULL, body_split_groups, (void *)(uintptr_t)rows[i]), 0);
+    }
+}
+
+// One rank lacks what it takes: where NCCL is demanded, all ranks say which and why; else all take
+// the way through the host.
+static void body_missing(tri_comm *comm, ranks_table *table, void *argument) {
+    const char *const *row = argument;
+    tri_comm *data;
+    if (comm->rank == 1) setenv(row[0], row[1], 1);
+    tri_device *device = open_device(comm->rank);
+    tri_comm_data_request request = {.control = comm,
+                                     .device = device,
+                                     .wanted = TRI_COMM_DATA_ABILITIES,
+                                     .choice = TRI_COMM_NCCL};
+    CHECK(tri_comm_data_open(&request, &data) == TRI_NOT_FOUND);
+    ranks_says("rank 1: comm.backend: nccl: host ");
+    ranks_says(row[2]);
+    request.choice = TRI_COMM_AUTO;
+    CHECK_OK(tri_comm_data_open(&request, &data));
+    CHECK(strcmp(data->backend->name, "staged") == 0);
+    close_data(data, comm, device);
+}
+
+static void test_missing(void **state) {
+    static const char *rows[][3] = {
+        {"EMULATED_NCCL_VERSION", "0", "libnccl.so was not found; install it"},
+        {"EMULATED_NCCL_VERSION", "2.10.3", "libnccl.so is version 2.10.3, which has no nccl"},
+        {"TRIREME_NCCL", "0", "TRIREME_NCCL=0 forbids NCCL"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(ranks_run(3, NULL, body_missing, rows[i]), 0);
+    assert_int_equal(tri_comm_data_check(TRI_COMM_NCCL, &tri_device_cuda), TRI_OK);
+    assert_int_equal(tri_comm_data_check(TRI_COMM_AUTO, &tri_device_ref), TRI_OK);
+    assert_int_equal(tri_comm_data_check(TRI_COMM_NCCL, &tri_device_ref), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "the device is ref: set --device cuda"));
+}
+
 int main(void) {
     setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),  cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_after),  cmocka_unit_test(test_mismatches),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_cases),    cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_after),    cmocka_unit_test(test_mismatches),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_missing),  cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "comm_draw.h"
 #include "comm_ranks.h"
 
+#include "comm/data.h"
 #include "comm/op.h"
 #include "comm/staged/staged.h"
 #include "device/far/far.h"
@@ -196,12 +197,12 @@ static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(r.staged->backend->start(r.staged, &op, 1, &group));
     tri_ticket result = tri_comm_ticket_of(r.staged, group);
     CHECK_OK(tri_device_far.wait(r.queue, &result));
-    tri_comm_staged_stop(r.staged);
+    tri_comm_data_stop(r.staged);
     CHECK(r.staged->backend->wait(r.staged, group) == TRI_PEER_LOST);
     CHECK(tri_queue_finish(r.queue) == TRI_PEER_LOST);
     CHECK(r.staged->backend->failed(r.staged) == TRI_PEER_LOST);
     CHECK(r.staged->backend->start(r.staged, &op, 1, &group) == TRI_PEER_LOST);
-    tri_comm_staged_stop(comm); // of another kind: nothing happens
+    tri_comm_data_stop(comm); // of another kind: nothing happens
     close_rig(&r);
     CHECK_OK(tri_comm_barrier(comm, "the inner family lives on"));
 }

@@ -1,60 +1,82 @@
-// Makes and frees operation groups of the communicator over NCCL.
+// Divides the operations of one call into groups, by the link through which they go.
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void nccl_group_free(nccl_group *g) {
-    if (!g) return;
+void nccl_group_free(threaded_group *group) {
+    nccl_group *g = (nccl_group *)group;
     nccl_steps_free(&g->steps);
     free(g->ops);
     free(g->calls);
     free(g);
 }
 
-void nccl_groups_free(nccl_group *first) {
-    while (first) {
-        nccl_group *next = first->next;
-        nccl_group_free(first);
-        first = next;
-    }
+static nccl_way way_of(const tri_comm *comm, const tri_comm_op *op) {
+    if (!tri_comm_kind_is_message(op->kind)) return NCCL_AMONG_ALL;
+    if (op->peer == comm->rank) return NCCL_TO_ITSELF;
+    return op->kind == TRI_COMM_SEND ? NCCL_TO_PEER : NCCL_FROM_PEER;
 }
 
+static bool is_of(const tri_comm *comm, const nccl_group *g, const tri_comm_op *op) {
+    return way_of(comm, op) == g->way && (g->way == NCCL_AMONG_ALL || op->peer == g->peer);
+}
+
+// Makes a group of the first operation and of all others that go through the same link.
 static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int count,
                              nccl_group **out) {
     nccl_group *g = calloc(1, sizeof *g);
     *out = NULL;
-    if (g) g->ops = calloc((size_t)count, sizeof *g->ops);
-    if (g) g->calls = calloc((size_t)count * ((size_t)comm->size + 1), sizeof *g->calls);
-    if (!g || !g->ops || !g->calls) {
-        nccl_group_free(g);
+    if (!g) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", count);
+    g->way = way_of(comm, &ops[0]);
+    g->peer = ops[0].peer;
+    g->callers = g->way == NCCL_AMONG_ALL ? comm->size + 1 : 2;
+    g->ops = calloc((size_t)count, sizeof *g->ops);
+    for (int i = 0; g->ops && i < count; i++)
+        if (is_of(comm, g, &ops[i])) g->ops[g->op_count++] = ops[i];
+    g->calls = calloc((size_t)g->op_count * (size_t)g->callers + 1, sizeof *g->calls);
+    if (!g->ops || !g->calls) {
+        nccl_group_free(&g->base);
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", count);
     }
-    memcpy(g->ops, ops, (size_t)count * sizeof *ops);
-    g->op_count = count;
-    g->is_messages = tri_comm_kind_is_message(ops[0].kind);
     *out = g;
     return TRI_OK;
 }
 
+// Whether an operation before this one goes through the same link, so that it is in a group.
+static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
+    nccl_group like = {.way = way_of(comm, &ops[at]), .peer = ops[at].peer};
+    for (int i = 0; i < at; i++)
+        if (is_of(comm, &like, &ops[i])) return true;
+    return false;
+}
+
+// Of collectives, or of messages, that follow each other.
+static tri_status make_run(const tri_comm *comm, const tri_comm_op *ops, int count,
+                           threaded_group ***last) {
+    for (int i = 0; i < count; i++) {
+        nccl_group *g;
+        if (is_taken(comm, ops, i)) continue;
+        TRI_TRY(make_group(comm, ops + i, count - i, &g));
+        **last = &g->base;
+        *last = &g->base.next;
+    }
+    return TRI_OK;
+}
+
 tri_status nccl_groups_make(const tri_comm *comm, const tri_comm_op *ops, int count,
-                            const tri_ticket *after, int after_count, nccl_group **first,
-                            nccl_group **last) {
-    *first = *last = NULL;
+                            threaded_group **out) {
+    threaded_group **last = out;
+    *out = NULL;
     for (int begin = 0, end; begin < count; begin = end) {
         bool is_message = tri_comm_kind_is_message(ops[begin].kind);
         for (end = begin + 1; end < count; end++)
             if (tri_comm_kind_is_message(ops[end].kind) != is_message) break;
-        nccl_group *g;
-        tri_status status = make_group(comm, ops + begin, end - begin, &g);
-        if (status != TRI_OK) {
-            nccl_groups_free(*first);
-            return status;
-        }
-        memcpy(g->after, after, (size_t)after_count * sizeof *after);
-        g->after_count = after_count;
-        *(*last ? &(*last)->next : first) = g;
-        *last = g;
+        tri_status status = make_run(comm, ops + begin, end - begin, &last);
+        if (status == TRI_OK) continue;
+        threaded_free_groups(*out, nccl_group_free);
+        *out = NULL;
+        return status;
     }
     return TRI_OK;
 }

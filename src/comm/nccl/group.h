@@ -3,51 +3,51 @@
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
+#include "comm/nccl/link.h"
 #include "comm/nccl/steps.h"
 #include "comm/op.h"
-
-enum { NCCL_MOST_AFTER = 64 };
+#include "comm/threaded/threaded.h"
 
 typedef enum nccl_state {
     NCCL_QUEUED,
     NCCL_COMPARES, // what the ranks call
+    NCCL_OPENS,    // its link
+    NCCL_READY,    // to be issued
     NCCL_ISSUES,   // its steps to the queue
     NCCL_RUNS,     // on the GPU
-    NCCL_DONE,
 } nccl_state;
 
-// What one call of `start` begins, or part of it: collectives only, or sends and receives only,
-// because these two take different ways.
+// Operations of one call of `start` that go through one link: collectives that follow each other,
+// or messages to one rank, or from one. Of messages of a rank to itself it has both halves.
 typedef struct nccl_group {
-    struct nccl_group *next;
-    uint64_t number;
+    threaded_group base;
     nccl_state state;
-    bool is_messages;
+    nccl_way way;
+    int peer;        // of messages
+    nccl_link *link; // NULL: not yet found
     tri_comm_op *ops;
     int op_count;
-    tri_comm_call *calls; // of each operation: ours, then one of each rank
-    tri_ticket after[NCCL_MOST_AFTER];
-    int after_count;
+    tri_comm_call *calls; // of each operation: this rank's, then one of each rank that compares it
+    int callers;          // how many calls each operation has
     nccl_steps steps;
     int next_step;
-    tri_comm_ticket inner; // of `compares`, or of `messages`
+    tri_comm_ticket inner; // of the comparison
     tri_ticket done;
     int64_t waits_since_ns; // since when it waits for other ranks; 0: not yet
 } nccl_group;
 
-// Makes groups of what one call of `start` begins: a new one where messages follow collectives, or
-// the other way round. *first is NULL if there are no operations.
+// Makes the groups of one call of `start`, in order.
 tri_status nccl_groups_make(const tri_comm *comm, const tri_comm_op *ops, int count,
-                            const tri_ticket *after, int after_count, nccl_group **first,
-                            nccl_group **last);
-void nccl_groups_free(nccl_group *first); // and those after it
-void nccl_group_free(nccl_group *group);
+                            threaded_group **out);
+void nccl_group_free(threaded_group *group);
 
-// The calls that are compared for operation `op` of the group: this rank's call first, then the one
-// of each rank.
-static inline tri_comm_call *nccl_group_calls(const tri_comm *comm, const nccl_group *group,
-                                              int op) {
-    return group->calls + (size_t)op * ((size_t)comm->size + 1);
+static inline bool nccl_group_is_message(const nccl_group *group) {
+    return group->way != NCCL_AMONG_ALL;
+}
+
+// What is called as operation `op` of the group: by this rank, then by the others.
+static inline tri_comm_call *nccl_group_calls(const nccl_group *group, int op) {
+    return group->calls + (size_t)op * (size_t)group->callers;
 }
 
 #endif

@@ -166,12 +166,12 @@ static tri_status exchange_sums(exchange *x) {
 }
 
 static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
-                           char *scratch) {
-    exchange x = {.steps = steps, .comm = comm, .op = op, .terms = scratch};
-    x.packed = scratch + NCCL_SCRATCH_BYTES / 2;
+                           const nccl_sums *sums) {
+    exchange x = {.steps = steps, .comm = comm, .op = op, .terms = sums->scratch};
+    x.packed = sums->scratch + sums->scratch_bytes / 2;
     x.travels = op->wire != TRI_F32 ? op->wire : op->dtype;
     x.width = tri_dtype_bytes(x.travels);
-    int64_t most = NCCL_SCRATCH_BYTES / 2 / (int64_t)x.width - comm->size;
+    int64_t most = sums->scratch_bytes / 2 / (int64_t)x.width - comm->size;
     if (scatters(&x)) most /= comm->size;
     TRI_ASSERT(most > 0);
     for (x.begin = 0; x.begin < op->count; x.begin += x.count) {
@@ -184,8 +184,14 @@ static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_co
     return TRI_OK;
 }
 
+// ---- operations
+
+static int64_t bytes_of(const tri_comm_op *op) {
+    return op->count * (int64_t)tri_dtype_bytes(op->dtype);
+}
+
 static tri_status add_all_to_all(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op) {
-    int64_t bytes = op->count * (int64_t)tri_dtype_bytes(op->dtype);
+    int64_t bytes = bytes_of(op);
     TRI_TRY(begin_transfers(steps));
     for (int r = 0; r < comm->size; r++) {
         TRI_TRY(add_message(steps, CUDA_SEND, r, (const char *)op->send + r * bytes, bytes));
@@ -227,11 +233,44 @@ static bool adds_terms(const tri_comm_op *op, bool rank_order) {
 }
 
 tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
-                          bool rank_order, void *scratch) {
+                          const nccl_sums *sums) {
     if (op->kind == TRI_COMM_BARRIER || op->count == 0) return TRI_OK;
-    if (adds_terms(op, rank_order)) return add_sums(steps, comm, op, scratch);
+    if (adds_terms(op, sums->rank_order)) return add_sums(steps, comm, op, sums);
     if (op->kind == TRI_COMM_ALL_TO_ALL) return add_all_to_all(steps, comm, op);
     return add_call(steps, op);
+}
+
+tri_status nccl_steps_add_messages(nccl_steps *steps, const tri_comm_op *ops, int count, int peer) {
+    TRI_TRY(begin_transfers(steps));
+    for (int i = 0; i < count; i++) {
+        bool sends = ops[i].kind == TRI_COMM_SEND;
+        TRI_TRY(add_message(steps, sends ? CUDA_SEND : CUDA_RECV, peer,
+                            sends ? ops[i].send : ops[i].recv, bytes_of(&ops[i])));
+    }
+    return TRI_OK;
+}
+
+// The next operation of that kind, from *at on; NULL: there is none.
+static const tri_comm_op *next_of(const tri_comm_op *ops, int count, tri_comm_kind kind, int *at) {
+    while (*at < count && ops[*at].kind != kind) ++*at;
+    return *at < count ? &ops[(*at)++] : NULL;
+}
+
+tri_status nccl_steps_add_copies(nccl_steps *steps, const tri_comm_op *ops, int count) {
+    int sends = 0, receives = 0;
+    for (;;) {
+        const tri_comm_op *send = next_of(ops, count, TRI_COMM_SEND, &sends);
+        const tri_comm_op *receive = next_of(ops, count, TRI_COMM_RECV, &receives);
+        if (!send && !receive) return TRI_OK;
+        if (!send || !receive)
+            return TRI_FAIL(TRI_BAD_INPUT, "a message of a rank to itself needs its send and its "
+                                           "receive in one group");
+        if (send->count)
+            TRI_TRY(add_step(steps, (nccl_step){.kind = NCCL_COPY,
+                                                .copy = {.to = receive->recv,
+                                                         .from = send->send,
+                                                         .bytes = bytes_of(send)}}));
+    }
 }
 
 void nccl_steps_free(nccl_steps *steps) {

@@ -5,15 +5,18 @@
 #include "comm/comm.h"
 #include "device/cuda/runtime.h"
 
-enum { NCCL_SCRATCH_BYTES = 16 << 20 };
-
-typedef enum nccl_step_kind { NCCL_TRANSFERS, NCCL_CAST, NCCL_SUM } nccl_step_kind;
+typedef enum nccl_step_kind { NCCL_TRANSFERS, NCCL_CAST, NCCL_SUM, NCCL_COPY } nccl_step_kind;
 
 typedef struct nccl_step {
     nccl_step_kind kind;
     int first, count; // NCCL_TRANSFERS: of nccl_steps.transfers, which NCCL does as one group
     cuda_pointwise cast;
     cuda_ordered_sum sum;
+    struct {
+        void *to;
+        const void *from;
+        int64_t bytes;
+    } copy;
 } nccl_step;
 
 typedef struct nccl_steps {
@@ -22,10 +25,21 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// Adds the steps of a collective to the list. `scratch` is memory of the device of
-// NCCL_SCRATCH_BYTES, through which exchanges go.
+// What the sums of exchanged terms need: memory of the device, and whether sums of F32 and F64 are
+// added in rank order.
+typedef struct nccl_sums {
+    char *scratch;
+    int64_t scratch_bytes;
+    bool rank_order;
+} nccl_sums;
+
+// Adds the steps of a collective to the list.
 tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
-                          bool rank_order, void *scratch);
+                          const nccl_sums *sums);
+// Adds those of messages: to rank `peer` of the link's communicator or from it, all at once.
+tri_status nccl_steps_add_messages(nccl_steps *steps, const tri_comm_op *ops, int count, int peer);
+// Adds those of a rank's messages to itself: the first SEND goes to the first RECV, and so on.
+tri_status nccl_steps_add_copies(nccl_steps *steps, const tri_comm_op *ops, int count);
 void nccl_steps_free(nccl_steps *steps);
 
 #endif

@@ -5,7 +5,6 @@
 #include "comm/op.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -39,12 +38,11 @@ static tri_status take_memory(staged_group *g) {
 }
 
 tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
-                             const tri_ticket *after, int after_count, staged_group **out) {
+                             staged_group **out) {
     staged_group *g = calloc(1, sizeof *g);
     *out = NULL;
     if (g) g->ops = calloc((size_t)count + 1, sizeof *g->ops);
-    if (g) g->after = calloc((size_t)after_count + 1, sizeof *g->after);
-    if (!g || !g->ops || !g->after) {
+    if (!g || !g->ops) {
         staged_group_free(g);
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", count);
     }
@@ -54,8 +52,6 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
         describe(comm, &ops[i], &g->ops[i]);
         g->is_messages = g->is_messages && tri_comm_kind_is_message(ops[i].kind);
     }
-    g->after_count = after_count;
-    if (after_count) memcpy(g->after, after, (size_t)after_count * sizeof *after);
     tri_status status = take_memory(g);
     if (status != TRI_OK) {
         staged_group_free(g);
@@ -68,22 +64,14 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
 void staged_group_free(staged_group *g) {
     if (!g) return;
     free(g->ops);
-    free(g->after);
     free(g->memory);
     free(g);
 }
 
-static bool comes_after(const staged_group *g) {
-    for (int i = 0; i < g->after_count; i++)
-        if (!tri_ticket_is_done(&g->after[i])) return false;
-    return true;
-}
-
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // The tickets are done already, so this does not wait. If one of them failed, the group fails
-    // with it here.
-    for (int i = 0; i < g->after_count; i++) TRI_TRY(tri_ticket_wait(&g->after[i]));
+    // The tickets are done already. If one of them failed, the group fails with it here.
+    for (int i = 0; i < g->base.after_count; i++) TRI_TRY(tri_ticket_wait(&g->base.after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];
         if (op->send_bytes)
@@ -120,7 +108,7 @@ static bool is_ready(const staged_group *g, const staged_route *route, bool may_
                      bool may_travel) {
     switch (g->state) {
     case STAGED_QUEUED:
-        return may_begin && comes_after(g);
+        return may_begin && threaded_comes_after(&g->base);
     case STAGED_COPIES_OUT:
         return may_travel && tri_ticket_is_done(&g->copies);
     case STAGED_TRAVELS:

@@ -3,8 +3,7 @@
 #ifndef TRIREME_COMM_STAGED_GROUP_H
 #define TRIREME_COMM_STAGED_GROUP_H
 
-#include "comm/comm.h"
-#include "device/device.h"
+#include "comm/threaded/threaded.h"
 
 // The states of an operation group, in the order in which it goes through them.
 typedef enum staged_state {
@@ -22,21 +21,18 @@ typedef struct staged_op {
 } staged_op;
 
 typedef struct staged_group {
-    struct staged_group *next;
-    uint64_t number;
+    threaded_group base;
     staged_state state;
     bool is_messages; // sends and receives only
     staged_op *ops;
     int op_count;
-    tri_ticket *after;
-    int after_count;
     tri_ticket copies; // those that are in flight in the state COPIES_OUT or COPIES_IN
     tri_comm_ticket inner;
     char *memory; // of the host: what the operations send and receive
 } staged_group;
 
 tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
-                             const tri_ticket *after, int after_count, staged_group **out);
+                             staged_group **out);
 void staged_group_free(staged_group *group);
 
 // What groups need for their way through the host; all groups of a communicator share it.

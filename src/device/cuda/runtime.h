@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 3, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 4, // raised by every change of this header or params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -59,6 +59,9 @@ typedef enum cuda_event_state {
     CUDA_EVENT_DONE,
     CUDA_EVENT_FAILED
 } cuda_event_state;
+
+// What a version of NCCL can do beyond what is always needed.
+enum { CUDA_NCCL_SPLITS = 1, CUDA_NCCL_REGISTERS = 2 };
 
 typedef struct cuda_runtime {
     // Counts the devices. TRI_NOT_FOUND: there is none, or no driver.
@@ -105,13 +108,25 @@ typedef struct cuda_runtime {
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
     void (*close_graph)(cuda_graph *graph);
 
-    // NCCL, if it is installed. A communicator is opened, and a group of calls issued, behind the
-    // caller: until nccl_state is no more CUDA_EVENT_PENDING, nothing else may be asked of the
-    // communicator or issued to the stream. CUDA_EVENT_FAILED: it can only be closed.
-    bool (*has_nccl)(void);
+    // NCCL. TRI_NOT_FOUND: it cannot be used, and `why` says what is missing. A communicator is
+    // opened, and a group of calls issued, behind the caller: until nccl_state is no more
+    // CUDA_EVENT_PENDING, nothing else may be asked of the communicator or issued to the stream.
+    // CUDA_EVENT_FAILED: it can only be closed.
+    tri_status (*find_nccl)(unsigned *abilities, char *why);
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why); // of a new communicator
     tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
                             int size, cuda_nccl **out, char *why);
+    // CUDA_NCCL_SPLITS. Collective over `parent`, which is pending, too: a communicator of the
+    // ranks that give the same colour, ordered by key. colour < 0: *out has no ranks and can be
+    // closed.
+    tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
+    // CUDA_NCCL_REGISTERS: memory of the device on which NCCL is fastest, where the communicator
+    // was told of it. It is deregistered before it is freed, or the communicator closed.
+    tri_status (*alloc_nccl)(cuda_context *context, size_t size_bytes, void **out, char *why);
+    void (*free_nccl)(cuda_context *context, void *memory);
+    tri_status (*register_nccl)(cuda_nccl *nccl, void *memory, size_t size_bytes, void **handle,
+                                char *why);
+    void (*deregister_nccl)(cuda_nccl *nccl, void *handle);
     cuda_event_state (*nccl_state)(cuda_nccl *nccl, char *why);
     tri_status (*issue_nccl)(cuda_nccl *nccl, cuda_stream *stream, const cuda_transfer *calls,
                              int count, char *why);

@@ -1,11 +1,22 @@
-// Communication between GPUs by NCCL, which is opened when it is first asked for, and need not be
-// there. Communicators are non-blocking: no call waits for another rank, and all of them can be
-// aborted while it is under way.
+// Communication between GPUs by NCCL, or by AMD's RCCL, which has the same functions. The library
+// is opened when it is first asked for, and need not be there. Communicators are non-blocking: no
+// call waits for another rank, and all of them can be aborted while it is under way.
 #include "device/cuda/module/vendor.h"
 
-#if __has_include(<nccl.h>)
-
+#if defined(__HIP__) && __has_include(<rccl/rccl.h>)
+#include <hip/hip_runtime.h>
+#include <rccl/rccl.h>
+#define HAS_NCCL_HEADER 1
+typedef hipStream_t nccl_stream;
+#elif !defined(__HIP__) && __has_include(<nccl.h>)
 #include <nccl.h>
+#define HAS_NCCL_HEADER 1
+typedef cudaStream_t nccl_stream;
+#endif
+
+#if defined(HAS_NCCL_HEADER)
+
+#include <atomic>
 #include <new>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +31,9 @@ namespace {
 
 enum { CLOSE_MS = 5000 }; // for what peers still have to read, before the communicator is aborted
 
-// Every function of the library that is used here, to be looked up by name.
+// Every function of the library that is used here, and those that only newer versions have.
 #define NCCL_FUNCTIONS(X)                                                                          \
+    X(GetVersion)                                                                                  \
     X(GetUniqueId)                                                                                 \
     X(GetErrorString)                                                                              \
     X(CommInitRankConfig)                                                                          \
@@ -38,28 +50,80 @@ enum { CLOSE_MS = 5000 }; // for what peers still have to read, before the commu
     X(Send)                                                                                        \
     X(Recv)
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+#define NCCL_SPLIT_FUNCTIONS(X) X(CommSplit)
+#else
+#define NCCL_SPLIT_FUNCTIONS(X)
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+#define NCCL_MEMORY_FUNCTIONS(X) X(MemAlloc) X(MemFree) X(CommRegister) X(CommDeregister)
+#else
+#define NCCL_MEMORY_FUNCTIONS(X)
+#endif
+
+#if defined(__HIP__)
+const char library_name[] = "rccl";
+#else
+const char library_name[] = "nccl";
+#endif
+
 struct library {
 #define X(name) decltype(&nccl##name) name;
     NCCL_FUNCTIONS(X)
+    NCCL_SPLIT_FUNCTIONS(X)
+    NCCL_MEMORY_FUNCTIONS(X)
 #undef X
+        unsigned abilities;
+    char missing[CUDA_WHY_BYTES]; // why it cannot be used; empty: it can
 };
 
-// Opens the library; NULL: it is not installed, or is too old for non-blocking communicators.
-const library *find_library() {
-    static library functions;
-    void *handle = vendor_open("nccl");
-    if (!handle) return nullptr;
+// The version as text: 2.28.9.
+void write_version(const library *n, char *out, size_t size) {
+    int version = 0;
+    if (n->GetVersion) (void)n->GetVersion(&version);
+    int major = version >= 10000 ? version / 10000 : version / 1000;
+    int minor = version >= 10000 ? version / 100 % 100 : version / 100 % 10;
+    snprintf(out, size, "%d.%d.%d", major, minor, version % 100);
+}
+
+void find_library(library *n) {
+    void *handle = vendor_open(library_name);
+    const char *lacks = nullptr;
+    *n = library{};
+    if (!handle) {
+        snprintf(n->missing, sizeof n->missing,
+                 "lib%s.so was not found; install it, or name its folder in TRIREME_CUDA_LIBRARIES",
+                 library_name);
+        return;
+    }
 #define X(name)                                                                                    \
-    functions.name = (decltype(functions.name))vendor_symbol(handle, "nccl" #name);                \
-    if (!functions.name) return nullptr;
+    n->name = (decltype(n->name))vendor_symbol(handle, "nccl" #name);                              \
+    if (!n->name) lacks = "nccl" #name;
     NCCL_FUNCTIONS(X)
+    char version[32];
+    write_version(n, version, sizeof version);
+    if (lacks)
+        snprintf(n->missing, sizeof n->missing,
+                 "lib%s.so is version %s, which has no %s; 2.14 or a later one is needed",
+                 library_name, version, lacks);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+    lacks = nullptr;
+    NCCL_SPLIT_FUNCTIONS(X)
+    if (!lacks) n->abilities |= CUDA_NCCL_SPLITS;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+    lacks = nullptr;
+    NCCL_MEMORY_FUNCTIONS(X)
+    if (!lacks) n->abilities |= CUDA_NCCL_REGISTERS;
+#endif
 #undef X
-    return &functions;
 }
 
 const library *nccl() {
-    static const library *const found = find_library();
-    return found;
+    static library found;
+    static const bool is_found = (find_library(&found), true);
+    (void)is_found;
+    return &found;
 }
 
 tri_status check(ncclResult_t result, const char *call, char *why) {
@@ -93,7 +157,7 @@ ncclDataType_t type_of(tri_dtype dtype) {
     }
 }
 
-tri_status call(cuda_nccl *c, const cuda_transfer *t, cudaStream_t stream, char *why) {
+tri_status call(cuda_nccl *c, const cuda_transfer *t, nccl_stream stream, char *why) {
     static const ncclRedOp_t reductions[] = {ncclSum, ncclMax, ncclMin};
     ncclRedOp_t reduction = reductions[t->reduction];
     ncclDataType_t type = type_of(t->dtype);
@@ -125,12 +189,16 @@ bool is_pending(ncclComm_t comm) {
     return nccl()->CommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress;
 }
 
-// Ends a communicator in order, so that the peers can read what they still read. True: in time.
+// Lets what the peers still read be read. True: in time. Peers that did not end one communicator
+// will not end others either.
 bool finalize(ncclComm_t comm) {
+    static std::atomic<bool> are_gone;
+    if (are_gone) return false;
     ncclResult_t result = nccl()->CommFinalize(comm);
     if (result != ncclSuccess && result != ncclInProgress) return false;
     for (int waited = 0; is_pending(comm); waited++) {
-        if (waited == CLOSE_MS) return false;
+        if (waited == CLOSE_MS) are_gone = true;
+        if (are_gone) return false;
         struct timespec pause = {0, 1000000};
         nanosleep(&pause, nullptr);
     }
@@ -139,7 +207,13 @@ bool finalize(ncclComm_t comm) {
 
 } // namespace
 
-bool vendor_has_nccl() { return nccl() != nullptr; }
+tri_status vendor_find_nccl(unsigned *abilities, char *why) {
+    const library *n = nccl();
+    *abilities = n->abilities;
+    if (!n->missing[0]) return TRI_OK;
+    snprintf(why, CUDA_WHY_BYTES, "%s", n->missing);
+    return TRI_NOT_FOUND;
+}
 
 tri_status vendor_nccl_id(char *id, char *why) {
     ncclUniqueId unique;
@@ -170,8 +244,68 @@ tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int
     return TRI_OK;
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 1)
+tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why) {
+    *out = nullptr;
+    tri_status status = use(parent->context, why);
+    if (status != TRI_OK) return status;
+    cuda_nccl *c = new (std::nothrow) cuda_nccl{parent->context, nullptr};
+    if (!c) return TRI_NO_MEMORY;
+    // NCCL writes the handle when the ranks have found each other, so it must stay where it is.
+    status = check(nccl()->CommSplit(parent->handle, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key,
+                                     &c->handle, nullptr),
+                   "CommSplit", why);
+    if (status != TRI_OK) {
+        vendor_close_nccl(c, true);
+        return status;
+    }
+    *out = c;
+    return TRI_OK;
+}
+#else
+tri_status vendor_split_nccl(cuda_nccl *, int, int, cuda_nccl **, char *) {
+    return TRI_UNSUPPORTED;
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+tri_status vendor_alloc_nccl(cuda_context *context, size_t size_bytes, void **out, char *why) {
+    *out = nullptr;
+    tri_status status = use(context, why);
+    if (status != TRI_OK) return status;
+    status = check(nccl()->MemAlloc(out, size_bytes ? size_bytes : 1), "MemAlloc", why);
+    return status == TRI_OK ? TRI_OK : TRI_NO_MEMORY;
+}
+
+void vendor_free_nccl(cuda_context *context, void *memory) {
+    char why[CUDA_WHY_BYTES];
+    if (use(context, why) == TRI_OK) (void)nccl()->MemFree(memory);
+}
+
+tri_status vendor_register_nccl(cuda_nccl *c, void *memory, size_t size_bytes, void **handle,
+                                char *why) {
+    *handle = nullptr;
+    tri_status status = use(c->context, why);
+    if (status != TRI_OK) return status;
+    return check(nccl()->CommRegister(c->handle, memory, size_bytes, handle), "CommRegister", why);
+}
+
+void vendor_deregister_nccl(cuda_nccl *c, void *handle) {
+    char why[CUDA_WHY_BYTES];
+    if (use(c->context, why) == TRI_OK) (void)nccl()->CommDeregister(c->handle, handle);
+}
+#else
+tri_status vendor_alloc_nccl(cuda_context *, size_t, void **, char *) { return TRI_UNSUPPORTED; }
+void vendor_free_nccl(cuda_context *, void *) {}
+tri_status vendor_register_nccl(cuda_nccl *, void *, size_t, void **, char *) {
+    return TRI_UNSUPPORTED;
+}
+void vendor_deregister_nccl(cuda_nccl *, void *) {}
+#endif
+
 cuda_event_state vendor_nccl_state(cuda_nccl *c, char *why) {
     ncclResult_t state = ncclSuccess;
+    if (!c->handle) return CUDA_EVENT_DONE; // of a split in which this rank has no part
     tri_status status =
         check(nccl()->CommGetAsyncError(c->handle, &state), "CommGetAsyncError", why);
     if (status != TRI_OK) return CUDA_EVENT_FAILED;
@@ -188,7 +322,7 @@ tri_status vendor_issue_nccl(cuda_nccl *c, cuda_stream *stream, const cuda_trans
     status = check(nccl()->GroupStart(), "GroupStart", why);
     if (status != TRI_OK) return status;
     for (int i = 0; i < count && status == TRI_OK; i++)
-        status = call(c, &calls[i], (cudaStream_t)vendor_stream(stream), why);
+        status = call(c, &calls[i], (nccl_stream)vendor_stream(stream), why);
     char other[CUDA_WHY_BYTES];
     bool failed = status != TRI_OK; // the group has to be ended anyway
     tri_status ended = check(nccl()->GroupEnd(), "GroupEnd", failed ? other : why);
@@ -209,11 +343,24 @@ void vendor_close_nccl(cuda_nccl *c, bool aborts) {
 
 #else // built without NCCL: data of several ranks go through the memory of the host
 
-bool vendor_has_nccl() { return false; }
+tri_status vendor_find_nccl(unsigned *abilities, char *why) {
+    *abilities = 0;
+    snprintf(why, CUDA_WHY_BYTES, "the module was built without the header of NCCL");
+    return TRI_NOT_FOUND;
+}
 tri_status vendor_nccl_id(char *, char *) { return TRI_UNSUPPORTED; }
 tri_status vendor_open_nccl(cuda_context *, const char *, int, int, cuda_nccl **, char *) {
     return TRI_UNSUPPORTED;
 }
+tri_status vendor_split_nccl(cuda_nccl *, int, int, cuda_nccl **, char *) {
+    return TRI_UNSUPPORTED;
+}
+tri_status vendor_alloc_nccl(cuda_context *, size_t, void **, char *) { return TRI_UNSUPPORTED; }
+void vendor_free_nccl(cuda_context *, void *) {}
+tri_status vendor_register_nccl(cuda_nccl *, void *, size_t, void **, char *) {
+    return TRI_UNSUPPORTED;
+}
+void vendor_deregister_nccl(cuda_nccl *, void *) {}
 cuda_event_state vendor_nccl_state(cuda_nccl *, char *) { return CUDA_EVENT_FAILED; }
 tri_status vendor_issue_nccl(cuda_nccl *, cuda_stream *, const cuda_transfer *, int, char *) {
     return TRI_UNSUPPORTED;

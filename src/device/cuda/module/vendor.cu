@@ -8,7 +8,7 @@
 
 namespace {
 
-enum { NEWEST = 15, OLDEST = 2, PATH_BYTES = 4096 }; // major versions of the libraries
+enum { NEWEST = 15, OLDEST = 1, PATH_BYTES = 4096 }; // major versions of the libraries
 
 // Opens the newest version in a folder. `folder` ends with '/', or is empty: then the dynamic
 // loader looks for the name.
@@ -37,10 +37,26 @@ void *open_in_list(const char *list, const char *suffix, const char *name) {
 } // namespace
 
 void *vendor_open(const char *name) {
+    // A folder after what a variable says, or at a place of its own.
+    static const struct {
+        const char *variable, *place, *suffix;
+    } folders[] = {
+        {"TRIREME_CUDA_LIBRARIES", nullptr, ""},
+#if defined(__HIP__)
+        {"ROCM_PATH", nullptr, "/lib"},
+        {nullptr, "/opt/rocm", "/lib"},
+#else
+        {"CUDA_HOME", nullptr, "/lib64"},
+        {nullptr, "/usr/local/cuda", "/lib64"},
+#endif
+    };
     void *library = open_in("", 0, name);
-    if (!library) library = open_in_list(getenv("TRIREME_CUDA_LIBRARIES"), "", name);
-    if (!library) library = open_in_list(getenv("CUDA_HOME"), "/lib64", name);
-    return library ? library : open_in_list("/usr/local/cuda", "/lib64", name);
+    for (const auto &folder : folders) {
+        if (library) break;
+        const char *list = folder.variable ? getenv(folder.variable) : folder.place;
+        library = open_in_list(list, folder.suffix, name);
+    }
+    return library;
 }
 
 void *vendor_symbol(void *library, const char *name) { return dlsym(library, name); }

@@ -23,10 +23,16 @@ bool vendor_has_products();
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
 
 // The functions of cuda_runtime that need NCCL.
-bool vendor_has_nccl();
+tri_status vendor_find_nccl(unsigned *abilities, char *why);
 tri_status vendor_nccl_id(char *id, char *why);
 tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int size,
                             cuda_nccl **out, char *why);
+tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
+tri_status vendor_alloc_nccl(cuda_context *context, size_t size_bytes, void **out, char *why);
+void vendor_free_nccl(cuda_context *context, void *memory);
+tri_status vendor_register_nccl(cuda_nccl *nccl, void *memory, size_t size_bytes, void **handle,
+                                char *why);
+void vendor_deregister_nccl(cuda_nccl *nccl, void *handle);
 cuda_event_state vendor_nccl_state(cuda_nccl *nccl, char *why);
 tri_status vendor_issue_nccl(cuda_nccl *nccl, cuda_stream *stream, const cuda_transfer *calls,
                              int count, char *why);

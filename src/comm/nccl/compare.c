@@ -1,0 +1,72 @@
+// Comparisons. A message and a collective that meet are found by the inner communicator, on which
+// the comparison of the one is a message and that of the other a collective.
+#include "comm/nccl/compare.h"
+
+#include "comm/progress/describe.h"
+
+#include <stdlib.h>
+
+// The operation of the inner communicator that carries the calls of one operation.
+static tri_comm_op comparison(const nccl_group *g, int number) {
+    const tri_comm_op *op = &g->ops[number];
+    bool is_message = tri_comm_kind_is_message(op->kind);
+    tri_comm_call *calls = nccl_group_calls(g, number);
+    tri_comm_call_of(op, calls);
+    return (tri_comm_op){.kind = is_message ? op->kind : TRI_COMM_ALL_GATHER,
+                         .dtype = TRI_U8,
+                         .count = sizeof *calls,
+                         .send = calls,
+                         .recv = calls + 1,
+                         .peer = op->peer,
+                         .label = op->label,
+                         .part_of = op};
+}
+
+static tri_comm_op announcement(const nccl_group *g) {
+    return (tri_comm_op){.kind = g->ops[0].kind,
+                         .dtype = TRI_U8,
+                         .count = sizeof g->link->id,
+                         .send = g->link->id,
+                         .recv = g->link->id,
+                         .peer = g->peer,
+                         .label = g->ops[0].label,
+                         .part_of = &g->ops[0]};
+}
+
+tri_status nccl_compare_start(tri_comm *compares, nccl_group *g) {
+    tri_comm_op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
+    int count = 0;
+    if (!ops) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", g->op_count);
+    bool is_first = !g->link->was_announced;
+    if (is_first && (g->way == NCCL_TO_PEER || g->way == NCCL_FROM_PEER))
+        ops[count++] = announcement(g);
+    g->link->was_announced = true;
+    for (int i = 0; i < g->op_count; i++) ops[count++] = comparison(g, i);
+    tri_status status = compares->backend->start(compares, ops, count, &g->inner);
+    free(ops);
+    return status;
+}
+
+static tri_status disagree(tri_comm *compares, progress_caller first, progress_caller second) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    progress_disagreement(progress_of(compares), 0, first, second, text, sizeof text);
+    return TRI_FAIL(TRI_MISMATCH, "%s", text);
+}
+
+tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *g) {
+    TRI_TRY(compares->backend->wait(compares, g->inner));
+    for (int i = 0; i < g->op_count; i++) {
+        const tri_comm_call *mine = nccl_group_calls(g, i), *others = mine + 1;
+        progress_caller self = {.rank = comm->rank, .call = mine};
+        if (g->ops[i].kind == TRI_COMM_SEND) continue; // the receiver compares
+        if (nccl_group_is_message(g)) {
+            if (!tri_comm_calls_agree(others, mine))
+                return disagree(compares, (progress_caller){.rank = g->peer, .call = others}, self);
+            continue;
+        }
+        for (int r = 0; r < comm->size; r++)
+            if (!tri_comm_calls_agree(mine, &others[r]))
+                return disagree(compares, self, (progress_caller){.rank = r, .call = &others[r]});
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,253 @@
+// The groups of a communicator in order, and the thread that moves them on.
+#include "comm/threaded/threaded.h"
+
+#include "base/os.h"
+#include "base/thread.h"
+#include "comm/op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAUSE_NS = 30000 }; // where nothing could be moved on
+
+static tri_status outcome(const threaded_comm *c) {
+    return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "%s", c->message);
+}
+
+// ---- the thread
+
+// Records the first failure. Called under the lock.
+static void fail(threaded_comm *c, tri_status status) {
+    if (c->status != TRI_OK) return;
+    if (c->kind->give_up) status = c->kind->give_up(c, status);
+    c->status = status;
+    snprintf(c->message, sizeof c->message, "%s", tri_error_message());
+    pthread_cond_broadcast(&c->less);
+}
+
+static void free_one(threaded_group *group, void (*free_group)(threaded_group *group)) {
+    free(group->after);
+    free_group(group);
+}
+
+static void drop_done(threaded_comm *c) {
+    threaded_group **link = &c->first, *last = NULL;
+    bool dropped = false;
+    while (*link) {
+        threaded_group *group = *link;
+        if (!group->done) {
+            last = group;
+            link = &group->next;
+            continue;
+        }
+        *link = group->next;
+        free_one(group, c->kind->free_group);
+        dropped = true;
+    }
+    c->last = last;
+    if (dropped) pthread_cond_broadcast(&c->less);
+}
+
+// Moves all groups on. Called under the lock, which it releases in between, so that groups may be
+// added at the end meanwhile.
+static bool advance_all(threaded_comm *c) {
+    bool moved = false;
+    if (c->kind->begin) c->kind->begin(c);
+    for (threaded_group *g = c->first; g && c->status == TRI_OK && !c->stops; g = g->next) {
+        pthread_mutex_unlock(&c->lock);
+        tri_status status = c->kind->advance(c, g, &moved);
+        pthread_mutex_lock(&c->lock);
+        if (status != TRI_OK) fail(c, status);
+    }
+    drop_done(c);
+    return moved;
+}
+
+static void *work(void *context) {
+    threaded_comm *c = context;
+    pthread_mutex_lock(&c->lock);
+    while (!c->stops) {
+        if (!c->first || c->status != TRI_OK) {
+            pthread_cond_wait(&c->more, &c->lock);
+        } else if (!advance_all(c)) {
+            pthread_mutex_unlock(&c->lock);
+            tri_os.sleep_ns(PAUSE_NS);
+            pthread_mutex_lock(&c->lock);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+bool threaded_comes_after(const threaded_group *group) {
+    for (int i = 0; i < group->after_count; i++)
+        if (!tri_ticket_is_done(&group->after[i])) return false;
+    return true;
+}
+
+// ---- beginning and end
+
+void threaded_init(threaded_comm *c, const threaded_kind *kind, const tri_comm_backend *slots,
+                   tri_comm *inner, tri_device *device) {
+    c->head = *inner;
+    c->head.backend = slots;
+    c->kind = kind;
+    c->inner = inner;
+    c->device = device;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->more, NULL);
+    pthread_cond_init(&c->less, NULL);
+}
+
+tri_status threaded_run(threaded_comm *c) {
+    TRI_TRY(tri_thread_demand(&c->thread, work, c, "a communicator"));
+    c->has_thread = true;
+    return TRI_OK;
+}
+
+bool threaded_stop(threaded_comm *c) {
+    pthread_mutex_lock(&c->lock);
+    c->stops = true;
+    bool under_way = c->first != NULL;
+    if (c->status == TRI_OK) {
+        c->status = TRI_PEER_LOST;
+        snprintf(c->message, sizeof c->message, "the communicator was closed");
+    }
+    pthread_cond_broadcast(&c->less);
+    pthread_cond_broadcast(&c->more);
+    pthread_mutex_unlock(&c->lock);
+    if (c->has_thread) pthread_join(c->thread, NULL);
+    c->has_thread = false;
+    return under_way;
+}
+
+void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_group *group)) {
+    while (first) {
+        threaded_group *next = first->next;
+        free_one(first, free_group);
+        first = next;
+    }
+}
+
+void threaded_end(threaded_comm *c) {
+    threaded_free_groups(c->first, c->kind->free_group);
+    pthread_cond_destroy(&c->more);
+    pthread_cond_destroy(&c->less);
+    pthread_mutex_destroy(&c->lock);
+}
+
+// ---- the backends' functions
+
+tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out) {
+    *out = NULL;
+    return TRI_FAIL(TRI_UNSUPPORTED,
+                    "a communicator '%s' is not split: split the control communicator",
+                    comm->backend->name);
+}
+
+tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out) {
+    tri_device *device = threaded_of(comm)->device;
+    return device->backend->alloc(device, size_bytes, out);
+}
+
+void threaded_free(tri_comm *comm, void *memory) {
+    tri_device *device = threaded_of(comm)->device;
+    device->backend->free(device, memory);
+}
+
+tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket) {
+    threaded_comm *c = threaded_of(comm);
+    if (tri_ticket_is_done(ticket) || c->after_count == THREADED_MOST_AFTER)
+        return tri_ticket_wait(ticket);
+    c->after[c->after_count++] = *ticket;
+    return TRI_OK;
+}
+
+// Gives each of the groups the tickets that the next group has to come after.
+static tri_status take_after(threaded_comm *c, threaded_group *first) {
+    int count = c->after_count;
+    c->after_count = 0;
+    for (threaded_group *g = first; g && count; g = g->next) {
+        g->after = malloc((size_t)count * sizeof *g->after);
+        if (!g->after) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d tickets", count);
+        memcpy(g->after, c->after, (size_t)count * sizeof *g->after);
+        g->after_count = count;
+    }
+    return TRI_OK;
+}
+
+// Called under the lock.
+static tri_status add(threaded_comm *c, threaded_group *first) {
+    TRI_TRY(outcome(c));
+    c->started++;
+    for (threaded_group *g = first; g; g = g->next) {
+        g->number = c->started;
+        if (g == first) *(c->last ? &c->last->next : &c->first) = g;
+        c->last = g;
+    }
+    pthread_cond_signal(&c->more);
+    return TRI_OK;
+}
+
+tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out) {
+    threaded_comm *c = threaded_of(comm);
+    threaded_group *first;
+    for (int i = 0; i < count; i++) TRI_TRY(tri_comm_op_check(comm, &ops[i]));
+    TRI_TRY(c->kind->make(c, ops, count, &first));
+    tri_status status = take_after(c, first);
+    pthread_mutex_lock(&c->lock);
+    if (status == TRI_OK) status = add(c, first);
+    *out = (tri_comm_ticket){c->started};
+    pthread_mutex_unlock(&c->lock);
+    if (status != TRI_OK) threaded_free_groups(first, c->kind->free_group);
+    return status;
+}
+
+// Whether a group of that number is not done yet. Called under the lock.
+static bool is_pending(const threaded_comm *c, uint64_t number) {
+    if (c->status != TRI_OK) return false;
+    for (const threaded_group *g = c->first; g; g = g->next)
+        if (g->number == number) return true;
+    return false;
+}
+
+bool threaded_test(tri_comm *comm, tri_comm_ticket ticket) {
+    threaded_comm *c = threaded_of(comm);
+    pthread_mutex_lock(&c->lock);
+    bool pending = is_pending(c, ticket.value);
+    pthread_mutex_unlock(&c->lock);
+    return !pending;
+}
+
+tri_status threaded_wait(tri_comm *comm, tri_comm_ticket ticket) {
+    threaded_comm *c = threaded_of(comm);
+    pthread_mutex_lock(&c->lock);
+    while (is_pending(c, ticket.value)) pthread_cond_wait(&c->less, &c->lock);
+    tri_status status = outcome(c);
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+void threaded_abort(tri_comm *comm, const char *why) {
+    tri_comm *inner = threaded_of(comm)->inner;
+    inner->backend->abort(inner, why);
+}
+
+tri_status threaded_failed(tri_comm *comm) {
+    threaded_comm *c = threaded_of(comm);
+    pthread_mutex_lock(&c->lock);
+    tri_status status = outcome(c);
+    pthread_mutex_unlock(&c->lock);
+    return status == TRI_OK ? c->inner->backend->failed(c->inner) : status;
+}
+
+// This communicator fails when the inner one does, whose family tells the other ranks.
+struct progress_family *threaded_family(tri_comm *comm) {
+    tri_comm *inner = threaded_of(comm)->inner;
+    return inner->backend->family ? inner->backend->family(inner) : NULL;
+}
+
+const tri_ledger_ring *threaded_ledger_of(tri_comm *comm, int rank) {
+    return tri_comm_ledger_of(threaded_of(comm)->inner, rank);
+}

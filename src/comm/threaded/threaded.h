@@ -1,0 +1,95 @@
+// The base of communicators that a thread of their own moves on, because their operations wait for
+// a device: groups of operations in order, tickets, failures, and an end of everything at once. A
+// backend supplies what a group is and what moves it on. An inner communicator of the same ranks,
+// in the host's memory, tells the other ranks of failures.
+#ifndef TRIREME_COMM_THREADED_THREADED_H
+#define TRIREME_COMM_THREADED_THREADED_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+#include <pthread.h>
+
+enum { THREADED_MOST_AFTER = 64 };
+
+typedef struct threaded_comm threaded_comm;
+
+// Operations that are moved on together. A backend's own struct begins with this one.
+typedef struct threaded_group {
+    struct threaded_group *next;
+    uint64_t number; // of the call of `start` that began it; a call may begin several
+    bool done;
+    tri_ticket *after; // what it has to come after
+    int after_count;
+} threaded_group;
+
+typedef struct threaded_kind {
+    // Makes the groups of one call of `start`, in order; *out is NULL if there are none.
+    tri_status (*make)(threaded_comm *comm, const tri_comm_op *ops, int count,
+                       threaded_group **out);
+    void (*free_group)(threaded_group *group);
+    // The thread moves all groups on, from the first to the last, again and again. `begin` comes
+    // before each turn. NULL: nothing is to be done. `advance` never waits for another rank, sets
+    // group->done at the end, and *moved if the group moved.
+    void (*begin)(threaded_comm *comm);
+    tri_status (*advance)(threaded_comm *comm, threaded_group *group, bool *moved);
+    // Called after a failure, of which the error message tells: ends what is under way, and returns
+    // the failure that counts. NULL: nothing is to be done.
+    tri_status (*give_up)(threaded_comm *comm, tri_status status);
+} threaded_kind;
+
+struct threaded_comm {
+    tri_comm head;
+    const threaded_kind *kind;
+    tri_comm *inner;
+    tri_device *device;
+    tri_ticket after[THREADED_MOST_AFTER]; // of the group that is started next
+    int after_count;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;    // signalled when a group was added, and when one is done
+    threaded_group *first, *last; // not yet done; only the thread removes them
+    uint64_t started;
+    bool stops;
+    tri_status status; // the first failure
+    char message[TRI_MESSAGE_MAX_BYTES];
+};
+
+static inline threaded_comm *threaded_of(const tri_comm *comm) {
+    return (threaded_comm *)(uintptr_t)comm;
+}
+
+// Sets up everything but the thread. `inner` stays the backend's to close.
+void threaded_init(threaded_comm *comm, const threaded_kind *kind, const tri_comm_backend *slots,
+                   tri_comm *inner, tri_device *device);
+tri_status threaded_run(threaded_comm *comm); // starts the thread
+// Ends the thread. Afterwards whatever waits for the communicator's tickets ends, and the tickets
+// that it waited for are not used any more. Returns whether groups were under way.
+bool threaded_stop(threaded_comm *comm);
+// Frees the groups, whose memory nobody may touch any more, and what threaded_init has set up.
+void threaded_end(threaded_comm *comm);
+
+void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_group *group));
+// Whether everything that the group has to come after is done.
+bool threaded_comes_after(const threaded_group *group);
+
+// Functions of tri_comm_backend that are the same for all.
+tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out);
+tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out); // from the device
+void threaded_free(tri_comm *comm, void *memory);
+tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket);
+tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
+bool threaded_test(tri_comm *comm, tri_comm_ticket ticket);
+tri_status threaded_wait(tri_comm *comm, tri_comm_ticket ticket);
+void threaded_abort(tri_comm *comm, const char *why);
+tri_status threaded_failed(tri_comm *comm);
+struct progress_family *threaded_family(tri_comm *comm);
+const tri_ledger_ring *threaded_ledger_of(tri_comm *comm, int rank);
+#define THREADED_SLOTS                                                                             \
+    .split = threaded_split, .after = threaded_after, .start = threaded_start,                     \
+    .test = threaded_test, .wait = threaded_wait, .abort = threaded_abort,                         \
+    .failed = threaded_failed, .family = threaded_family, .ledger_of = threaded_ledger_of
+
+#endif
