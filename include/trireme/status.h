@@ -14,6 +14,7 @@ TRI_API_BEGIN
     X(TRI_CORRUPT, 2, "damaged data")                                                              \
     X(TRI_NOT_FOUND, 2, "not found")                                                               \
     X(TRI_UNSUPPORTED, 2, "not supported")                                                         \
+    X(TRI_REFUSED, 2, "another rank has bad input")                                                \
     X(TRI_IO, 1, "input/output error")                                                             \
     X(TRI_NO_SPACE, 1, "no space left")                                                            \
     X(TRI_NO_MEMORY, 1, "out of memory")                                                           \

@@ -25,6 +25,11 @@ enum {
     TRI_BEAT_LATE_MS = 3000,      // between two looks: the process that looks stood still
     TRI_SILENCE_MS = 15000,       // without a sign of life, before a rank is lost
     TRI_SAID_MS = 2000,           // for an answer about what a rank does
+    TRI_REFUSAL_GATHER_MS = 3000, // for all ranks to tell why they end with exit code 2
+    TRI_REFUSAL_SPEAK_MS = 1000,  // for one of them to print the line, before the others end
+    TRI_REFUSAL_STAY_MS = 3000,   // that rank 0 stays for those that come later
+    TRI_REFUSAL_LOOK_MS = 5000,   // for rank 0's answer, before a rank prints its own line
+    TRI_REFUSAL_END_MS = 5000,    // after that, before it ends
     TRI_MIN_TOKEN_BYTES = 16,
     TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,

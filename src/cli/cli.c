@@ -192,10 +192,26 @@ void cli_warn(const char *format, ...) {
 // rank is lost, all others fail; a launcher prints one of their error files, so that they need not
 // print.
 static bool prints_failure(tri_status status) {
-    bool same_for_all =
-        tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
+    bool same_for_all = status == TRI_STOPPED || status == TRI_NOT_FINITE;
     bool is_reported = status == TRI_PEER_LOST && error_file();
     return !(same_for_all || is_reported) || !is_other_rank();
+}
+
+static void print_line(const char *line) { tri_log(TRI_LOG_ERROR, "%s", line); }
+
+// Prints bad input once for all ranks, of which this one alone may have it. `line` becomes what was
+// printed. Returns whether this rank printed it.
+static bool refuse(tri_status status, char line[TRI_MESSAGE_MAX_BYTES]) {
+    tri_identity identity;
+    tri_refusal refusal = {.has_reason = status != TRI_REFUSED, .print = print_line};
+    bool is_known = tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK;
+    if (!is_known || identity.size == 1) {
+        print_line(line);
+        return true;
+    }
+    tri_store_refuse(&identity, line, &refusal);
+    if (refusal.answer[0]) memcpy(line, refusal.answer, sizeof refusal.answer);
+    return refusal.is_printed;
 }
 
 int cli_fail(tri_status status) {
@@ -206,8 +222,13 @@ int cli_fail(tri_status status) {
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
     snprintf(line, sizeof line, "%s", tri_error_message());
-    bool is_printed = prints_failure(status);
-    if (is_printed) tri_log(TRI_LOG_ERROR, "%s", line);
+    bool is_printed;
+    if (tri_status_exit_code(status) == 2) {
+        is_printed = refuse(status, line);
+    } else {
+        is_printed = prints_failure(status);
+        if (is_printed) print_line(line);
+    }
     if (status != TRI_STOPPED) {
         (void)TRI_FAIL(status, "%s", line);
         write_error_file(status, is_printed);

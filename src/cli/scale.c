@@ -13,6 +13,7 @@
 #include "comm/op.h"
 #include "device/choose.h"
 #include "launch/launch.h"
+#include "train/tell.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,15 +129,6 @@ static tri_status mark_points(sweep *s) {
                     v->points[0].ranks, there);
 }
 
-// Makes all ranks fail if one of them failed, so that none waits; a rank that failed itself keeps
-// its own message.
-static tri_status agree(sweep *s, tri_status own, const char *what) {
-    char why[TRI_MESSAGE_MAX_BYTES];
-    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
-    tri_status status = tri_comm_agree(s->world, own, what);
-    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
-}
-
 static tri_status measure_group(sweep *s, tri_comm *group, scale_point *p) {
     double seconds;
     TRI_TRY(tri_bench_train(&(tri_session_request){.backends = &cli_backends,
@@ -156,17 +148,10 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     bool takes_part = s->position < p->ranks;
     TRI_TRY(world->backend->split(world, takes_part ? 0 : -1, s->position, &group));
     tri_status status = takes_part ? measure_group(s, group, p) : TRI_OK;
-    // All ranks of the group find bad input together, and return. After any other failure some may
-    // still wait, so all are made to fail.
-    if (status != TRI_OK && tri_status_exit_code(status) != 2) {
-        char why[TRI_MESSAGE_MAX_BYTES];
-        snprintf(why, sizeof why, "%s", tri_error_message());
-        world->backend->abort(world, why);
-        tri_comm_close(group);
-        return TRI_FAIL(status, "%s", why);
-    }
+    status = tri_tell_failure(world, &s->identity, status); // others may still wait in the group
     tri_comm_close(group);
-    return agree(s, status, "end of a measurement");
+    TRI_TRY(status);
+    return tri_tell_and_agree(world, TRI_OK, "end of a measurement");
 }
 
 // Refuses before the sweep what only its end would show: a picture that cannot be written.
@@ -194,7 +179,7 @@ static tri_status plan_points(sweep *s) {
         if (status == TRI_OK) told[0] = scale_reduced_bytes(v);
         for (int i = 0; i < v->count; i++) told[1 + i] = scale_batch(&v->points[i]);
     }
-    TRI_TRY(agree(s, status, "plans of the sweep"));
+    TRI_TRY(tri_tell_and_agree(s->world, status, "plans of the sweep"));
     TRI_TRY(tri_comm_run(s->world, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
                                                   .dtype = TRI_I64,
                                                   .count = SCALE_MAX_POINTS + 1,
@@ -212,7 +197,7 @@ static tri_status plan_points(sweep *s) {
 
 static tri_status measure_points(sweep *s) {
     scale_view *v = &s->view;
-    TRI_TRY(agree(s, mark_points(s), "numbers of ranks"));
+    TRI_TRY(tri_tell_and_agree(s->world, mark_points(s), "numbers of ranks"));
     TRI_TRY(plan_points(s));
     for (int i = 0; i < v->count; i++)
         if (v->points[i].is_measured) TRI_TRY(measure_point(s, &v->points[i]));

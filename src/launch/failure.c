@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_STOPPED = 75, SHOWN_LINES = 30, SHOWN_WORKERS = 16 };
+enum { EXIT_BAD_INPUT = 2, EXIT_STOPPED = 75, SHOWN_LINES = 30, SHOWN_WORKERS = 16 };
 
 typedef struct failure {
     const launch_worker *worker;
@@ -74,11 +74,13 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
-// Whether all that the worker reports is that another rank failed or was lost: then the worker is
-// not the cause.
+// Whether all that the worker reports is that another rank failed, was lost or has bad input: then
+// the worker is not the cause.
 static bool is_consequence(const failure *f) {
-    static const char LOST[] = "TRI_PEER_LOST: ";
-    return f->error.message && !strncmp(f->error.message, LOST, sizeof LOST - 1);
+    static const char *const names[] = {"TRI_PEER_LOST: ", "TRI_REFUSED: "};
+    for (size_t i = 0; f->error.message && i < sizeof names / sizeof *names; i++)
+        if (!strncmp(f->error.message, names[i], strlen(names[i]))) return true;
+    return false;
 }
 
 static bool has(const launch_cause *cause, int flag) { return (cause->flags & flag) != 0; }
@@ -167,6 +169,13 @@ static bool is_repeated(const failure *failures, int count, int index) {
     return false;
 }
 
+// Whether bad input was the cause, and a worker has printed the line that names it.
+static bool is_told(const failure *failures, int count) {
+    const failure *f = &failures[0];
+    bool has_bad_input = !f->worker->signal && f->worker->exit_code == EXIT_BAD_INPUT;
+    return has_bad_input && f->error.message && is_repeated(failures, count, 0);
+}
+
 static void print_failure(FILE *to, const failure *failures, int count, int index,
                           const char *host) {
     const failure *f = &failures[index];
@@ -213,6 +222,7 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
     failure *failures = TRI_NEW_ARRAY(arena, failure, count);
     int found = collect_failures(arena, workers, count, failures);
     if (found == 0) return NULL;
+    if (is_told(failures, found)) return failures[0].worker;
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
@@ -238,6 +248,7 @@ int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int 
     int found = collect_failures(arena, workers, count, failures);
     if (found == 0) return 0;
     *cause = failures[0].cause;
+    if (is_told(failures, found)) cause->flags |= LAUNCH_TOLD;
     FILE *to = fmemopen(text, size, "w");
     TRI_ASSERT(to);
     print_failure(to, failures, found, 0, host);

@@ -24,10 +24,11 @@ tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, c
 // What decides which of several failures, on one node or on many, was the cause.
 enum {
     LAUNCH_SUSPENDED = 1, // by a signal when another worker failed: the others were waiting for it
-    LAUNCH_CONSEQUENCE = 2, // it only reports that another rank was lost (TRI_PEER_LOST)
+    LAUNCH_CONSEQUENCE = 2, // it only reports another rank's failure (TRI_PEER_LOST, TRI_REFUSED)
     LAUNCH_ASKED = 4,       // the launcher had begun to stop it
     LAUNCH_CRASHED = 8,     // ended by a signal
     LAUNCH_BAD_INPUT = 16,  // a restart would fail in the same way
+    LAUNCH_TOLD = 32,       // a worker of the node has printed the message on the console
 };
 typedef struct launch_cause {
     double seconds; // since 1970: the error file's time stamp, else when the process ended
@@ -48,12 +49,13 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 // Prints one report on standard error: what failed, the cause last. The cause is, in this order:
 // - a worker that was suspended by a signal when another one failed, because the others were
 //   waiting for it;
-// - a failure other than the report that another rank was lost (TRI_PEER_LOST);
+// - a failure other than the report of another rank's (TRI_PEER_LOST, TRI_REFUSED);
 // - the failure with the earliest time stamp, in whole seconds as error files have it;
 // - within one second, a worker that failed before the launcher began to stop the others;
 // - then a crash by a signal before an error; then the worker that ended first.
 // A text is printed once: not again for another worker, nor if a worker already printed it on the
-// console. Returns the cause; NULL: no worker failed.
+// console. Bad input (exit code 2) that a worker printed there needs no report. Returns the cause;
+// NULL: no worker failed.
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
 

@@ -112,7 +112,7 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
     core->stopping = NODES_GO_ON;
     core->group_size = count;
     core->failed = core->lost = 0;
-    core->is_final = core->is_joined_late = false;
+    core->is_final = core->is_joined_late = core->is_told = false;
     memset(core->reported, 0, sizeof core->reported);
     for (int i = 0; i < count; i++) {
         node *n = &core->at[chosen[i]];
@@ -254,7 +254,10 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (report->failed) consider(core, &report->cause, report->name, report->text, false);
     core->failed += report->failed;
     if (report->failed) {
-        snprintf(text, sizeof text, "%s failed", report->name);
+        bool has_bad_input = report->cause.flags & LAUNCH_BAD_INPUT;
+        core->is_told |= has_bad_input && report->cause.flags & LAUNCH_TOLD;
+        // Ranks that refuse end together, and one of them says why.
+        snprintf(text, sizeof text, has_bad_input ? "" : "%s failed", report->name);
         nodes_stop(core, NODES_STOP_AT_ONCE, agent, text);
     }
     if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);

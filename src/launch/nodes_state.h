@@ -48,6 +48,7 @@ struct nodes_core {
     int failed, lost; // workers, nodes
     int reported[NODES_OUTCOMES];
     bool is_final;       // nothing can be started again
+    bool is_told;        // a worker has printed what bad input there is
     bool is_joined_late; // a node waits for the next round
     launch_cause cause;  // if failed or lost
     bool cause_is_lost_node;

@@ -67,7 +67,9 @@ static void fail(nodes_core *core, int64_t now_ns) {
     snprintf(why, sizeof why, "%s %s", core->cause_name,
              core->cause_is_lost_node ? "was lost" : "failed");
     bool is_elastic = core->rules.nodes_min < core->rules.nodes_max;
-    if (core->is_final || core->cause.flags & LAUNCH_BAD_INPUT)
+    if (!core->is_final && core->cause.flags & LAUNCH_BAD_INPUT && core->is_told)
+        nodes_end(core, NODES_EXIT_BAD_INPUT, "");
+    else if (core->is_final || core->cause.flags & LAUNCH_BAD_INPUT)
         end_failed(core, core->is_final ? NODES_EXIT_FAILED : NODES_EXIT_BAD_INPUT);
     else if (core->cause_is_lost_node && is_elastic)
         go_on(core, why, false, now_ns);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
+enum { EXIT_BAD_INPUT = 2 };
 enum { FDS_MAX = 2 + LAUNCH_STREAMS + LAUNCH_STREAMS * TRI_MAX_LOCAL_RANKS };
 
 typedef struct state {
@@ -96,12 +97,14 @@ static void check_workers(state *s) {
         if (!check_worker(s, i) || !launch_worker_failed(w) || s->stopping) continue;
         char how[64];
         describe_end(w, how, sizeof how);
-        if (s->running)
+        // All ranks end with bad input by themselves, and one of them has said why.
+        bool is_told = !w->signal && w->exit_code == EXIT_BAD_INPUT;
+        if (s->running && !is_told)
             tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
                     (long)w->pid, how, s->running);
         // Workers that have ended by now did so by themselves: look before any of them is stopped.
         for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
-        tell_failure(s, w, how);
+        if (!is_told) tell_failure(s, w, how);
         stop_all(s, SIGTERM, short_grace_ms(s));
     }
 }
@@ -144,10 +147,10 @@ static void read_nodes(state *s) {
     while (launch_nodes_next(s->watch->nodes, &message)) {
         bool is_stop = message.head.kind == NODES_STOP;
         if (!is_stop) s->watch->last = message;
-        if (!s->running || !message.order.text[0]) continue;
+        if (!s->running || (!is_stop && !message.order.text[0])) continue;
         int time_ms = is_stop && message.order.is_graceful ? grace_ms(s) : short_grace_ms(s);
         int64_t end_ns = tri_os.monotonic_ns() + time_ms * INT64_C(1000000);
-        if (!s->stopping)
+        if (!s->stopping && message.order.text[0])
             tri_log(TRI_LOG_INFO, "%s: stopping %s", message.order.text,
                     tri_counted(s->running, "worker"));
         stop_all(s, SIGTERM, time_ms);

@@ -96,6 +96,21 @@ tri_status tri_store_fail(tri_store *store, tri_status status);
 // once on all ranks if one of them calls tri_store_fail instead. `what` is the same on all ranks,
 // and not used before.
 tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
+// What a rank that ends with exit code 2 has to tell, and hears.
+typedef struct tri_refusal {
+    bool has_reason; // of its own; else it heard of another rank's (TRI_REFUSED)
+    void (*print)(const char *line);
+    // Results: whether this rank has printed a line, and the line for all ranks.
+    bool is_printed, is_answered;
+    char answer[TRI_MESSAGE_MAX_BYTES];
+} tri_refusal;
+// Collective over all ranks that end with exit code 2, before or after they have met; the store of
+// the job is closed. One rank prints one line: the reason if all have the same one, else with the
+// lowest rank that has one, and its host. Ranks that wait in tri_store_open fail with TRI_REFUSED,
+// and then call this too. Takes seconds if ranks are missing; a rank that gets no answer prints its
+// own line.
+void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal);
+
 // Adds to a decimal counter, which begins at 0, and returns its new value in *out: each rank that
 // adds gets another number.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);

@@ -19,8 +19,7 @@ static tri_status take_hosts(tri_store *store, store_answer *got) {
     return TRI_OK;
 }
 
-static tri_status meet(tri_store *store, int timeout_ms) {
-    int64_t until_ns = store_after_ms(timeout_ms);
+static tri_status say_hello(tri_store *store, int timeout_ms, int64_t until_ns) {
     TRI_TRY(store_connect(store, timeout_ms, until_ns));
     int64_t left_ms = (until_ns - tri_os.monotonic_ns() + 999999) / 1000000;
     store_hello body = {.size = store->identity.size, .total_ms = timeout_ms};
@@ -34,6 +33,23 @@ static tri_status meet(tri_store *store, int timeout_ms) {
     tri_status status = take_hosts(store, &got);
     free(got.value);
     return status;
+}
+
+// If rank 0 has bad input, or hears of another rank's, its server ends, and begins again to say why
+// (store_refuse.c).
+static tri_status meet(tri_store *store, int timeout_ms) {
+    int64_t until_ns = store_after_ms(timeout_ms);
+    tri_status status = say_hello(store, timeout_ms, until_ns);
+    if (status != TRI_PEER_LOST || !store->broken || store->server) return status;
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    int64_t soon_ns = store_after_ms(TRI_REFUSAL_GATHER_MS);
+    tri_os.close(store->fd);
+    store->fd = -1;
+    store->broken = false;
+    status = say_hello(store, TRI_REFUSAL_GATHER_MS, soon_ns < until_ns ? soon_ns : until_ns);
+    return status == TRI_TIMEOUT || status == TRI_PEER_LOST ? TRI_FAIL(TRI_PEER_LOST, "%s", why)
+                                                            : status;
 }
 
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out) {

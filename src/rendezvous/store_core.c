@@ -4,6 +4,8 @@
 
 #include "base/limits.h"
 #include "base/quantity.h"
+#include "rendezvous/store_keys.h"
+#include "rendezvous/store_refusals.h"
 #include "rendezvous/store_watch.h"
 
 #include <errno.h>
@@ -11,14 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 1024, NAMED_MISSING = 8, TOLD_LOSSES = 8 };
-
-typedef struct entry {
-    struct entry *next;
-    char *key;
-    void *value;
-    size_t size;
-} entry;
+enum { NAMED_MISSING = 8, TOLD_LOSSES = 8 };
 
 typedef struct bytes {
     char *data;
@@ -48,14 +43,13 @@ struct store_core {
     } failure;
     bool *seen;
     store_watch watch;
+    store_refusals refusals;
     int32_t *claim_of;     // by rank: an index of `hosts`
     int32_t *host_of;      // by rank: the number of its host, once all have arrived
     tri_host_claim *hosts; // one rank's claim for each host
     int host_count, host_capacity;
     int client_end; // all clients from here on are unused
-    entry *buckets[BUCKETS];
-    int keys;
-    size_t value_bytes;
+    store_keys keys;
     client clients[TRI_MAX_STORE_CLIENTS];
 };
 
@@ -103,10 +97,13 @@ store_core *store_core_create(const char *job, int size) {
     core->claim_of = calloc((size_t)size, sizeof *core->claim_of);
     TRI_ASSERT(core->seen && core->host_of && core->claim_of);
     store_watch_create(&core->watch, size);
+    store_refusals_create(&core->refusals, size);
     return core;
 }
 
-void store_core_serve_as_agent(store_core *core) { core->has_agent = true; }
+void store_core_serve_as_agent(store_core *core) {
+    core->has_agent = core->refusals.has_agent = true;
+}
 
 void store_core_say_bye(store_core *core) {
     store_head bye = {.kind = STORE_BYE};
@@ -124,15 +121,10 @@ static void clear_client(client *c) {
 void store_core_destroy(store_core *core) {
     if (!core) return;
     for (int i = 0; i < core->client_end; i++) clear_client(&core->clients[i]);
-    for (int b = 0; b < BUCKETS; b++)
-        for (entry *e = core->buckets[b], *next; e; e = next) {
-            next = e->next;
-            free(e->key);
-            free(e->value);
-            free(e);
-        }
+    store_keys_destroy(&core->keys);
     free(core->seen);
     store_watch_destroy(&core->watch);
+    store_refusals_destroy(&core->refusals);
     free(core->host_of);
     free(core->claim_of);
     free(core->hosts);
@@ -222,45 +214,17 @@ void store_core_leave(store_core *core, int number) {
     client *c = &core->clients[number];
     int rank = c->rank;
     clear_client(c);
+    store_refusals_leave(&core->refusals, number);
     if (rank != STORE_NO_RANK) lose(core, rank, "died");
 }
 
-static unsigned bucket_of(const char *key) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 0x100000001b3ull;
-    return (unsigned)(hash % BUCKETS);
-}
-
-static entry *find(const store_core *core, const char *key) {
-    entry *e = core->buckets[bucket_of(key)];
-    while (e && strcmp(e->key, key) != 0) e = e->next;
-    return e;
-}
-
 static const char *put(store_core *core, const char *key, const void *value, size_t size) {
-    entry *e = find(core, key);
-    size_t old = e ? e->size : 0;
-    if (core->value_bytes - old + size > TRI_MAX_STORE_BYTES) return "the store is full";
-    if (!e) {
-        if (core->keys == TRI_MAX_STORE_KEYS) return "the store has too many keys";
-        e = calloc(1, sizeof *e);
-        TRI_ASSERT(e);
-        e->key = strdup(key);
-        TRI_ASSERT(e->key);
-        entry **bucket = &core->buckets[bucket_of(key)];
-        e->next = *bucket;
-        *bucket = e;
-        core->keys++;
-    }
-    e->value = allocate(e->value, size);
-    if (size) memcpy(e->value, value, size);
-    e->size = size;
-    core->value_bytes += size - old;
-    for (int i = 0; i < core->client_end; i++) {
+    const char *problem = store_keys_put(&core->keys, key, value, size);
+    for (int i = 0; !problem && i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (c->used && c->wanted && !strcmp(c->wanted, key)) reply(c, TRI_OK, 0, value, size);
     }
-    return NULL;
+    return problem;
 }
 
 // Gives hosts their numbers, in the order of their lowest ranks, so that the numbers do not depend
@@ -302,6 +266,11 @@ static void wait_until(client *c, int timeout_ms, int64_t now_ns) {
     c->deadline_ns = now_ns + (int64_t)c->timeout_ms * 1000000;
 }
 
+static void reply_refused(store_core *core, client *c) {
+    const char *text = store_refusals_text(&core->refusals);
+    reply(c, TRI_REFUSED, STORE_OF_RANK, text, strlen(text));
+}
+
 static bool hello(store_core *core, client *c, const store_head *head, const char *key,
                   const char *value, int64_t now_ns) {
     char text[256];
@@ -335,6 +304,22 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
         fail_waits(core, core->lost);
     else if (core->arrived == core->size)
         reply_to_arrived(core);
+    else if (core->refusals.told)
+        reply_refused(core, c);
+    return true;
+}
+
+// Those that wait for the others to arrive end too.
+static bool refuse(store_core *core, client *c, const store_head *head, const char *key,
+                   const char *value, int64_t now_ns) {
+    if (c->rank >= 0 || strcmp(key, core->job) != 0 ||
+        !store_refusals_take(&core->refusals, (int)(c - core->clients), head, value, now_ns))
+        return false;
+    for (int i = 0; i < core->client_end; i++) {
+        client *other = &core->clients[i];
+        if (other->arrived && !other->wanted && other->deadline_ns != INT64_MAX)
+            reply_refused(core, other);
+    }
     return true;
 }
 
@@ -402,7 +387,7 @@ void store_core_say_replaced(store_core *core) {
 
 static void get(store_core *core, client *c, const store_head *head, const char *key,
                 int64_t now_ns) {
-    const entry *e = find(core, key);
+    const store_key *e = store_keys_find(&core->keys, key);
     if (e) {
         reply(c, TRI_OK, 0, e->value, e->size);
         return;
@@ -417,7 +402,7 @@ static void get(store_core *core, client *c, const store_head *head, const char 
 }
 
 static void add(store_core *core, client *c, const store_head *head, const char *key) {
-    const entry *e = find(core, key);
+    const store_key *e = store_keys_find(&core->keys, key);
     int64_t counter = 0;
     if (e) {
         char text[32], *end = text;
@@ -454,6 +439,7 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
     if (strlen(key) != head->key_bytes) return false; // a key is text
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
     if (head->kind == STORE_WATCH) return watch(core, c, head, key, now_ns);
+    if (head->kind == STORE_REFUSE) return refuse(core, c, head, key, value, now_ns);
     if (c->watches) return watched(core, c, head, value, now_ns);
     // A client may have one request under way, and none before HELLO was answered: so one wait for
     // each client is all that there can be.
@@ -536,9 +522,19 @@ static void lose_silent(store_core *core, int64_t now_ns, int64_t *next) {
     }
 }
 
+static void answer_refusals(store_core *core, int64_t now_ns, int64_t *next) {
+    store_refusal_answer answer;
+    int64_t later;
+    for (int i; (i = store_refusals_next(&core->refusals, now_ns, &answer, &later)) >= 0;)
+        reply(&core->clients[i], answer.status, answer.speaks ? STORE_SPEAKS : 0, answer.text,
+              strlen(answer.text));
+    if (later < *next) *next = later;
+}
+
 int64_t store_core_expire(store_core *core, int64_t now_ns) {
     int64_t next;
     lose_silent(core, now_ns, &next);
+    answer_refusals(core, now_ns, &next);
     for (int i = 0; i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (!c->used) continue;
@@ -562,4 +558,8 @@ int store_core_present(const store_core *core) {
         present += c->used && c->rank >= 0 && !core->watch.at[c->rank].is_lost;
     }
     return present;
+}
+
+bool store_core_has_refusals(const store_core *core) {
+    return store_refusals_are_open(&core->refusals);
 }

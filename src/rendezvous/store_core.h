@@ -38,5 +38,7 @@ int64_t store_core_expire(store_core *core, int64_t now_ns);
 int store_core_present(const store_core *core);
 // The lowest rank that has not arrived, for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
+// Whether ranks that refuse have yet to hear the common answer, or to come for it.
+bool store_core_has_refusals(const store_core *core);
 
 #endif

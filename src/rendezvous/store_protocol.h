@@ -53,8 +53,21 @@ enum {
     // present and later ones, and this message too, are answered with that message and status; if
     // several ranks fail, with those of the first.
     STORE_FAIL,
+    // The rank ends with exit code 2; on a connection of its own, without a HELLO. Key: job,
+    // number:
+    // rank, value: a store_refusal and the text, timeout_ms: until when it wants an answer. That is
+    // the line for all ranks, with STORE_SPEAKS for the one that prints it; or TRI_TIMEOUT. A HELLO
+    // that waits is answered with TRI_REFUSED.
+    STORE_REFUSE,
     STORE_KIND_END,
 };
+
+typedef struct store_refusal {
+    int32_t size;       // ranks of the job
+    int32_t has_reason; // of its own; else it heard of another rank's
+    int32_t is_printed; // by this rank, which could wait no longer
+    char host[64];
+} store_refusal;
 
 typedef struct store_loss {
     char what[64]; // happened to the rank: "died"
@@ -63,6 +76,7 @@ typedef struct store_loss {
 
 enum { STORE_BY_RANK, STORE_BY_AGENT }; // the number in the answer to a WATCH
 enum { STORE_OF_RANK = 1 };             // the number in an answer with another rank's failure
+enum { STORE_SPEAKS = 1 };              // the number in the answer to a REFUSE
 
 enum { STORE_NO_RANK = -1 };
 

@@ -280,6 +280,16 @@ static void begin_next(store_server *s) {
     free(next);
 }
 
+// Returns when the server ends at the latest. While ranks may still come to hear why the others
+// refuse, it listens on.
+static int64_t begin_end(store_server *s) {
+    bool stays = store_core_has_refusals(s->core);
+    if (!stays) close_listeners(s);
+    s->fds[WAKE].fd = -1;
+    return tri_os.monotonic_ns() +
+           (stays ? TRI_REFUSAL_STAY_MS : TRI_MAX_SHUTDOWN_MS) * INT64_C(1000000);
+}
+
 static void *serve(void *context) {
     store_server *s = context;
     int64_t end_ns = INT64_MAX;
@@ -289,15 +299,12 @@ static void *serve(void *context) {
         send_all(s);
         name_missing(s);
         if (next > s->name_ns) next = s->name_ns;
-        if (atomic_load(&s->stopping) && end_ns == INT64_MAX) {
-            end_ns = tri_os.monotonic_ns() + TRI_MAX_SHUTDOWN_MS * 1000000ll;
-            close_listeners(s);
-            s->fds[WAKE].fd = -1;
-        }
+        if (atomic_load(&s->stopping) && end_ns == INT64_MAX) end_ns = begin_end(s);
         // A rank's server waits for its ranks, which may still need keys. An agent ends after its
         // ranks, so a rank that is still connected is lost.
+        bool is_awaited = store_core_present(s->core) || store_core_has_refusals(s->core);
         if (end_ns != INT64_MAX &&
-            (s->is_agent || store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns)) {
+            (s->is_agent || !is_awaited || tri_os.monotonic_ns() >= end_ns)) {
             store_core_say_bye(s->core);
             send_all(s);
             break;

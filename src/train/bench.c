@@ -220,7 +220,7 @@ tri_status tri_bench_train(const tri_session_request *request, double seconds, c
             checkpoint_agree(run.session->comm, tri_trace_open(run.session->comm, trace, &traced));
     if (status == TRI_OK) status = bench(&run, seconds, out);
     tri_trace_finish(traced, status == TRI_OK);
-    tri_session_tell(run.session, status);
+    status = tri_session_tell(run.session, status);
     tri_session_close(run.session);
     return status;
 }

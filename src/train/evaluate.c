@@ -219,7 +219,7 @@ tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out) 
                              &s));
     tri_status status = evaluate(s, request, out);
     if (status == TRI_OK && s->identity.rank == 0) tri_recipe_log_notes(s->recipe);
-    tri_session_tell(s, status);
+    status = tri_session_tell(s, status);
     tri_session_close(s);
     return status;
 }

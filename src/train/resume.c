@@ -2,8 +2,8 @@
 // the state from it. Where there is none, begins a new run. Next: checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
-#include "checkpoint/agree.h"
 #include "train/loop.h"
+#include "train/tell.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -136,7 +136,8 @@ static tri_status find_and_restore(train_loop *loop, const char **path) {
     tri_status status = tri_checkpoint_find(loop->arena, comm, r->run_dir, r->resume, path);
     bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
     if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
-    return *path ? checkpoint_agree(comm, restore(loop, *path, tri_checkpoint_load)) : TRI_OK;
+    if (!*path) return TRI_OK;
+    return tri_tell_and_agree(comm, restore(loop, *path, tri_checkpoint_load), "restored state");
 }
 
 tri_status train_restore(train_loop *loop) {
@@ -145,10 +146,10 @@ tri_status train_restore(train_loop *loop) {
     const char *path = NULL;
     loop->saved_step = -1;
     if (loop->saves && strcmp(r->resume, "never") != 0) {
-        TRI_TRY(checkpoint_agree(s->comm, compare_folder(loop)));
+        TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
         // Lock before anything is cleaned up or read that another process may still be writing, but
         // after the comparison, because a refused start leaves the folder unchanged.
-        TRI_TRY(checkpoint_agree(s->comm, train_lock_folder(loop)));
+        TRI_TRY(tri_tell_and_agree(s->comm, train_lock_folder(loop), "lock of the run folder"));
     }
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
     if (path) {
@@ -158,10 +159,10 @@ tri_status train_restore(train_loop *loop) {
         return TRI_OK;
     }
     // All ranks fail if one of them did; otherwise they would wait for that one in the first step.
-    TRI_TRY(
-        checkpoint_agree(s->comm, tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed)));
+    tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
+    TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
     if (!loop->recipe->init) return TRI_OK;
-    tri_status status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
-    return checkpoint_agree(s->comm,
-                            status == TRI_OK ? TRI_OK : tri_status_context(status, "init"));
+    status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
+    if (status != TRI_OK) status = tri_status_context(status, "init");
+    return tri_tell_and_agree(s->comm, status, "init");
 }

@@ -7,6 +7,7 @@
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
+#include "train/tell.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,16 +320,6 @@ static tri_status check_classes(const tri_session *s) {
     return TRI_OK;
 }
 
-// Makes all ranks fail if one of them failed, so that none waits for a rank that has ended; a rank
-// that failed itself keeps its own message.
-static tri_status agree(tri_session *s, tri_status own, const char *what) {
-    char why[TRI_MESSAGE_MAX_BYTES];
-    if (s->comm->size == 1) return own;
-    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
-    tri_status status = tri_comm_agree(s->comm, own, what);
-    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
-}
-
 // Checks that all ranks have the same recipe, program version, parameters and home layouts: else
 // they would add gradients of different parameters.
 static tri_status compare_ranks(tri_session *s) {
@@ -353,17 +344,19 @@ static tri_status compare_ranks(tri_session *s) {
     while (other < s->comm->size && all[other] == all[0]) other++;
     tri_status status = TRI_OK;
     if (other < s->comm->size)
-        status = TRI_FAIL(TRI_MISMATCH,
-                          "ranks 0 and %d differ in recipe, program or CPU; start them with the "
-                          "same files on machines of the same kind",
-                          other);
-    return agree(s, status, "comparison of the ranks' plans");
+        status =
+            TRI_FAIL(TRI_BAD_INPUT,
+                     "rank %d (host %.63s) differs from rank 0 (host %.63s) in recipe, program "
+                     "or CPU; start them with the same files on machines of the same kind",
+                     other, s->claims[other].host, s->claims[0].host);
+    return tri_tell_and_agree(s->comm, status, "comparison of the ranks' plans");
 }
 
 // Tells the other ranks about this one's host, so that all know which ranks share theirs.
 static tri_status exchange_hosts(tri_session *s) {
     int ranks = s->comm->size;
     tri_host_claim own, *all = tri_arena_alloc(s->arena, (size_t)ranks * sizeof *all);
+    s->claims = all;
     tri_host_claim_make(&s->identity, &own);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_U8,
@@ -372,7 +365,8 @@ static tri_status exchange_hosts(tri_session *s) {
                       .recv = all,
                       .label = "exchange of hosts"};
     TRI_TRY(tri_comm_run(s->comm, &op));
-    return agree(s, tri_identity_settle(all, ranks, &s->identity), "comparison of the hosts");
+    return tri_tell_and_agree(s->comm, tri_identity_settle(all, ranks, &s->identity),
+                              "comparison of the hosts");
 }
 
 // Connects the ranks. From then on the other ranks can read this rank's ledger, for messages about
@@ -463,7 +457,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
         TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
                                        tri_mesh_replicas(&s->mesh)));
     TRI_TRY(connect_ranks(s, r));
-    TRI_TRY(agree(s, open_data_and_plan(s, r), "opening of the data"));
+    TRI_TRY(tri_tell_and_agree(s->comm, open_data_and_plan(s, r), "opening of the data"));
     TRI_TRY(compare_ranks(s));
     tri_log_stage("planned");
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
@@ -489,23 +483,14 @@ tri_status tri_session_open(const tri_session_request *request, tri_session **ou
         *out = s;
         return TRI_OK;
     }
-    tri_session_tell(s, status);
+    status = tri_session_tell(s, status);
     tri_session_close(s);
     return status;
 }
 
-void tri_session_tell(tri_session *s, tri_status status) {
-    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
-    if (all_end || !s->comm || s->comm->size == 1) return;
-    if (s->borrows_comm) return; // its owner goes on with it
-    char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
-    snprintf(why, sizeof why, "%s", tri_error_message());
-    // If the message begins with a rank, it names the culprit already.
-    if (strncmp(why, "rank", 4) != 0)
-        snprintf(text, sizeof text, "rank %d (host %.63s): %.*s", s->identity.rank,
-                 s->identity.host, (int)sizeof text - 128, why);
-    s->comm->backend->abort(s->comm, strncmp(why, "rank", 4) != 0 ? text : why);
-    (void)TRI_FAIL(status, "%s", why);
+tri_status tri_session_tell(tri_session *s, tri_status status) {
+    if (s->borrows_comm) return status; // its owner tells
+    return tri_tell_failure(s->comm, &s->identity, status);
 }
 
 void tri_session_close(tri_session *session) {

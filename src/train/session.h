@@ -50,6 +50,7 @@ typedef struct tri_session {
     const tri_recipe *recipe; // the request's, with the batch sizes resolved for these ranks
     const tri_task *task;
     tri_identity identity;
+    const tri_host_claim *claims; // by rank: its host
     tri_comm *comm;
     bool borrows_comm;
     tri_health *health; // NULL: all ranks are on one host
@@ -75,8 +76,9 @@ typedef struct tri_session {
 // fails. Collective. On failure *out is destroyed.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 // Tells the other ranks why this one ends, so that they report the cause instead of a lost rank;
-// not if they end in the same step for the same reason. Keeps the error message.
-void tri_session_tell(tri_session *session, tri_status status);
+// not if they end in the same step for the same reason. Keeps the error message. Returns the
+// status: TRI_REFUSED if it comes of another rank's bad input.
+tri_status tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed
 
 // The fields of a sample, found without opening the data, which may be on another machine: from the

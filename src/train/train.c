@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
-#include "checkpoint/agree.h"
 #include "plan/estimate.h"
 #include "recipe/idle.h"
 #include "train/loop.h"
 #include "train/signals.h"
+#include "train/tell.h"
 
 #include <math.h>
 #include <signal.h>
@@ -363,7 +363,7 @@ static tri_status lock_and_restore(train_loop *loop) {
     bool has_lock = loop->saves && train_folder_has(loop, ".lock");
     tri_status status = train_check_outputs(loop);
     if (status == TRI_OK && has_lock) status = train_lock_folder(loop);
-    TRI_TRY(checkpoint_agree(loop->session->comm, status));
+    TRI_TRY(tri_tell_and_agree(loop->session->comm, status, "run folder"));
     return train_restore(loop);
 }
 
@@ -401,7 +401,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening the run folder", NULL);
         tri_status opened = open_files(loop);
         tri_ledger_end(s->comm->ledger, opening);
-        TRI_TRY(checkpoint_agree(s->comm, opened));
+        TRI_TRY(tri_tell_and_agree(s->comm, opened, "opening of the run folder"));
         if (loop->session->identity.rank == 0) {
             tri_recipe_log_notes(loop->recipe);
             tri_recipe_warn_idle(loop->recipe, &s->mesh);
@@ -459,7 +459,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
-    tri_session_tell(session, status);
+    status = tri_session_tell(session, status);
     if (status != TRI_OK) tri_engine_abandon(session->engine); // before the loaders' memory goes
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);

@@ -5,9 +5,12 @@ losses are those of one rank.
 usage: test_train.py BUILD_FOLDER    CLUSTER=all: also four nodes, every strategy, and all axes
 """
 import os
+import re
+import shlex
 import shutil
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import lab
@@ -126,11 +129,54 @@ def check_bad_input(folder):
         assert len(lines) == 1 and not os.path.exists(run_dir), done.stderr
 
 
+def agents(nodes, ranks, words):
+    """`trireme run` on each node."""
+    run = [runs.TRIREME, "run", "--nnodes", str(nodes), "--nproc-per-node", str(ranks // nodes),
+           "--rdzv-endpoint", "node1:29411"]
+    return lab.on_head("srun", "--mpi=none", f"-N{nodes}", f"-n{nodes}", *run, *words)
+
+
+def check_bad_input_of_one(folder):
+    """What only one rank finds, before the ranks have met or after it, ends all within seconds, and
+    one line names it."""
+    good = runs.train("mlp-jax", os.path.join(folder, "bad"), *MLP)
+    with open("recipes/mlp-jax.yaml", encoding="utf-8") as file:
+        text = file.read()
+    odd = os.path.join(folder, "odd.yaml")
+    with open(odd, "w", encoding="utf-8") as file:
+        file.write(text.replace("name: mlp-jax", "nam: mlp-jax", 1))
+    others = [([odd if word.endswith(".yaml") else word for word in good], "odd.yaml:"),
+              ([word.replace("mlp-jax.yaml", "none.yaml") for word in good], "none.yaml"),
+              ([*good, "data.samples=4000"], "differs from rank 0 (host node"),
+              ([*[word for word in good if not word.startswith("data.")], "data.path=/nowhere"],
+               "/nowhere")]
+    rank = "${RANK:-${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}"
+    starts = [srun, agents] + ([mpirun] if module("mpi") else [])
+    for start in starts:
+        for other, part in others if ALL or start is srun else others[1:2]:
+            script = f"[ {rank} = 3 ] && exec {shlex.join(other)}; exec {shlex.join(good)}"
+            words = start(2, 4, ["bash", "-c", script])
+            if start is mpirun:
+                words.remove("comm.backend=mpi")
+            begun = time.monotonic()
+            done = runs.run(words, None, env={**os.environ, **MPI})
+            lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")
+                     and "ranks" not in line]
+            took = time.monotonic() - begun
+            what = f"{start.__name__}, {part}, {took:.1f} s: {done.stderr}"
+            assert done.returncode and took < 15, what
+            assert len(lines) == 1 and part in lines[0], what
+            assert re.search(r"rank 3 \(host node\d\)", lines[0]), what
+            print(f"  {start.__name__}: {took:.1f} s: {lines[0]}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, lab.cluster(4 if ALL else 2):
         checks = [check_bare_script]
-        checks += [check_bad_input, check_ucx, check_flat] if module("ucx") else []
+        checks += [check_bad_input, check_bad_input_of_one, check_ucx,
+                   check_flat] if module("ucx") else []
         checks += [check_mpi] if module("mpi") else []
+        checks = [c for c in checks if len(sys.argv) < 3 or c.__name__ in sys.argv]
         failed = runs.check_all(checks, folder)
     for name in "ucx", "mpi":
         if not module(name):

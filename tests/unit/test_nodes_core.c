@@ -128,6 +128,21 @@ static void bad_input_is_not_restarted(void **state) {
     nodes_core_destroy(core);
 }
 
+// A worker has printed what it is, so that no agent prints more.
+static void bad_input_is_told_once(void **state) {
+    begin(2, 2, 5);
+    for (int i = 0; i < 2; i++) join(i, 2, 2, 1);
+    fail_worker(1, 50, LAUNCH_BAD_INPUT);
+    assert_int_equal(stop[0].head.kind, NODES_STOP);
+    assert_string_equal(stop[0].order.text, "");
+    fail_worker(0, 50, LAUNCH_BAD_INPUT | LAUNCH_CONSEQUENCE | LAUNCH_TOLD);
+    for (int i = 0; i < 2; i++) {
+        expect_end(i, 2, "");
+        assert_string_equal(told[i].order.text, "");
+    }
+    nodes_core_destroy(core);
+}
+
 static void one_checkpoint_ends_the_run(void **state) {
     begin(2, 2, 5);
     for (int i = 0; i < 2; i++) join(i, 2, 2, 1);
@@ -309,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(earliest_failure_is_the_cause),
         cmocka_unit_test(bad_input_is_not_restarted),
+        cmocka_unit_test(bad_input_is_told_once),
         cmocka_unit_test(one_checkpoint_ends_the_run),
         cmocka_unit_test(last_call),
         cmocka_unit_test(lost_node_of_a_fixed_number),

@@ -1,0 +1,44 @@
+// Failures of one rank that all have to hear of. A communicator tells the others a text but no
+// status, so that bad input (exit code 2) shows in the text.
+#include "train/tell.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char BAD_INPUT[] = "): bad input: ";
+
+// Bad input of another rank is no loss of a rank.
+static tri_status status_of(tri_status status) {
+    const char *why = tri_error_message();
+    bool is_told = status == TRI_PEER_LOST && !strncmp(why, "rank ", 5) && strstr(why, BAD_INPUT);
+    return is_told ? TRI_REFUSED : status;
+}
+
+tri_status tri_tell_failure(tri_comm *comm, const tri_identity *identity, tri_status status) {
+    char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
+    status = status_of(status);
+    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE ||
+                   status == TRI_REFUSED;
+    if (all_end || !comm || comm->size == 1) return status;
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    bool is_named = !strncmp(why, "rank", 4); // such a message names the culprit already
+    if (!is_named || tri_status_exit_code(status) == 2)
+        snprintf(text, sizeof text, "rank %d (host %.63s%s%.*s", identity->rank, identity->host,
+                 tri_status_exit_code(status) == 2 ? BAD_INPUT : "): ", (int)sizeof text - 160,
+                 why);
+    else
+        snprintf(text, sizeof text, "%s", why);
+    comm->backend->abort(comm, text);
+    return TRI_FAIL(status, "%s", why);
+}
+
+tri_status tri_tell_and_agree(tri_comm *comm, tri_status own, const char *what) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    if (comm->size == 1) return own;
+    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
+    tri_status status = tri_comm_agree(comm, own, what);
+    if (own != TRI_OK) return TRI_FAIL(own, "%s", why);
+    if (tri_status_exit_code(status) != 2) return status_of(status);
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    return TRI_FAIL(TRI_REFUSED, "%s", why);
+}

@@ -1,0 +1,59 @@
+// What ranks make of the failure of another one: bad input of one is bad input of all.
+#include "train/tell.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char told[TRI_MESSAGE_MAX_BYTES];
+
+static void keep(tri_comm *comm, const char *why) { snprintf(told, sizeof told, "%s", why); }
+
+static const tri_comm_backend backend = {.name = "test", .abort = keep};
+static tri_comm comm = {.backend = &backend, .size = 2};
+
+// One rank fails in this way. Returns what the other one makes of it.
+static tri_status pass_on(tri_status status, const char *why) {
+    tri_identity one = {.rank = 1, .size = 2, .host = "b"}, zero = {.size = 2, .host = "a"};
+    told[0] = 0;
+    assert_int_equal(tri_tell_failure(&comm, &one, TRI_FAIL(status, "%s", why)), status);
+    assert_string_equal(tri_error_message(), why);
+    if (!told[0]) return TRI_OK;
+    char text[TRI_MESSAGE_MAX_BYTES];
+    snprintf(text, sizeof text, "%s", told);
+    told[0] = 0;
+    return tri_tell_failure(&comm, &zero, TRI_FAIL(TRI_PEER_LOST, "%s", text));
+}
+
+static void bad_input_stays_bad_input(void **state) {
+    assert_int_equal(pass_on(TRI_CORRUPT, "x.npy: sample 7 is damaged"), TRI_REFUSED);
+    assert_string_equal(tri_error_message(),
+                        "rank 1 (host b): bad input: x.npy: sample 7 is damaged");
+    assert_string_equal(told, ""); // the others need not be told twice
+    assert_int_equal(tri_status_exit_code(TRI_REFUSED), 2);
+}
+
+static void other_failures_lose_the_rank(void **state) {
+    assert_int_equal(pass_on(TRI_NO_MEMORY, "no memory"), TRI_PEER_LOST);
+    assert_string_equal(tri_error_message(), "rank 1 (host b): no memory");
+    assert_int_equal(pass_on(TRI_TIMEOUT, "rank 0 does not answer"), TRI_PEER_LOST);
+    assert_string_equal(tri_error_message(), "rank 0 does not answer");
+}
+
+static void what_all_ranks_find_is_not_told(void **state) {
+    assert_int_equal(pass_on(TRI_STOPPED, "stopped"), TRI_OK);
+    assert_int_equal(pass_on(TRI_NOT_FINITE, "loss"), TRI_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_input_stays_bad_input),
+        cmocka_unit_test(other_failures_lose_the_rank),
+        cmocka_unit_test(what_all_ranks_find_is_not_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
