@@ -30,6 +30,7 @@ enum {
     TRI_REFUSAL_STAY_MS = 3000,   // that rank 0 stays for those that come later
     TRI_REFUSAL_LOOK_MS = 5000,   // for rank 0's answer, before a rank prints its own line
     TRI_REFUSAL_END_MS = 5000,    // after that, before it ends
+    TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's list of a job's hosts
     TRI_MIN_TOKEN_BYTES = 16,
     TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,

@@ -1,14 +1,16 @@
 // Finds rank 0's address in the environment: TRIREME_STORE; else MASTER_ADDR with MASTER_PORT and
 // the ports behind it, since another program's store may hold that port (torchrun's does); else the
-// first host of the Slurm step or job, on which rank 0 is, with ports that depend on the job's
-// name.
+// first host of the Slurm step or job, or of another batch system's job, on which rank 0 is, with
+// ports that depend on the job's name.
 #include "rendezvous/address.h"
 
 #include "base/limits.h"
+#include "base/os.h"
 #include "rendezvous/hostlist.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -78,18 +80,68 @@ static tri_status read_exact(const char *text, tri_store_address *out) {
     return TRI_OK;
 }
 
-static tri_status read_slurm(const char *variable, const char *hosts, tri_identity *out) {
+// Ports that other jobs of these hosts hardly have.
+static void choose_ports(const char *variable, tri_identity *out) {
     uint64_t hash = 0xcbf29ce484222325ull;
     for (const char *at = out->job; *at; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3ull;
     tri_store_address *address = &out->address;
-    if (tri_hostlist_at(hosts, 0, address->host, sizeof address->host) != TRI_OK)
-        return tri_status_context(TRI_BAD_INPUT, "%s", variable);
     address->port = FIRST_PORT + (int)(hash % (LAST_PORT - FIRST_PORT - TRI_STORE_PORTS));
     address->ports = TRI_STORE_PORTS;
     address->source = variable;
     address->port_source = "TRIREME_STORE=HOST:PORT";
+}
+
+static tri_status read_slurm(const char *variable, const char *hosts, tri_identity *out) {
+    tri_store_address *address = &out->address;
+    if (tri_hostlist_at(hosts, 0, address->host, sizeof address->host) != TRI_OK)
+        return tri_status_context(TRI_BAD_INPUT, "%s", variable);
+    choose_ports(variable, out);
     return TRI_OK;
+}
+
+// The hosts of a job of PBS, LSF, Cobalt or Grid Engine: in a file, a line each that begins with
+// the name, or in the variable itself. The first one has rank 0.
+static const struct {
+    const char *variable;
+    bool is_file;
+} host_lists[] = {{"PBS_NODEFILE", true},
+                  {"LSB_DJOB_HOSTFILE", true},
+                  {"LSB_HOSTS", false},
+                  {"COBALT_NODEFILE", true},
+                  {"PE_HOSTFILE", true}};
+
+bool rendezvous_first_host(const char *text, char host[TRI_HOST_NAME_MAX]) {
+    for (;;) {
+        text += strspn(text, " \t\r\n");
+        if (*text != '#') break;
+        text += strcspn(text, "\n");
+    }
+    size_t length = strcspn(text, " \t\r\n:");
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)text[i]) && !strchr("-._", text[i])) return false;
+    if (length == 0 || length >= TRI_HOST_NAME_MAX) return false;
+    memcpy(host, text, length);
+    host[length] = 0;
+    return true;
+}
+
+// A file may exist on the first host only; then this is nothing on the others.
+static void read_batch_system(const char *(*get)(const char *name), tri_identity *out) {
+    for (size_t i = 0; i < sizeof host_lists / sizeof *host_lists; i++) {
+        const char *value = value_of(get, host_lists[i].variable);
+        char *text = NULL;
+        size_t size;
+        if (!value) continue;
+        if (host_lists[i].is_file &&
+            tri_os_read_file(value, TRI_MAX_HOST_FILE_BYTES, &text, &size) != TRI_OK)
+            continue;
+        bool found = rendezvous_first_host(text ? text : value, out->address.host);
+        free(text);
+        if (!found) continue;
+        choose_ports(host_lists[i].variable, out);
+        return;
+    }
 }
 
 tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_identity *out) {
@@ -116,5 +168,7 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
     bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
     const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;
-    return hosts ? read_slurm(variable, hosts, out) : TRI_OK;
+    if (hosts) return read_slurm(variable, hosts, out);
+    if (out->size > 1 && out->local_size != out->size) read_batch_system(get, out);
+    return TRI_OK;
 }

@@ -13,4 +13,8 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
 bool rendezvous_split_address(const char *text, int default_port, char host[TRI_HOST_NAME_MAX],
                               int *port);
 
+// The first name in a batch system's list of hosts: the first word, without ":SLOTS", of the first
+// line that is no comment. False: there is none.
+bool rendezvous_first_host(const char *text, char host[TRI_HOST_NAME_MAX]);
+
 #endif

@@ -76,7 +76,7 @@ static tri_status check_claim(const tri_host_claim *claim, int rank, const host_
 tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity) {
     for (int i = 0; i < count; i++) {
         host_ranks found = ranks_of_host(claims, count, i);
-        TRI_TRY(check_claim(&claims[i], i, &found, identity->launcher));
+        TRI_TRY(check_claim(&claims[i], i, &found, tri_launcher_text(identity)));
         if (i != identity->rank) continue;
         identity->local_size = found.count;
         identity->local_rank = found.numbered ? claims[i].local_rank : found.own;

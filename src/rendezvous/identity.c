@@ -26,6 +26,7 @@ typedef struct launcher {
     const char *rank;
     const char *size[2]; // the second is read if the first is missing
     const char *local_rank, *local_size;
+    const char *nodes;     // how many hosts there are, where nothing tells the local size
     const char *only_with; // the row is present only beside this variable; NULL: always
     bool from_slurm; // ignored beside Open MPI's variables, which describe the same job better
     // The variables of `job` may all be missing; the launcher's process then tells jobs apart.
@@ -92,6 +93,7 @@ static const launcher launchers[] = {
      .rank = "FLUX_TASK_RANK",
      .size = {"FLUX_JOB_SIZE"},
      .local_rank = "FLUX_TASK_LOCAL_ID",
+     .nodes = "FLUX_JOB_NNODES",
      .no_job_name = true,
      .job = {"FLUX_JOB_ID"}},
 };
@@ -158,6 +160,16 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
     return TRI_OK;
 }
 
+// As if all hosts had the same number of ranks.
+static tri_status guess_local_size(get_variable get, const char *name, claim *c) {
+    int nodes;
+    TRI_TRY(read_number(get, name, 1, TRI_MAX_RANKS, &nodes));
+    if (c->local_size >= 0 || c->size < 0 || nodes < 0) return TRI_OK;
+    c->guesses_size = true;
+    c->local_size = (c->size + nodes - 1) / nodes;
+    return TRI_OK;
+}
+
 // True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
 // too, but it is one process, so it must not wait for others: only srun gives a step's number.
 // Steps of other origin have names, or numbers from 0xfffffff0 on.
@@ -183,6 +195,7 @@ static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
     TRI_TRY(read_number(get, from->local_rank, 0, TRI_MAX_RANKS - 1, &c->local_rank));
     TRI_TRY(read_number(get, from->local_size, 1, TRI_MAX_RANKS, &c->local_size));
     if (from->from_slurm) TRI_TRY(read_slurm_local_size(get, c));
+    if (from->nodes) TRI_TRY(guess_local_size(get, from->nodes, c));
     if (c->size >= 0 && c->rank >= c->size)
         return TRI_FAIL(TRI_BAD_INPUT, "%s=%d is not a rank of %s=%d: ranks count from 0",
                         from->rank, c->rank, c->size_name, c->size);
@@ -312,8 +325,8 @@ static tri_status read_generation(get_variable get, tri_identity *out) {
 }
 
 // Names the run, so that ranks of two runs on one host never meet: by the variables of its
-// launchers; where these set none that could, by the address that the user gave it, or on one host
-// by the launcher's process.
+// launchers; where these set none that could, by the address that the user gave it, on several
+// hosts by the batch job, or on one host by the launcher's process.
 static uint64_t hash_run(get_variable get, const claim *all) {
     uint64_t hash = 0xcbf29ce484222325ull;
     char own[64] = "";
@@ -327,10 +340,16 @@ static uint64_t hash_run(get_variable get, const claim *all) {
             hash = hash_text(hash, value);
         }
     if (all->from && !named && all->from->no_job_name) {
-        static const char *const address[] = {"TRIREME_STORE", "MASTER_ADDR", "MASTER_PORT"};
-        for (size_t i = 0; i < sizeof address / sizeof *address; i++) {
-            named |= value_of(get, address[i]) != NULL;
-            hash = hash_text(hash, value_of(get, address[i]));
+        static const char *const names[] = {"TRIREME_STORE", "MASTER_ADDR", "MASTER_PORT",
+                                            "SLURM_JOB_ID",  "PBS_JOBID",   "LSB_JOBID",
+                                            "COBALT_JOBID",  "JOB_ID"};
+        enum { ADDRESS = 3 };
+        // One batch job may start several runs on one host, which the launcher's process tells
+        // apart.
+        bool is_spread = all->local_size >= 0 && all->local_size < all->size;
+        for (size_t i = 0; i < (is_spread ? sizeof names / sizeof *names : ADDRESS); i++) {
+            named |= value_of(get, names[i]) != NULL;
+            hash = hash_text(hash, value_of(get, names[i]));
         }
         if (!named) snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
     } else if (!all->from) {
@@ -377,6 +396,10 @@ static bool sees_own_device_only(get_variable get, const claim *all) {
     return all->local_rank == 0 && visible && !strchr(visible, ',');
 }
 
+const char *tri_launcher_text(const tri_identity *identity) {
+    return identity->is_own_launcher ? "trireme run" : identity->launcher;
+}
+
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out) {
     *out = (tri_identity){0};
     if (gethostname(out->host, sizeof out->host - 1) != 0) return tri_os_fail("read", "host name");
@@ -390,6 +413,8 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
                             "%s=%d is set but nothing tells the number of ranks: set %s",
                             all.from->rank, all.rank, all.from->size[0]);
         snprintf(out->launcher, sizeof out->launcher, "%s", all.from->name);
+        out->is_own_launcher =
+            !strcmp(out->launcher, "torchrun") && value_of(get, "TRIREME_NONCE") != NULL;
         out->rank = all.rank;
         out->size = all.size;
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;

@@ -27,6 +27,7 @@ typedef struct tri_store_address {
 
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
+    bool is_own_launcher; // "torchrun" is `trireme run`, which sets the same variables
     int rank, size;
     // The rank's number among those on this host, and how many these are. Until tri_identity_settle
     // has compared hosts, this is what the launcher says, or a guess; local_size 0: nothing is
@@ -51,6 +52,9 @@ typedef struct tri_identity {
 // launcher's variables, in order of precedence. TRI_BAD_INPUT for numbers that cannot be ranks, and
 // for two launchers that disagree; the message names both.
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out);
+
+// The launcher as messages name it.
+const char *tri_launcher_text(const tri_identity *identity);
 
 // What a rank tells all others about its host, from which all find which ranks share one.
 typedef struct tri_host_claim {

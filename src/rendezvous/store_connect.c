@@ -13,6 +13,22 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
+// What to write where a launcher says nothing of hosts: how each sets a variable for all ranks.
+static const char *store_line(const char *launcher) {
+    static const struct {
+        const char *launcher, *line;
+    } lines[] = {
+        {"open-mpi", "mpirun -x TRIREME_STORE=HOST:29500"},
+        {"hydra", "mpiexec -genv TRIREME_STORE HOST:29500"},
+        {"pals", "mpiexec --env TRIREME_STORE=$(head -n 1 $PBS_NODEFILE):29500"},
+        {"mvapich2", "mpirun_rsh -np N -hostfile FILE TRIREME_STORE=HOST:29500"},
+        {"flux", "flux run --env=TRIREME_STORE=$(flux hostlist -n 0 instance):29500"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strcmp(launcher, lines[i].launcher)) return lines[i].line;
+    return "TRIREME_STORE=HOST:29500";
+}
+
 // Finds whether ranks of other hosts are possible, and if so the token, which only they need.
 static tri_status prepare_tcp(tri_store *store) {
     const tri_identity *me = &store->identity;
@@ -22,9 +38,9 @@ static tri_status prepare_tcp(tri_store *store) {
     if (!has_address && is_spread)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rank %d on %s: %d of the job's %d ranks are on this host, and nothing "
-                        "says where rank 0 is: set TRIREME_STORE=HOST:PORT, or MASTER_ADDR and "
-                        "MASTER_PORT, to rank 0's host and a free port there",
-                        me->rank, me->host, me->local_size, me->size);
+                        "says where rank 0 is: start them with `%s …`, where the host is rank "
+                        "0's and the port is free there",
+                        me->rank, me->host, me->local_size, me->size, store_line(me->launcher));
     if (!has_address || (store_address_is_loopback(me) && !me->address.is_exact)) return TRI_OK;
     tri_status status = store_token_find((const char *(*)(const char *))getenv, &store->token);
     store->uses_tcp = status == TRI_OK;

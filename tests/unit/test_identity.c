@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -210,6 +211,84 @@ static void addresses(void **state) {
             "SLURM_STEP_NODELIST");
 }
 
+// Batch systems name the first host in a variable, or in a file that a variable names.
+static void hosts_of_batch_systems(void **state) {
+    static const struct {
+        const char *launcher, *variable, *text, *host; // text NULL: the variable names the host
+    } cases[] = {
+        {"PALS_RANKID=%d PMI_SIZE=4 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=2 PALS_APID=a",
+         "PBS_NODEFILE", "x1000c0s0b0n0.site.edu\nx1000c0s1b0n0.site.edu\n",
+         "x1000c0s0b0n0.site.edu"},
+        {"MV2_COMM_WORLD_RANK=%d MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_SIZE=2 PBS_JOBID=7",
+         "PBS_NODEFILE", "\n# of job 7\nn1\nn1\nn2\n", "n1"},
+        {"MV2_COMM_WORLD_RANK=%d MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_SIZE=2 SLURM_JOB_ID=7",
+         "SLURM_JOB_NODELIST=n[3-4]", NULL, "n3"},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 JOB_ID=7", "PE_HOSTFILE",
+         "n1 2 all.q@n1 UNDEFINED\nn2 2 all.q@n2 UNDEFINED\n", "n1"},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 LSB_JOBID=7", "LSB_HOSTS=c05",
+         NULL, "c05"},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "COBALT_NODEFILE",
+         "nid1:4\nnid2:4", "nid1"},
+        // All ranks are on this host, nobody else can read the file, or it lists nothing.
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4", "PBS_NODEFILE", "n1\n", ""},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "PBS_NODEFILE=/none", NULL,
+         ""},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "PBS_NODEFILE", "# none\n",
+         ""},
+        {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "PBS_NODEFILE", "n$(1)\n",
+         ""},
+        {"FLUX_TASK_RANK=%d FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2 FLUX_JOB_ID=f1", "PATH=/", NULL, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/trireme-hosts-XXXXXX", text[2][512], launcher[256];
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        if (cases[i].text)
+            assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)),
+                             strlen(cases[i].text));
+        close(fd);
+        for (int r = 0; r < 2; r++) {
+            int used = snprintf(text[r], sizeof text[r], cases[i].launcher, r);
+            snprintf(text[r] + used, sizeof text[r] - (size_t)used, " %s%s%s", cases[i].variable,
+                     cases[i].text ? "=" : "", cases[i].text ? path : "");
+        }
+        tri_identity a = read_ok(text[0]), b = read_ok(text[1]);
+        unlink(path);
+        snprintf(launcher, sizeof launcher, "%s", text[0]);
+        if (strcmp(a.address.host, cases[i].host) != 0)
+            fail_msg("'%s': %s", launcher, a.address.host);
+        assert_string_equal(a.job, b.job);
+        assert_true(a.address.port == b.address.port && (a.address.port > 0) == !!*a.address.host);
+    }
+    // Flux says only how many nodes there are.
+    assert_int_equal(
+        read_ok("FLUX_TASK_RANK=1 FLUX_JOB_SIZE=5 FLUX_JOB_NNODES=2 FLUX_JOB_ID=f").local_size, 3);
+    assert_int_equal(
+        read_ok("FLUX_TASK_RANK=1 FLUX_JOB_SIZE=5 FLUX_JOB_NNODES=1 FLUX_JOB_ID=f").local_size, 5);
+}
+
+// Where nothing names rank 0's host, the error has the line to use, at once.
+static void line_to_use(void **state) {
+    static const struct {
+        const char *environment, *line;
+    } cases[] = {
+        {"FLUX_TASK_RANK=1 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=2 FLUX_JOB_ID=f1",
+         "`flux run --env=TRIREME_STORE=$(flux hostlist -n 0 instance):29500"},
+        {"PALS_RANKID=1 PMI_SIZE=4 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=2",
+         "`mpiexec --env TRIREME_STORE=$(head -n 1 $PBS_NODEFILE):29500"},
+        {"MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_SIZE=2",
+         "`mpirun_rsh -np N -hostfile FILE TRIREME_STORE=HOST:29500"},
+        {"PMI_RANK=1 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
+         "`mpiexec -genv TRIREME_STORE HOST:29500"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_identity me = read_ok(cases[i].environment);
+        tri_store *store;
+        assert_int_equal(tri_store_open(&me, 100, &store), TRI_BAD_INPUT);
+        if (!strstr(tri_error_message(), cases[i].line)) fail_msg("%s", tri_error_message());
+    }
+}
+
 // What names a run stays the same when it is started again, and its job does not.
 static void generations(void **state) {
     static const struct {
@@ -370,6 +449,8 @@ int main(void) {
         cmocka_unit_test(numbers_that_are_no_ranks),
         cmocka_unit_test(batch_script_without_srun),
         cmocka_unit_test(addresses),
+        cmocka_unit_test(hosts_of_batch_systems),
+        cmocka_unit_test(line_to_use),
         cmocka_unit_test(generations),
         cmocka_unit_test(job_names),
         cmocka_unit_test(hosts),
