@@ -340,7 +340,12 @@ static void forget_connection(launch_nodes *n) {
 tri_status launch_nodes_return(launch_nodes *n, int *signal) {
     const launch_options *o = n->options;
     bool goes_on = o->nodes_min < o->nodes_max || o->max_restarts > 0;
-    if (!goes_on || n->server || n->returns >= TRI_MAX_NODE_RETURNS)
+    if (goes_on && !n->server && n->returns >= TRI_MAX_NODE_RETURNS)
+        return TRI_FAIL(TRI_NETWORK,
+                        "this node was cut off more than %d times, and joins no more: look at its "
+                        "network",
+                        TRI_MAX_NODE_RETURNS);
+    if (!goes_on || n->server)
         return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
     forget_connection(n);
     tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %g s", n->identity.address.host,
