@@ -131,6 +131,59 @@ static tri_status write_and_look(preflight *p, uint64_t job, double *late_s) {
     return tri_comm_barrier(p->comm, "files seen"); // before any of them is removed
 }
 
+// What each rank tells of the files that it saw: not all of it, which would be the square of the
+// ranks.
+typedef struct seen_files {
+    double late_s; // until the last one
+    int32_t lowest;
+} seen_files;
+
+static seen_files seen_of(const preflight *p, const double *late_s) {
+    seen_files own = {.lowest = -1};
+    for (int r = 0; r < p->identity.size; r++) {
+        own.late_s = fmax(own.late_s, late_s[r]);
+        if (own.lowest < 0 && takes_part(p, r) && late_s[r] >= 0) own.lowest = r;
+    }
+    return own;
+}
+
+// A rank is in the folder of the lowest rank whose file it sees, if that one sees its file too. The
+// ranks agree on that by one sum.
+static tri_status group_folders(preflight *p, const double *late_s) {
+    int ranks = p->identity.size, me = p->identity.rank;
+    seen_files own = seen_of(p, late_s), *all = TRI_NEW_ARRAY(p->arena, seen_files, ranks);
+    int32_t *is_seen_back = TRI_NEW_ARRAY(p->arena, int32_t, ranks);
+    TRI_TRY(preflight_gather(p, &own, all, sizeof own, "files"));
+    for (int r = 0; r < ranks; r++)
+        is_seen_back[r] = takes_part(p, r) && all[r].lowest == me && late_s[r] >= 0;
+    TRI_TRY(tri_comm_run(p->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                 .reduction = TRI_REDUCE_SUM,
+                                                 .dtype = TRI_I32,
+                                                 .count = ranks,
+                                                 .send = is_seen_back,
+                                                 .recv = is_seen_back,
+                                                 .label = "files"}));
+    p->late_s = 0;
+    p->folder_of = TRI_NEW_ARRAY(p->arena, int32_t, ranks);
+    for (int r = 0; r < ranks; r++) {
+        int lowest = is_seen_back[r] ? all[r].lowest : r;
+        p->folder_of[r] = !takes_part(p, r) ? -1 : lowest < r ? p->folder_of[lowest] : r;
+        p->late_s = fmax(p->late_s, all[r].late_s);
+    }
+    return TRI_OK;
+}
+
+// The folder that most ranks see, so that the others can be named; of several, that of the lowest
+// rank.
+static int common_folder(const preflight *p) {
+    int best = 0, *count = TRI_NEW_ARRAY(p->arena, int, p->identity.size);
+    for (int r = 0; r < p->identity.size; r++)
+        if (p->folder_of[r] >= 0) count[p->folder_of[r]]++;
+    for (int f = 0; f < p->identity.size; f++)
+        if (count[f] > count[best]) best = f;
+    return best;
+}
+
 static tri_status measure(preflight *p) {
     int ranks = p->identity.size;
     uint64_t job = tri_os_random();
@@ -145,61 +198,27 @@ static tri_status measure(preflight *p) {
     if (own_path[0]) remove_file();
     if (status != TRI_OK) remove_others(p, job);
     TRI_TRY(status);
-    p->late_s = TRI_NEW_ARRAY(p->arena, double, (size_t)ranks *(size_t)ranks);
-    return preflight_gather(p, mine, p->late_s, (size_t)ranks * sizeof *mine, "files");
-}
-
-static bool sees(const preflight *p, int reader, int writer) {
-    return p->late_s[(size_t)reader * (size_t)p->identity.size + (size_t)writer] >= 0;
-}
-
-// Groups the ranks that see each other's files. folder_of[r]: the lowest rank that sees r's file
-// and whose file r sees. -1: r takes no part.
-static void group_folders(const preflight *p, int *folder_of) {
-    for (int r = 0; r < p->identity.size; r++) {
-        folder_of[r] = takes_part(p, r) ? r : -1;
-        for (int q = r - 1; q >= 0 && folder_of[r] == r; q--)
-            if (folder_of[q] >= 0 && sees(p, r, q) && sees(p, q, r)) folder_of[r] = folder_of[q];
-    }
-}
-
-// The folder that most ranks see, so that the others can be named; of several, that of the lowest
-// rank.
-static int common_folder(const preflight *p, const int *folder_of) {
-    int best = 0, most = 0;
-    for (int f = 0; f < p->identity.size; f++) {
-        int count = 0;
-        for (int r = 0; r < p->identity.size; r++) count += folder_of[r] == f;
-        if (count > most) {
-            most = count;
-            best = f;
-        }
-    }
-    return best;
+    return group_folders(p, mine);
 }
 
 static void judge(preflight *p, preflight_row *row) {
-    int ranks = p->identity.size, *folder_of = TRI_NEW_ARRAY(p->arena, int, ranks);
-    double late_s = 0;
     if (p->file_failure) {
         preflight_fail(p, row, "%s", p->file_failure);
         return;
     }
-    group_folders(p, folder_of);
-    int common = common_folder(p, folder_of);
+    int common = common_folder(p);
     preflight_list others = {.arena = p->arena};
     row->values = tri_tree_map(p->arena);
     tri_tree *outside = tri_tree_list(p->arena);
-    for (int r = 0; r < ranks; r++) {
-        for (int q = 0; q < ranks; q++) late_s = fmax(late_s, p->late_s[(size_t)r * ranks + q]);
-        if (folder_of[r] < 0 || folder_of[r] == common) continue;
+    for (int r = 0; r < p->identity.size; r++) {
+        if (p->folder_of[r] < 0 || p->folder_of[r] == common) continue;
         preflight_list_add(&others, "%s", preflight_rank_text(p, r));
         tri_tree_append(p->arena, outside, tri_tree_int(p->arena, r));
     }
-    tri_tree_put(p->arena, row->values, "late_s", tri_tree_double(p->arena, late_s));
+    tri_tree_put(p->arena, row->values, "late_s", tri_tree_double(p->arena, p->late_s));
     tri_tree_put(p->arena, row->values, "other_folder", outside);
     row->summary = tri_arena_printf(p->arena, "files of other ranks seen in %s within %s",
-                                    p->folder, preflight_time_text(p, late_s));
+                                    p->folder, preflight_time_text(p, p->late_s));
     if (others.count)
         preflight_fail(p, row,
                        "%s on %s is not the folder that %s sees: no file of its was seen within "

@@ -26,32 +26,60 @@ int preflight_find_slow(tri_arena *arena, const double *values, int count, doubl
     return found;
 }
 
-static double best_of(const double *rates, int count, int end, int except) {
-    double best = 0;
+preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int count) {
+    preflight_end_rates out = {.best_partner = -1};
     for (int i = 0; i < count; i++) {
-        double rate = rates[end * count + i];
-        if (i != end && i != except && rate > best) best = rate;
+        double rate = pairs[i].bytes_per_s;
+        if (pairs[i].partner < 0 || rate <= 0) continue;
+        out.pairs++;
+        if (pairs[i].latency_s > out.latency_s) out.latency_s = pairs[i].latency_s;
+        if (out.slowest == 0 || rate < out.slowest) out.slowest = rate;
+        if (rate > out.best) {
+            out.second = out.best;
+            out.best = rate;
+            out.best_partner = pairs[i].partner;
+        } else if (rate > out.second) {
+            out.second = rate;
+        }
     }
-    return best;
+    return out;
 }
 
-preflight_slow_pairs preflight_find_slow_pairs(tri_arena *arena, const double *rates, int count,
-                                               double fraction) {
-    preflight_slow_pairs out = {.ends = TRI_NEW_ARRAY(arena, bool, count),
-                                .pairs = TRI_NEW_ARRAY(arena, bool, (size_t)count *(size_t)count)};
+int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates, int count,
+                             double fraction, bool *slow) {
     double *best = TRI_NEW_ARRAY(arena, double, count);
-    for (int i = 0; i < count; i++) best[i] = best_of(rates, count, i, i);
-    out.end_count = preflight_find_slow(arena, best, count, fraction, out.ends);
-    for (int i = 0; i < count; i++)
-        for (int j = i + 1; j < count; j++) {
-            double rate = rates[i * count + j], a = best_of(rates, count, i, j),
-                   b = best_of(rates, count, j, i);
-            bool is_slow = rate > 0 && rate < fraction * (a < b ? a : b);
-            if (!is_slow || out.ends[i] || out.ends[j]) continue;
-            out.pairs[i * count + j] = true;
-            out.pair_count++;
-        }
-    return out;
+    for (int i = 0; i < count; i++) best[i] = rates[i].best;
+    return preflight_find_slow(arena, best, count, fraction, slow);
+}
+
+static double best_without(const preflight_end_rates *rates, int except) {
+    return rates->best_partner == except ? rates->second : rates->best;
+}
+
+static void note_fault(preflight_fault *fault, int partner, double value) {
+    if (fault->count < PREFLIGHT_NAMED_PAIRS) {
+        fault->partner[fault->count] = partner;
+        fault->value[fault->count] = value;
+    }
+    fault->count++;
+}
+
+void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, int end,
+                           const preflight_pair *pairs, int count, const preflight_limits *limits,
+                           preflight_end_faults *out) {
+    *out = (preflight_end_faults){0};
+    for (int i = 0; i < count; i++) {
+        int other = pairs[i].partner;
+        double rate = pairs[i].bytes_per_s, a, b;
+        if (other < end || rate <= 0) continue; // the lower end judges
+        a = best_without(&rates[end], other);
+        b = best_without(&rates[other], end);
+        if (!slow[end] && !slow[other] && rate < limits->link_fraction * (a < b ? a : b))
+            note_fault(&out->of[PREFLIGHT_SLOWER], other, rate);
+        if (rate < limits->link_gb_s * 1e9) note_fault(&out->of[PREFLIGHT_TOO_SLOW], other, rate);
+        if (pairs[i].latency_s * 1e3 > limits->link_ms)
+            note_fault(&out->of[PREFLIGHT_FAR], other, pairs[i].latency_s);
+    }
 }
 
 double preflight_clock_offset(const preflight_tick *ticks, int count, double *offset_s) {

@@ -10,9 +10,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    MAX_ROUNDS = 255, // of more, a part of all pairs
     ROUND_TRIPS = 20,
     FIRST_BYTES = 16 << 10, // sizes double from here
     LAST_BYTES = 8 << 20,
@@ -22,28 +22,26 @@ enum {
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
-// Lists the ends of links: the first ranks of all hosts; on one host all ranks.
-static void list_ends(preflight *p) {
-    p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
-    p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
-    for (int i = 0; i < p->end_count; i++) p->end_ranks[i] = p->host_count > 1 ? p->first[i] : i;
-    size_t pairs = (size_t)p->end_count * (size_t)p->end_count;
-    p->bandwidths = TRI_NEW_ARRAY(p->arena, double, pairs);
-    p->latencies = TRI_NEW_ARRAY(p->arena, double, pairs);
-}
-
 static int own_end(const preflight *p) {
     for (int i = 0; i < p->end_count; i++)
         if (p->end_ranks[i] == p->identity.rank) return i;
     return -1;
 }
 
-// What was measured between two ends: first ranks of two hosts or, on one host, any two ranks.
-typedef struct pair_times {
-    double latency_s, bytes_per_s;
-} pair_times;
+// The first ranks of all hosts; on one host all ranks.
+static void list_ends(preflight *p) {
+    p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
+    p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
+    for (int i = 0; i < p->end_count; i++) p->end_ranks[i] = p->host_count > 1 ? p->first[i] : i;
+    int rounds = preflight_rounds(p->end_count);
+    p->rounds = rounds < PREFLIGHT_MAX_ROUNDS ? rounds : PREFLIGHT_MAX_ROUNDS;
+    p->own_pairs = TRI_NEW_ARRAY(p->arena, preflight_pair, p->rounds);
+    int own = own_end(p);
+    for (int round = 0; round < p->rounds; round++)
+        p->own_pairs[round].partner = own < 0 ? -1 : preflight_partner(p->end_count, round, own);
+}
 
-static tri_status time_round_trips(preflight *p, int peer, pair_times *out) {
+static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) {
     char question = 0, answer = 0;
     out->latency_s = 1e9;
     for (int i = 0; i < ROUND_TRIPS; i++) {
@@ -63,7 +61,7 @@ static tri_status time_round_trips(preflight *p, int peer, pair_times *out) {
 // Times exchanges of both ends at once. Sizes double until the time budget is used up. The rate is
 // that of the largest one, because what fits into a buffer on the way would travel faster than the
 // link. Both ends know both times, and so stop together.
-static tri_status time_exchanges(preflight *p, int peer, char *memory, pair_times *out) {
+static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight_pair *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
         double fastest = 1e9;
@@ -81,55 +79,69 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, pair_time
     return TRI_OK;
 }
 
-static tri_status meet(preflight *p, int own, int other, char *memory, pair_times *out) {
-    int peer = p->end_ranks[other];
-    pair_times found;
+// Both ends keep the rate, which is the same; the lower one has the time of a round trip. Of
+// several attempts the best counts.
+static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
+    int peer = p->end_ranks[pair->partner];
+    preflight_pair found = {.partner = pair->partner};
     TRI_TRY(time_round_trips(p, peer, &found));
     TRI_TRY(time_exchanges(p, peer, memory, &found));
-    if (own > other) return TRI_OK; // the lower one keeps the results
-    pair_times *pair = &out[other];
-    if (pair->latency_s == 0 || found.latency_s < pair->latency_s)
+    bool is_lower = p->identity.rank < peer;
+    if (is_lower && (pair->latency_s == 0 || found.latency_s < pair->latency_s))
         pair->latency_s = found.latency_s;
     if (found.bytes_per_s > pair->bytes_per_s) pair->bytes_per_s = found.bytes_per_s;
     return TRI_OK;
 }
 
-static tri_status play(preflight *p, char *memory, pair_times *out) {
-    int own = own_end(p), rounds = preflight_rounds(p->end_count);
-    for (int round = 0; round < rounds && round < MAX_ROUNDS; round++) {
+static tri_status play(preflight *p, char *memory) {
+    for (int round = 0; round < p->rounds; round++) {
+        preflight_pair *pair = &p->own_pairs[round];
         TRI_TRY(tri_comm_barrier(p->comm, "pairs of hosts"));
-        int other = own < 0 ? -1 : preflight_partner(p->end_count, round, own);
-        if (other >= 0) TRI_TRY(meet(p, own, other, memory, out));
+        if (pair->partner >= 0) TRI_TRY(meet(p, pair, memory));
     }
     return TRI_OK;
 }
 
-static tri_status gather_pairs(preflight *p, const pair_times *mine) {
-    int ranks = p->identity.size, ends = p->end_count;
-    pair_times *all = TRI_NEW_ARRAY(p->arena, pair_times, (size_t)ranks * (size_t)ends);
-    TRI_TRY(preflight_gather(p, mine, all, (size_t)ends * sizeof *mine, "pairs of hosts"));
-    for (int i = 0; i < ends; i++)
-        for (int j = i + 1; j < ends; j++) {
-            const pair_times *pair = &all[(size_t)p->end_ranks[i] * (size_t)ends + (size_t)j];
-            p->bandwidths[i * ends + j] = p->bandwidths[j * ends + i] = pair->bytes_per_s;
-            p->latencies[i * ends + j] = p->latencies[j * ends + i] = pair->latency_s;
-        }
+// What all ranks know of each end, by end.
+static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t bytes) {
+    char *of_ranks = tri_arena_alloc(p->arena, (size_t)p->identity.size * bytes), *out = all;
+    TRI_TRY(preflight_gather(p, mine, of_ranks, bytes, "pairs of hosts"));
+    for (int i = 0; i < p->end_count; i++)
+        memcpy(out + (size_t)i * bytes, of_ranks + (size_t)p->end_ranks[i] * bytes, bytes);
     return TRI_OK;
+}
+
+// First each end's summary, then what each finds of its own pairs by those of its partners: so no
+// rank holds more than some bytes for each other one, however many pairs there are.
+static tri_status gather_pairs(preflight *p) {
+    const preflight_limits *limits = &p->request->limits;
+    int ends = p->end_count, own = own_end(p);
+    preflight_end_rates rates = preflight_end_rates_of(p->own_pairs, p->rounds);
+    p->rates = TRI_NEW_ARRAY(p->arena, preflight_end_rates, ends);
+    TRI_TRY(gather_ends(p, &rates, p->rates, sizeof rates));
+    p->slow_ends = TRI_NEW_ARRAY(p->arena, bool, ends);
+    preflight_find_slow_ends(p->arena, p->rates, ends, limits->link_fraction, p->slow_ends);
+    preflight_end_faults faults = {0};
+    if (own >= 0)
+        preflight_find_faults(p->rates, p->slow_ends, own, p->own_pairs, p->rounds, limits,
+                              &faults);
+    p->faults = TRI_NEW_ARRAY(p->arena, preflight_end_faults, ends);
+    TRI_TRY(gather_ends(p, &faults, p->faults, sizeof faults));
+    p->pairs = NULL;
+    if (ends > PREFLIGHT_LISTED_ENDS) return TRI_OK;
+    size_t bytes = (size_t)p->rounds * sizeof *p->pairs;
+    p->pairs = tri_arena_alloc(p->arena, (size_t)ends * bytes);
+    return gather_ends(p, p->own_pairs, p->pairs, bytes);
 }
 
 static tri_status measure(preflight *p) {
     if (!p->end_ranks) list_ends(p);
-    pair_times *mine = TRI_NEW_ARRAY(p->arena, pair_times, p->end_count);
-    int own = own_end(p);
-    for (int j = own + 1; own >= 0 && j < p->end_count; j++) // the best of all attempts
-        mine[j] = (pair_times){p->latencies[own * p->end_count + j],
-                               p->bandwidths[own * p->end_count + j]};
     char *memory = calloc(2, LAST_BYTES);
     if (!memory) return TRI_FAIL(TRI_NO_MEMORY, "no memory to exchange with other hosts");
-    tri_status status = play(p, memory, mine);
+    tri_status status = play(p, memory);
     free(memory);
     TRI_TRY(status);
-    return gather_pairs(p, mine);
+    return gather_pairs(p);
 }
 
 static const char *end_text(const preflight *p, int end) {
@@ -141,74 +153,82 @@ typedef struct link_summary {
     int pairs;
 } link_summary;
 
-static link_summary summarize(const preflight *p, tri_tree *list) {
+static link_summary summarize(const preflight *p) {
     link_summary s = {.slowest = 1e99};
-    for (int i = 0; i < p->end_count; i++)
-        for (int j = i + 1; j < p->end_count; j++) {
-            double rate = p->bandwidths[i * p->end_count + j],
-                   latency = p->latencies[i * p->end_count + j];
-            if (rate <= 0) continue;
-            s.slowest = fmin(s.slowest, rate);
-            s.fastest = fmax(s.fastest, rate);
-            s.latency = fmax(s.latency, latency);
-            s.pairs++;
-            tri_tree *entry = tri_tree_map(p->arena);
-            tri_tree_put(p->arena, entry, "a", tri_tree_string(p->arena, end_text(p, i)));
-            tri_tree_put(p->arena, entry, "b", tri_tree_string(p->arena, end_text(p, j)));
-            tri_tree_put(p->arena, entry, "gb_s", tri_tree_double(p->arena, 1e-9 * rate));
-            tri_tree_put(p->arena, entry, "latency_us", tri_tree_double(p->arena, 1e6 * latency));
-            tri_tree_append(p->arena, list, entry);
-        }
+    for (int i = 0; i < p->end_count; i++) {
+        const preflight_end_rates *r = &p->rates[i];
+        s.pairs += r->pairs;
+        if (r->best <= 0) continue;
+        s.slowest = fmin(s.slowest, r->slowest);
+        s.fastest = fmax(s.fastest, r->best);
+        s.latency = fmax(s.latency, r->latency_s);
+    }
+    s.pairs /= 2;
     return s;
 }
 
-static void name_relative(preflight *p, preflight_row *row) {
-    preflight_list hosts = {.arena = p->arena}, pairs = hosts;
-    int n = p->end_count;
-    preflight_slow_pairs slow =
-        preflight_find_slow_pairs(p->arena, p->bandwidths, n, p->request->limits.link_fraction);
-    for (int i = 0; i < n; i++) {
-        double best = 0;
-        for (int j = 0; j < n; j++) best = fmax(best, p->bandwidths[i * n + j]);
-        if (slow.ends[i])
-            preflight_list_add(&hosts, "%s reaches %.3g GB/s", end_text(p, i), 1e-9 * best);
-        for (int j = i + 1; j < n; j++)
-            if (slow.pairs[i * n + j])
-                preflight_list_add(&pairs, "%s and %s exchange %.3g GB/s", end_text(p, i),
-                                   end_text(p, j), 1e-9 * p->bandwidths[i * n + j]);
+// Of few ends, all pairs.
+static void list_pairs(const preflight *p, tri_tree *list) {
+    for (int i = 0; p->pairs && i < p->end_count; i++)
+        for (int round = 0; round < p->rounds; round++) {
+            const preflight_pair *pair = &p->pairs[(size_t)i * (size_t)p->rounds + (size_t)round];
+            if (pair->partner <= i || pair->bytes_per_s <= 0) continue;
+            tri_tree *entry = tri_tree_map(p->arena);
+            tri_tree_put(p->arena, entry, "a", tri_tree_string(p->arena, end_text(p, i)));
+            tri_tree_put(p->arena, entry, "b",
+                         tri_tree_string(p->arena, end_text(p, pair->partner)));
+            tri_tree_put(p->arena, entry, "gb_s",
+                         tri_tree_double(p->arena, 1e-9 * pair->bytes_per_s));
+            tri_tree_put(p->arena, entry, "latency_us",
+                         tri_tree_double(p->arena, 1e6 * pair->latency_s));
+            tri_tree_append(p->arena, list, entry);
+        }
+}
+
+// "a and b exchange 0.1 GB/s, …": the pairs with this fault. NULL: none.
+static const char *name_pairs(const preflight *p, preflight_fault_kind kind) {
+    preflight_list list = {.arena = p->arena};
+    int unnamed = 0;
+    for (int i = 0; i < p->end_count; i++) {
+        const preflight_fault *f = &p->faults[i].of[kind];
+        for (int k = 0; k < f->count && k < PREFLIGHT_NAMED_PAIRS; k++) {
+            const char *a = end_text(p, i), *b = end_text(p, f->partner[k]);
+            if (kind == PREFLIGHT_FAR)
+                preflight_list_add(&list, "%s and %s are %s apart", a, b,
+                                   preflight_time_text(p, f->value[k]));
+            else
+                preflight_list_add(&list, "%s and %s exchange %.3g GB/s", a, b, 1e-9 * f->value[k]);
+        }
+        if (f->count > PREFLIGHT_NAMED_PAIRS) unnamed += f->count - PREFLIGHT_NAMED_PAIRS;
     }
+    list.count += unnamed;
+    return list.count ? preflight_list_text(&list) : NULL;
+}
+
+static void name_relative(preflight *p, preflight_row *row) {
+    preflight_list hosts = {.arena = p->arena};
+    for (int i = 0; i < p->end_count; i++)
+        if (p->slow_ends[i])
+            preflight_list_add(&hosts, "%s reaches %.3g GB/s", end_text(p, i),
+                               1e-9 * p->rates[i].best);
+    const char *pairs = name_pairs(p, PREFLIGHT_SLOWER);
     if (hosts.count)
         preflight_fail(p, row, "%s with any other host, and others reach more than twice as much",
                        preflight_list_text(&hosts));
-    if (pairs.count)
-        preflight_fail(p, row, "%s, and each of them more with others",
-                       preflight_list_text(&pairs));
+    if (pairs) preflight_fail(p, row, "%s, and each of them more with others", pairs);
 }
 
 static void name_absolute(preflight *p, preflight_row *row) {
     const preflight_limits *limits = &p->request->limits;
-    preflight_list slow = {.arena = p->arena}, far = slow;
-    int n = p->end_count;
-    for (int i = 0; i < n; i++)
-        for (int j = i + 1; j < n; j++) {
-            double rate = p->bandwidths[i * n + j], latency = p->latencies[i * n + j];
-            if (rate <= 0) continue;
-            if (rate < limits->link_gb_s * 1e9)
-                preflight_list_add(&slow, "%s and %s exchange %.3g GB/s", end_text(p, i),
-                                   end_text(p, j), 1e-9 * rate);
-            if (latency * 1e3 > limits->link_ms)
-                preflight_list_add(&far, "%s and %s are %s apart", end_text(p, i), end_text(p, j),
-                                   preflight_time_text(p, latency));
-        }
-    if (slow.count)
-        preflight_fail(p, row, "%s, less than %g", preflight_list_text(&slow), limits->link_gb_s);
-    if (far.count)
-        preflight_fail(p, row, "%s, more than %g ms", preflight_list_text(&far), limits->link_ms);
+    const char *slow = name_pairs(p, PREFLIGHT_TOO_SLOW), *far = name_pairs(p, PREFLIGHT_FAR);
+    if (slow) preflight_fail(p, row, "%s, less than %g", slow, limits->link_gb_s);
+    if (far) preflight_fail(p, row, "%s, more than %g ms", far, limits->link_ms);
 }
 
 static void judge(preflight *p, preflight_row *row) {
     row->values = tri_tree_list(p->arena);
-    link_summary s = summarize(p, row->values);
+    link_summary s = summarize(p);
+    list_pairs(p, row->values);
     const char *what = p->host_count > 1 ? "hosts" : "ranks";
     const char *rates =
         s.slowest > 0.9 * s.fastest

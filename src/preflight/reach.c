@@ -140,49 +140,73 @@ static tri_status set(tri_store *store, const char *what, int host, const void *
 
 // Tries to reach the other hosts, on the first rank of host `own`.
 static tri_status try_others(const preflight *p, tri_store *store, int own, int hosts) {
-    reach_card *cards = TRI_NEW_ARRAY(p->arena, reach_card, hosts);
     char *reached = TRI_NEW_ARRAY(p->arena, char, hosts);
-    for (int h = 0; h < hosts; h++)
-        if (h != own) TRI_TRY(get(p, store, "at", h, &cards[h], sizeof cards[h]));
-    for (int h = 0; h < hosts; h += AT_ONCE)
-        connect_all(cards + h, hosts - h < AT_ONCE ? hosts - h : AT_ONCE,
-                    p->request->limits.reach_s, reached + h);
-    reached[own] = 1;
-    return set(store, "reached", own, reached, (size_t)hosts);
-}
-
-static bool fails(const char *reached, int hosts, int i, int j) {
-    return !reached[i * hosts + j] || !reached[j * hosts + i];
-}
-
-const char *preflight_unreached(tri_arena *arena, const char *reached, const char *const *names,
-                                int hosts) {
-    preflight_list list = {.arena = arena};
-    bool *alone = TRI_NEW_ARRAY(arena, bool, hosts);
-    for (int i = 0; i < hosts; i++) {
-        int pairs = 0;
-        for (int j = 0; j < hosts; j++) pairs += j != i && fails(reached, hosts, i, j);
-        alone[i] = hosts > 2 && pairs == hosts - 1;
-        if (alone[i]) preflight_list_add(&list, "%s and any other host", names[i]);
+    for (int h = 0; h < hosts; h += AT_ONCE) {
+        reach_card cards[AT_ONCE] = {0};
+        int count = hosts - h < AT_ONCE ? hosts - h : AT_ONCE;
+        for (int i = 0; i < count; i++)
+            if (h + i != own) TRI_TRY(get(p, store, "at", h + i, &cards[i], sizeof cards[i]));
+        connect_all(cards, count, p->request->limits.reach_s, reached + h);
     }
+    preflight_failures failures = {0};
+    for (int h = 0; h < hosts; h++) {
+        if (h == own || reached[h]) continue;
+        if (failures.count < PREFLIGHT_NAMED_FAILURES) failures.host[failures.count] = h;
+        failures.count++;
+    }
+    return set(store, "failures", own, &failures, sizeof failures);
+}
+
+static int named(const preflight_failures *f) {
+    return f->count < PREFLIGHT_NAMED_FAILURES ? f->count : PREFLIGHT_NAMED_FAILURES;
+}
+
+static bool lists(const preflight_failures *f, int host) {
+    for (int i = 0; i < named(f); i++)
+        if (f->host[i] == host) return true;
+    return false;
+}
+
+// By host: with how many others it has a failure, in one direction or both.
+static int *count_failures(tri_arena *arena, const preflight_failures *all, int hosts) {
+    int *count = TRI_NEW_ARRAY(arena, int, hosts);
+    for (int i = 0; i < hosts; i++) count[i] += all[i].count;
     for (int i = 0; i < hosts; i++)
-        for (int j = i + 1; j < hosts; j++)
-            if (!alone[i] && !alone[j] && fails(reached, hosts, i, j))
-                preflight_list_add(&list, "%s and %s", names[i], names[j]);
+        for (int k = 0; k < named(&all[i]); k++) {
+            int j = all[i].host[k];
+            if (j >= 0 && j < hosts && !lists(&all[j], i)) count[j]++;
+        }
+    return count;
+}
+
+const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
+                                const char *const *names, int hosts) {
+    preflight_list list = {.arena = arena};
+    const int *count = count_failures(arena, all, hosts);
+    for (int i = 0; i < hosts; i++)
+        if (hosts > 2 && count[i] >= hosts - 1)
+            preflight_list_add(&list, "%s and any other host", names[i]);
+    for (int i = 0; i < hosts; i++)
+        for (int k = 0; k < named(&all[i]); k++) {
+            int j = all[i].host[k];
+            bool is_alone = hosts > 2 && (count[i] >= hosts - 1 || count[j] >= hosts - 1);
+            if (is_alone || (j < i && lists(&all[j], i))) continue;
+            preflight_list_add(&list, "%s and %s", names[i < j ? i : j], names[i < j ? j : i]);
+        }
     return preflight_list_text(&list);
 }
 
 // Judges what all hosts have found, on rank 0, and tells the others.
 static tri_status judge_pairs(const preflight *p, tri_store *store, int hosts, char *verdict) {
-    char *reached = TRI_NEW_ARRAY(p->arena, char, (size_t)hosts *(size_t)hosts);
+    preflight_failures *failures = TRI_NEW_ARRAY(p->arena, preflight_failures, hosts);
     const char **names = TRI_NEW_ARRAY(p->arena, const char *, hosts);
     for (int h = 0; h < hosts; h++) {
         reach_card card;
         TRI_TRY(get(p, store, "at", h, &card, sizeof card));
-        TRI_TRY(get(p, store, "reached", h, reached + (size_t)h * (size_t)hosts, (size_t)hosts));
+        TRI_TRY(get(p, store, "failures", h, &failures[h], sizeof failures[h]));
         names[h] = tri_arena_strdup(p->arena, card.host);
     }
-    snprintf(verdict, VERDICT_BYTES, "%s", preflight_unreached(p->arena, reached, names, hosts));
+    snprintf(verdict, VERDICT_BYTES, "%s", preflight_unreached(p->arena, failures, names, hosts));
     return TRI_OK;
 }
 

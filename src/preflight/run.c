@@ -67,7 +67,7 @@ tri_status preflight_run(tri_arena *arena, const preflight_request *request,
     TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &p->identity));
     *session = p;
     report->status = run_checks(p, report);
-    report->launcher = p->identity.launcher;
+    report->launcher = tri_launcher_text(&p->identity);
     report->rank = p->identity.rank;
     report->ranks = p->identity.size;
     report->host = p->identity.host;

@@ -3,9 +3,14 @@
 #define TRIREME_PREFLIGHT_STATE_H
 
 #include "launch/topology.h"
+#include "preflight/judge.h"
 #include "preflight/preflight.h"
 
-enum { PREFLIGHT_TEXT_BYTES = 256 };
+enum {
+    PREFLIGHT_TEXT_BYTES = 256,
+    PREFLIGHT_MAX_ROUNDS = 255, // an end measures with so many others at most
+    PREFLIGHT_LISTED_ENDS = 64, // of more, the results do not list all pairs
+};
 
 // What a rank finds out by itself, before it is gathered. The texts of failures are "" where there
 // is none.
@@ -53,13 +58,19 @@ struct preflight {
     preflight_folder *folders; // only of the first rank of each host
     char *folder;              // in which files are written
     const char *file_failure;  // why a rank could not write one; NULL: all could
-    double *late_s;            // [reader * ranks + writer]; below 0: never seen
+    int32_t *folder_of;        // the lowest rank of those that see each other's files; -1: no part
+    double late_s;             // until the last file was seen
     // How far the clocks of the hosts are from that of rank 0; by host.
     preflight_clock *clocks;
     // About ends of links, which are hosts, or the ranks of the only host.
     int end_count;
-    int *end_ranks;                 // by end
-    double *bandwidths, *latencies; // [i * end_count + j], in each direction at once; 0: none
+    int *end_ranks;               // by end
+    int rounds;                   // in which this rank measured; of many ends not all pairs
+    preflight_pair *own_pairs;    // by round
+    preflight_end_rates *rates;   // by end
+    bool *slow_ends;              // by end
+    preflight_end_faults *faults; // by end: of its pairs with higher ends
+    preflight_pair *pairs;        // [end * rounds + round]; NULL: too many to list
     double sum_bytes, sum_s, sum_expected_s;
 };
 
@@ -81,10 +92,14 @@ extern const preflight_check preflight_meeting, preflight_devices, preflight_mem
 // Called between the meeting and the connection of ranks on several hosts; `context` is the
 // preflight. TRI_NETWORK names hosts that do not reach each other.
 tri_status preflight_reach(void *context, tri_store *store);
-// Names the hosts and pairs of hosts that do not reach each other, by reached[i * hosts + j]: host
-// i reaches host j. "" if all do.
-const char *preflight_unreached(tri_arena *arena, const char *reached, const char *const *names,
-                                int hosts);
+// The other hosts that one host does not reach.
+enum { PREFLIGHT_NAMED_FAILURES = 63 };
+typedef struct preflight_failures {
+    int32_t count, host[PREFLIGHT_NAMED_FAILURES]; // of more, the first ones
+} preflight_failures;
+// Names the hosts and pairs of hosts that do not reach each other, by host. "" if all do.
+const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
+                                const char *const *names, int hosts);
 // Gathers what each rank gives: all[r] is what rank r gave as `mine`.
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label);

@@ -14,9 +14,10 @@ static const char *skips(const preflight *p) { return p->identity.size < 2 ? "on
 
 static double slowest_pair(const preflight *p) {
     double slowest = 0;
-    for (int i = 0; i < p->end_count * p->end_count; i++)
-        if (p->bandwidths[i] > 0 && (slowest == 0 || p->bandwidths[i] < slowest))
-            slowest = p->bandwidths[i];
+    for (int i = 0; i < p->end_count; i++) {
+        double rate = p->rates[i].slowest;
+        if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
+    }
     return slowest;
 }
 

@@ -49,53 +49,112 @@ static void one_slow_rank(void **state) {
     tri_arena_destroy(arena);
 }
 
-// Bandwidths of 4 hosts: 10 each, except for the pairs of host `host` (-1: none) and the pair `a`,
-// `b`, which have 1.
-static preflight_slow_pairs find(tri_arena *arena, int hosts, int host, int a, int b) {
-    double rates[16] = {0};
-    for (int i = 0; i < hosts; i++)
-        for (int j = 0; j < hosts; j++) {
-            bool is_slow = i == host || j == host || (i == a && j == b) || (i == b && j == a);
-            rates[i * hosts + j] = i == j ? 0 : is_slow ? 1 : 10;
+// What all ends together find, each by its own pairs and the summaries of the others.
+typedef struct findings {
+    int slow_ends, slow_end;  // the last one
+    int faults, end, partner; // of the kind; the last one
+    size_t bytes;             // that a rank holds of all others
+} findings;
+
+// Ends that measure in a tournament of at most `rounds` rounds: 10 GB/s each, except for the pairs
+// of end `host` (-1: none) and the pair a, b, which have 1.
+static findings find_in_rounds(int ends, int rounds, int host, int a, int b,
+                               preflight_fault_kind kind, const preflight_limits *limits) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    preflight_end_rates *rates = TRI_NEW_ARRAY(arena, preflight_end_rates, ends);
+    preflight_pair pairs[PREFLIGHT_MAX_ROUNDS];
+    bool *slow = TRI_NEW_ARRAY(arena, bool, ends);
+    findings out = {.bytes = (size_t)ends * (sizeof *rates + sizeof(preflight_end_faults)) +
+                             sizeof pairs};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < ends; i++) {
+            for (int round = 0; round < rounds; round++) {
+                int j = preflight_partner(ends, round, i);
+                bool is_slow = i == host || j == host || (i == a && j == b) || (i == b && j == a);
+                pairs[round] = (preflight_pair){j, is_slow ? 1e9 : 10e9, i < j ? 2e-6 : 0};
+            }
+            preflight_end_faults faults;
+            if (pass == 0) {
+                rates[i] = preflight_end_rates_of(pairs, rounds);
+                continue;
+            }
+            preflight_find_faults(rates, slow, i, pairs, rounds, limits, &faults);
+            if (faults.of[kind].count) {
+                out.end = i;
+                out.partner = faults.of[kind].partner[0];
+            }
+            out.faults += faults.of[kind].count;
         }
-    return preflight_find_slow_pairs(arena, rates, hosts, 0.5);
+        if (pass == 0)
+            out.slow_ends =
+                preflight_find_slow_ends(arena, rates, ends, limits->link_fraction, slow);
+    }
+    for (int i = 0; i < ends; i++)
+        if (slow[i]) out.slow_end = i;
+    tri_arena_destroy(arena);
+    return out;
+}
+
+static findings find(int ends, int host, int a, int b) {
+    preflight_limits limits = preflight_limits_default();
+    limits.link_fraction = 0.5;
+    return find_in_rounds(ends, preflight_rounds(ends), host, a, b, PREFLIGHT_SLOWER, &limits);
 }
 
 static void slow_hosts_and_pairs(void **state) {
-    tri_arena *arena = tri_arena_create(NULL, "test");
     for (int hosts = 3; hosts <= 4; hosts++) {
-        preflight_slow_pairs none = find(arena, hosts, -1, -1, -1);
-        assert_int_equal(none.end_count + none.pair_count, 0);
+        findings none = find(hosts, -1, -1, -1);
+        assert_int_equal(none.slow_ends + none.faults, 0);
         for (int host = 0; host < hosts; host++) { // its pairs are not named beside it
-            preflight_slow_pairs found = find(arena, hosts, host, -1, -1);
-            assert_true(found.end_count == 1 && found.ends[host] && found.pair_count == 0);
+            findings found = find(hosts, host, -1, -1);
+            assert_true(found.slow_ends == 1 && found.slow_end == host && found.faults == 0);
         }
-        preflight_slow_pairs pair = find(arena, hosts, -1, 2, 1);
-        assert_true(pair.end_count == 0 && pair.pair_count == 1 && pair.pairs[1 * hosts + 2]);
+        findings pair = find(hosts, -1, 2, 1);
+        assert_true(pair.slow_ends == 0 && pair.faults == 1 && pair.end == 1 && pair.partner == 2);
     }
     // Of two hosts nobody knows which is slow; and pairs that were not measured are not slow.
-    preflight_slow_pairs two = find(arena, 2, 0, -1, -1);
-    assert_int_equal(two.end_count + two.pair_count, 0);
-    double some[16] = {[0 * 4 + 1] = 10, [1 * 4 + 0] = 10, [2 * 4 + 3] = 10, [3 * 4 + 2] = 10};
-    preflight_slow_pairs left_out = preflight_find_slow_pairs(arena, some, 4, 0.5);
-    assert_int_equal(left_out.end_count + left_out.pair_count, 0);
-    tri_arena_destroy(arena);
+    findings two = find(2, 0, -1, -1);
+    assert_int_equal(two.slow_ends + two.faults, 0);
+    const preflight_pair none[] = {{-1, 0, 0}, {1, 0, 0}};
+    preflight_end_rates rates = preflight_end_rates_of(none, 2);
+    assert_true(rates.pairs == 0 && rates.best == 0 && rates.best_partner == -1);
+}
+
+// The largest runs: a rank holds a few megabytes, and slow hosts and pairs are still found.
+static void sixteen_thousand_hosts(void **state) {
+    enum { HOSTS = 16384 };
+    preflight_limits limits = preflight_limits_default();
+    limits.link_fraction = 0.5;
+    findings found =
+        find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, 9000, -1, -1, PREFLIGHT_SLOWER, &limits);
+    assert_true(found.slow_ends == 1 && found.slow_end == 9000 && found.faults == 0);
+    assert_in_range(found.bytes, 1, 5 << 20);
+    int other = preflight_partner(HOSTS, 17, 100), low = other < 100 ? other : 100;
+    found = find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, -1, 100, other, PREFLIGHT_SLOWER, &limits);
+    assert_true(found.slow_ends == 0 && found.faults == 1 && found.end == low);
+    assert_int_equal(found.partner, 100 + other - low);
+    // What is wrong everywhere is counted, and a few pairs are named.
+    limits.link_ms = 1e-3;
+    found = find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, -1, -1, -1, PREFLIGHT_FAR, &limits);
+    assert_int_equal(found.faults, HOSTS / 2 * PREFLIGHT_MAX_ROUNDS);
 }
 
 // Hosts a, b, c, …; `cut` lists directions that fail: "ab" that a does not reach b.
 static const char *unreached(tri_arena *arena, int hosts, const char *cut) {
     static const char *const names[] = {"a", "b", "c", "d"};
-    char reached[16];
-    memset(reached, 1, sizeof reached);
-    for (; *cut; cut += 2) reached[(cut[0] - 'a') * hosts + cut[1] - 'a'] = 0;
-    return preflight_unreached(arena, reached, names, hosts);
+    preflight_failures failures[4] = {0};
+    for (; *cut; cut += 2) {
+        preflight_failures *f = &failures[cut[0] - 'a'];
+        f->host[f->count++] = cut[1] - 'a';
+    }
+    return preflight_unreached(arena, failures, names, hosts);
 }
 
 static void hosts_that_do_not_reach_each_other(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     assert_string_equal(unreached(arena, 4, ""), "");
     assert_string_equal(unreached(arena, 2, "ba"), "a and b");
-    assert_string_equal(unreached(arena, 4, "bdcb"), "b and c, b and d");
+    assert_string_equal(unreached(arena, 4, "bdcb"), "b and d, b and c");
     assert_string_equal(unreached(arena, 4, "acbccd"), "c and any other host");
     assert_string_equal(unreached(arena, 3, "caab"), "a and any other host");
     tri_arena_destroy(arena);
@@ -145,6 +204,7 @@ int main(void) {
         cmocka_unit_test(every_pair_meets_once),
         cmocka_unit_test(one_slow_rank),
         cmocka_unit_test(slow_hosts_and_pairs),
+        cmocka_unit_test(sixteen_thousand_hosts),
         cmocka_unit_test(hosts_that_do_not_reach_each_other),
         cmocka_unit_test(the_shortest_round_trip_tells_the_time),
         cmocka_unit_test(limits_by_name),
