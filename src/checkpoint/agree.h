@@ -16,5 +16,7 @@ tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes);
 // Replaces each of `count` words by its sum over all ranks. Collective. A word that only one rank
 // sets, and that is zero on the others, so reaches all of them: hashes are exchanged in this way.
 tri_status checkpoint_sum(tri_comm *comm, void *words, int64_t count);
+// Collective: replaces each of `count` words by the largest of all ranks.
+tri_status checkpoint_largest(tri_comm *comm, int64_t *words, int64_t count);
 
 #endif

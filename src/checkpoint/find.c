@@ -129,8 +129,55 @@ static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
 static tri_status look(const char *path, checkpoint_sight *out) {
     if (snprintf(out->path, sizeof out->path, "%s", path) >= (int)sizeof out->path)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
-    checkpoint_look(out);
     return TRI_OK;
+}
+
+// The latest commit that this rank sees, and its step. -1: none. Of very many ranks only some look.
+static void look_for_newest(tri_arena *arena, tri_comm *comm, const char *home, int64_t *commit,
+                            int64_t *step) {
+    enum { LOOKING = 64 };
+    int stride = (checkpoint_ranks(comm) + LOOKING - 1) / LOOKING;
+    checkpoint_steps steps;
+    *commit = *step = -1;
+    if (checkpoint_rank(comm) % stride != 0 || checkpoint_scan(arena, home, &steps) != TRI_OK)
+        return;
+    for (int i = 0; i < steps.count; i++) {
+        const checkpoint_step *s = &steps.items[i];
+        if (s->readable != TRI_OK || s->manifest.info.commit <= *commit) continue;
+        *commit = s->manifest.info.commit;
+        *step = s->step;
+    }
+}
+
+// Collective. Where the host of rank 0 lists a checkpoint late that another rank sees, rank 0 waits
+// for it. *newest is its path on rank 0, which tries it first; NULL: rank 0 knows of the newest.
+static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run_dir,
+                               checkpoint_patience *patience, const char **newest) {
+    const char *home = checkpoint_home(arena, run_dir);
+    int64_t own, step, latest;
+    *newest = NULL;
+    if (checkpoint_ranks(comm) == 1) return TRI_OK;
+    look_for_newest(arena, comm, home, &own, &step);
+    latest = own;
+    TRI_TRY(checkpoint_largest(comm, &latest, 1));
+    if (own < latest) step = -1;
+    TRI_TRY(checkpoint_largest(comm, &step, 1));
+    if (checkpoint_rank(comm) != 0 || own >= latest) return TRI_OK;
+    *newest = tri_arena_printf(arena, "%s/%s", home, checkpoint_step_name(arena, step));
+    checkpoint_await_file(patience, tri_arena_printf(arena, "%s/" CHECKPOINT_STATE_FILE, *newest),
+                          1);
+    return TRI_OK;
+}
+
+// A checkpoint that rank 0 still does not list is tried first; verifying it then says what is
+// wrong.
+static void put_first(tri_arena *arena, const char *newest, candidates *all) {
+    for (int i = 0; i < all->count; i++)
+        if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;
+    const char **paths = TRI_NEW_ARRAY(arena, const char *, all->count + 1);
+    paths[0] = newest;
+    if (all->count) memcpy(paths + 1, all->paths, (size_t)all->count * sizeof *paths);
+    *all = (candidates){paths, all->count + 1};
 }
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
@@ -138,17 +185,20 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
     candidates all = {.count = 0}; // filled on rank 0 only
     *out = NULL;
     bool leads = checkpoint_rank(comm) == 0;
-    TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
-    const char *first = NULL;
-    const char **damages = leads ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
     checkpoint_patience patience = CHECKPOINT_PATIENT;
+    const char *first = NULL, *newest = NULL;
+    if (strcmp(resume, "auto") == 0)
+        TRI_TRY(await_newest(arena, comm, run_dir, &patience, &newest));
+    TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
+    if (newest) put_first(arena, newest, &all);
+    const char **damages = leads ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
     for (int i = 0;; i++) {
         checkpoint_sight sight = {.path = ""};
         tri_status status = i < all.count ? look(all.paths[i], &sight) : TRI_OK;
         TRI_TRY(checkpoint_agree(comm, status));
         TRI_TRY(checkpoint_broadcast(comm, &sight, sizeof sight));
         if (!sight.path[0]) break;
-        if (!leads) checkpoint_await(&patience, &sight);
+        TRI_TRY(checkpoint_await(comm, &patience, &sight));
         status = verify(arena, comm, sight.path);
         if (status == TRI_OK) {
             // Warns only if an intact one was found: without one, the error reports the damage.

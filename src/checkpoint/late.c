@@ -1,9 +1,10 @@
-// Waits, for a bounded time, for files that another rank reports to be there. A file that nobody
-// has seen is never waited for, because it will not come.
+// Waits, for a bounded time, for files that another rank sees; rank 0 does so too. A file that
+// nobody has seen is never waited for, because it will not come.
 #include "checkpoint/late.h"
 
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/agree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,10 +71,24 @@ void checkpoint_await_file(checkpoint_patience *patience, const char *path, int6
     }
 }
 
-void checkpoint_await(checkpoint_patience *patience, const checkpoint_sight *sight) {
+tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience,
+                            checkpoint_sight *sight) {
+    if (checkpoint_ranks(comm) == 1) return TRI_OK; // a single rank has nobody to believe
+    checkpoint_look(sight);
+    TRI_TRY(checkpoint_largest(comm, sight->bytes, CHECKPOINT_MAX_FILES + 1));
     for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {
         char path[PATH_MAX];
         if (sight->bytes[i] >= 0 && file_path(path, sight, i))
             checkpoint_await_file(patience, path, sight->bytes[i]);
     }
+    return TRI_OK;
+}
+
+tri_status checkpoint_await_common(tri_comm *comm, checkpoint_patience *patience,
+                                   const char *path) {
+    struct stat info;
+    int64_t own = stat(path, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1, most = own;
+    TRI_TRY(checkpoint_largest(comm, &most, 1));
+    if (most > own) checkpoint_await_file(patience, path, most);
+    return TRI_OK;
 }

@@ -5,6 +5,7 @@
 #define TRIREME_CHECKPOINT_LATE_H
 
 #include "checkpoint/manifest.h"
+#include "comm/comm.h"
 
 #include <limits.h>
 
@@ -23,8 +24,8 @@ typedef struct checkpoint_patience {
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }
 
-// Which files rank 0 sees of a checkpoint, and how long they are. Rank 0 sends it to the others, so
-// that they know what to wait for.
+// Which files of a checkpoint are seen, and how long they are, so that all ranks know what to wait
+// for.
 typedef struct checkpoint_sight {
     char path[PATH_MAX];                     // of the step's folder; empty: there is none
     int64_t bytes[CHECKPOINT_MAX_FILES + 1]; // of state.json and the files; -1: it is not there
@@ -35,7 +36,10 @@ void checkpoint_look(checkpoint_sight *sight);
 // Waits until this host sees the first `size_bytes` bytes of the file, which another rank sees, or
 // until the patience ends. It reports no failure: opening the file does that afterwards.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
-// Waits in the same way for all files that rank 0 sees.
-void checkpoint_await(checkpoint_patience *patience, const checkpoint_sight *sight);
+// Collective. Waits for all files of the checkpoint that any rank sees; `sight->path` is the same
+// on all ranks.
+tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience, checkpoint_sight *sight);
+// Collective. Waits in the same way for one file.
+tri_status checkpoint_await_common(tri_comm *comm, checkpoint_patience *patience, const char *path);
 
 #endif

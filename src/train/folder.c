@@ -1,6 +1,7 @@
 // The run folder: makes and locks it (train.c and resume.c say when), writes its recipe.yaml, and
 // removes temporary files of processes that were killed.
 #include "base/os.h"
+#include "checkpoint/late.h"
 #include "train/loop.h"
 
 #include <dirent.h>
@@ -13,6 +14,17 @@ bool train_folder_has(const train_loop *loop, const char *name) {
     char path[PATH_MAX];
     return snprintf(path, sizeof path, "%s/%s", loop->request->run_dir, name) < (int)sizeof path &&
            access(path, F_OK) == 0;
+}
+
+tri_status train_await_folder(train_loop *loop) {
+    char path[PATH_MAX];
+    checkpoint_patience patience = CHECKPOINT_PATIENT;
+    tri_comm *comm = loop->session->comm;
+    bool is_asked = loop->saves && strcmp(loop->request->resume, "never") != 0 && comm->size > 1;
+    if (!is_asked ||
+        snprintf(path, sizeof path, "%s/recipe.yaml", loop->request->run_dir) >= (int)sizeof path)
+        return TRI_OK; // a path that is too long is refused later
+    return checkpoint_await_common(comm, &patience, path);
 }
 
 tri_status train_lock_folder(train_loop *loop) {

@@ -64,6 +64,9 @@ bool train_folder_has(const train_loop *loop, const char *name);
 // In folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one,
 // and writes its recipe.yaml. Acts on rank 0; not collective.
 tri_status train_open_folder(train_loop *loop);
+// In folder.c. Collective. If another rank sees that the folder holds a run, waits until this host
+// does too, so that rank 0 does not begin a new one there.
+tri_status train_await_folder(train_loop *loop);
 // In folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
 // collective. TRI_BAD_INPUT: another process uses the folder. If the lock cannot be taken for
 // another reason, returns TRI_OK: the folder may be read-only and hold a complete run, of which

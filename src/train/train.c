@@ -360,6 +360,7 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
 // .lock: an existing one by train_restore, a new one by train_open_folder.
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
+    TRI_TRY(train_await_folder(loop));
     bool has_lock = loop->saves && train_folder_has(loop, ".lock");
     tri_status status = train_check_outputs(loop);
     if (status == TRI_OK && has_lock) status = train_lock_folder(loop);

@@ -93,6 +93,7 @@ static int lines_said(const char *path, const char *words) {
 typedef struct order {
     const char *name;
     bool is_short;
+    int rank; // that sees it late
 } order;
 
 static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
@@ -102,28 +103,78 @@ static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
     char said[96];
     int64_t step;
     capture(comm, said);
-    if (comm->rank == 1) hide(all->name, all->is_short, 1e-3 * LATE_MS);
+    if (comm->rank == all->rank) hide(all->name, all->is_short, 1e-3 * LATE_MS);
     double begin_s = ranks_seconds();
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
     CHECK(ranks_seconds() - begin_s > 0.9e-3 * LATE_MS);
     see_again();
     CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
     CHECK(step == 2); // and not the checkpoint before it
-    CHECK(lines_said(said, "waiting for ") == (comm->rank == 1));
-    CHECK(lines_said(said, ", which this host does not see yet") == (comm->rank == 1));
+    CHECK(lines_said(said, "waiting for ") == (comm->rank == all->rank));
+    CHECK(lines_said(said, ", which this host does not see yet") == (comm->rank == all->rank));
     tri_arena_destroy(arena);
 }
 
 static void test_late_file_is_read(void **state) {
-    const order orders[] = {{"step-00000002/state.json", false},
-                            {"step-00000002/state.json", true},
-                            {"step-00000002/model.safetensors", false},
-                            {"step-00000002/optimizer.safetensors", true},
-                            {"step-00000002", false}};
+    const order orders[] = {{"step-00000002/state.json", false, 0},
+                            {"step-00000002/state.json", true, 0},
+                            {"step-00000002/model.safetensors", false, 0},
+                            {"step-00000002/optimizer.safetensors", true, 0},
+                            {"step-00000002", false, 0}};
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
     assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
-        assert_int_equal(ranks_run(RANKS, NULL, late_body, (void *)&orders[i]), 0);
+        for (int rank = 0; rank < 2; rank++) {
+            order one = {orders[i].name, orders[i].is_short, rank};
+            if (rank == 0 && one.is_short) continue; // it reads it before it looks at the length
+            assert_int_equal(ranks_run(RANKS, NULL, late_body, &one), 0);
+        }
+}
+
+// The host of rank 0 lists the newest checkpoint late, or never: it has a folder of its own, in
+// which a link leads to each checkpoint that it lists.
+static void list_step(int step) {
+    char link[160], target[96];
+    snprintf(link, sizeof link, "%s/own/checkpoints/step-%08d", run_dir, step);
+    snprintf(target, sizeof target, "%s/checkpoints/step-%08d", run_dir, step);
+    CHECK(symlink(target, link) == 0 || errno == EEXIST);
+}
+
+static void sleep_and_list(int64_t duration_ns) {
+    late.slept_ns += duration_ns;
+    if (late.slept_ns >= LATE_MS * INT64_C(1000000)) list_step(2);
+}
+
+static void listed_body(tri_comm *comm, ranks_table *table, void *argument) {
+    bool is_never = argument != NULL;
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    char said[96], own[96];
+    capture(comm, said);
+    snprintf(own, sizeof own, "%s/own", run_dir);
+    if (comm->rank == 0) {
+        tri_os.sleep_ns = is_never ? count_sleep : sleep_and_list;
+        tri_os.monotonic_ns = slept_monotonic_ns;
+    }
+    CHECK_OK(tri_checkpoint_find(arena, comm, comm->rank ? run_dir : own, "auto", &path));
+    see_again();
+    CHECK(strstr(path, is_never ? "own/checkpoints/step-00000001" : "step-00000002"));
+    CHECK(lines_said(said, "waiting for ") == (comm->rank == 0));
+    CHECK(lines_said(said, "falling back to the checkpoint before") ==
+          (is_never && comm->rank == 0));
+    if (comm->rank == 0) CHECK(late.slept_ns <= CHECKPOINT_LATE_MS * INT64_C(1000000));
+    tri_arena_destroy(arena);
+}
+
+static void test_newest_listed_late_by_rank_0(void **state) {
+    char home[96];
+    snprintf(home, sizeof home, "%s/own/checkpoints", run_dir);
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
+    assert_int_equal(tri_os_make_folders(home), TRI_OK);
+    list_step(1);
+    assert_int_equal(ranks_run(RANKS, NULL, listed_body, (void *)""), 0);
+    assert_int_equal(ranks_run(RANKS, NULL, listed_body, NULL), 0);
 }
 
 // By a clock that does not wait, the rank gives up after the limit, with the line that it has for a
@@ -238,7 +289,8 @@ static void test_late_while_saving(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(late_file_is_read),         TEST(file_that_never_appears), TEST(missing_everywhere),
+        TEST(late_file_is_read),         TEST(file_that_never_appears),
+        TEST(missing_everywhere),        TEST(newest_listed_late_by_rank_0),
         TEST(nobody_waits_without_need), TEST(late_while_saving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
