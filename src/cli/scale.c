@@ -247,7 +247,10 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
     TRI_TRY(cli_bind_rank(&cores));
     if (s->view.count == 0) choose_ranks(s->identity.size, &s->view);
     tri_status status = open_world(s);
-    if (status == TRI_OK) status = measure_points(s);
+    if (status == TRI_OK) {
+        status = measure_points(s);
+        status = tri_tell_failure(s->world, &s->identity, status);
+    }
     tri_health_drop_ring(s->health); // it is the communicator's
     tri_comm_close(s->world);
     tri_health_stop(s->health);

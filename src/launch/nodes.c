@@ -345,8 +345,7 @@ tri_status launch_nodes_return(launch_nodes *n, int *signal) {
                         "this node was cut off more than %d times, and joins no more: look at its "
                         "network",
                         TRI_MAX_NODE_RETURNS);
-    if (!goes_on || n->server)
-        return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
+    if (!goes_on || n->server) return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
     forget_connection(n);
     tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %g s", n->identity.address.host,
             n->identity.address.port, o->conf.read_timeout_s);
