@@ -30,18 +30,30 @@ extern thread_local emulated_thread *emulated_now;
 
 #define GPU_KERNEL static void
 #define GPU_DEVICE static inline
+#define GPU_UNROLL
 #define GPU_SHARED(type, name, count)                                                              \
     type *name = (type *)emulated_shared(__LINE__, sizeof(type) * (count))
 
+#define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)emulated_dynamic_shared()
+
 // The block's memory number `line`, which the first thread that asks for it makes.
 void *emulated_shared(int line, size_t size_bytes);
+void *emulated_dynamic_shared(); // as large as the launch said
 void emulated_barrier();
 // Hands 8 bytes to the other lanes of the warp, and returns those of lane `lane ^ mask`.
 uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
+// Hands an address to the other lanes of the warp, and gives those of all 32. What lies there may
+// be read until emulated_go_on, which all lanes call too.
+void emulated_gather(const void *address, const void **lanes);
+void emulated_go_on();
+// A copy that happens when the thread waits for it; until then the bytes there are poison. From
+// NULL come zeros.
+void emulated_copy(void *to, const void *from, size_t size_bytes);
+void emulated_copy_wait();
 int64_t emulated_clock_ns();
 // Adds work of the host to the stream.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
-tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads,
+tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int shared_bytes,
                            std::function<void()> body, char *why);
 void emulated_trap();
 int gpu_multiprocessors(const cuda_stream *stream);
@@ -68,10 +80,10 @@ static inline int64_t gpu_clock_ns() { return emulated_clock_ns(); }
 
 template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
-                                    int threads, P params, char *why) {
+                                    int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
     return emulated_launch(
-        stream, blocks, threads, [=] { kernel(params); }, why);
+        stream, blocks, threads, shared_bytes, [=] { kernel(params); }, why);
 }
 
 #endif

@@ -26,6 +26,12 @@ enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
 
 typedef void *place[5]; // of __builtin_setjmp
 
+struct copy {
+    void *to;
+    const void *from;
+    size_t size_bytes;
+};
+
 struct fiber {
     emulated_thread index;
     place at; // where it waits
@@ -33,7 +39,8 @@ struct fiber {
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
     fiber_state state;
-    uint64_t handed; // to the other lanes
+    uint64_t handed;          // to the other lanes
+    std::vector<copy> copies; // that have begun
 };
 
 struct block_of_threads {
@@ -42,7 +49,7 @@ struct block_of_threads {
     const void *host_stack = nullptr;
     size_t host_stack_bytes = 0;
     std::vector<fiber> fibers;
-    int threads = 0, current = 0;
+    int threads = 0, current = 0, dynamic_bytes = 0;
     const std::function<void()> *body = nullptr;
     std::map<int, std::unique_ptr<char[]>> shared;
     bool trapped = false;
@@ -92,6 +99,7 @@ void run_fiber() {
     entered_fiber(here.fibers[here.current]);
     for (;;) {
         (*here.body)();
+        if (!here.fibers[here.current].copies.empty()) give_up("a thread ends during a copy");
         pause(FIBER_DONE);
     }
 }
@@ -155,13 +163,17 @@ void run_block() {
 
 } // namespace
 
-bool emulated_run(int64_t blocks, int threads, bool samples, const std::function<void()> &body) {
+bool emulated_run(int64_t blocks, int threads, int shared_bytes, bool samples,
+                  const std::function<void()> &body) {
     if (threads < 1 || threads > 1024) give_up("a block has 1 to 1024 threads");
+    if (shared_bytes > 227 * 1024) give_up("a block has at most 227 KiB of shared memory");
     if (blocks > 0x7fffffff) give_up("a grid has at most 2^31 - 1 blocks");
     if ((int)here.fibers.size() < threads) here.fibers.resize((size_t)threads);
     here.threads = threads;
     here.body = &body;
     here.trapped = false;
+    here.dynamic_bytes = shared_bytes;
+    for (fiber &f : here.fibers) f.copies.clear(); // of a kernel that trapped
     for (int64_t b = 0; b < blocks && !here.trapped; b++) {
         here.shared.clear();
         for (int i = 0; i < threads; i++)
@@ -185,6 +197,8 @@ void *emulated_shared(int line, size_t size_bytes) {
     return memory.get();
 }
 
+void *emulated_dynamic_shared() { return emulated_shared(0, (size_t)here.dynamic_bytes); }
+
 void emulated_barrier() { pause(FIBER_AT_BARRIER); }
 
 uint64_t emulated_shuffle_xor(uint64_t bits, int mask) {
@@ -195,4 +209,32 @@ uint64_t emulated_shuffle_xor(uint64_t bits, int mask) {
     uint64_t got = here.fibers[other].handed;
     pause(FIBER_AT_SHUFFLE); // before anyone hands over the next
     return got;
+}
+
+void emulated_gather(const void *address, const void **lanes) {
+    int first = here.current / WARP * WARP;
+    if (first + WARP > here.threads) give_up("a warp that works together is not whole");
+    here.fibers[here.current].handed = (uint64_t)(uintptr_t)address;
+    pause(FIBER_AT_SHUFFLE);
+    for (int i = 0; i < WARP; i++)
+        lanes[i] = (const void *)(uintptr_t)here.fibers[first + i].handed;
+}
+
+void emulated_go_on() { pause(FIBER_AT_SHUFFLE); }
+
+void emulated_copy(void *to, const void *from, size_t size_bytes) {
+    if ((uintptr_t)to % size_bytes || (uintptr_t)from % size_bytes)
+        give_up("a copy to shared memory is not aligned");
+    memset(to, POISON, size_bytes);
+    here.fibers[here.current].copies.push_back({to, from, size_bytes});
+}
+
+void emulated_copy_wait() {
+    std::vector<copy> &copies = here.fibers[here.current].copies;
+    for (const copy &c : copies)
+        if (c.from)
+            memcpy(c.to, c.from, c.size_bytes);
+        else
+            memset(c.to, 0, c.size_bytes);
+    copies.clear();
 }

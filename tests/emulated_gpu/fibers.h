@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 
-// False: a thread of the kernel trapped. `samples`: only the first and the last block run.
-bool emulated_run(int64_t blocks, int threads, bool samples, const std::function<void()> &body);
+// False: a thread of the kernel trapped. `shared_bytes` are a block's dynamic shared memory;
+// `samples`: only the first and the last block run.
+bool emulated_run(int64_t blocks, int threads, int shared_bytes, bool samples,
+                  const std::function<void()> &body);
 
 #endif

@@ -377,12 +377,12 @@ int64_t emulated_clock_ns() {
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
 // With CUDA_LAUNCH_BLOCKING=1, a launch waits for its kernel and returns how that ended.
-tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads,
+tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int shared_bytes,
                            std::function<void()> body, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
     push(stream, [=] {
-        if (!context->failed && !emulated_run(blocks, threads, is_sampled, body))
+        if (!context->failed && !emulated_run(blocks, threads, shared_bytes, is_sampled, body))
             context->failed = true;
     });
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");

@@ -92,13 +92,8 @@ static void build_distance(op_case *c) {
     op_add(c, &tri_op_relative_l2_loss_grad, in, NULL);
 }
 
-// Heads of all sizes, the largest included, and more queries than a block takes.
-static void build_attention(op_case *c) {
-    static const int64_t widths[] = {8, 64, 80, 128, 129, 256};
-    int64_t width = widths[op_draw(c, 0, 5)], keys = op_draw(c, 30, 70);
-    int64_t queries = op_chance(c, 60) ? keys : op_draw(c, 1, keys);
-    tri_shape kv = tri_shape_of(1, keys, op_draw(c, 1, 2), width);
-    tri_shape q = tri_shape_of(1, queries, kv.dims[2] * op_draw(c, 1, 2), width);
+static void add_attention(op_case *c, int64_t queries, tri_shape kv, int64_t group) {
+    tri_shape q = tri_shape_of(1, queries, kv.dims[2] * group, kv.dims[3]);
     tri_attention_attr a = {.scale = 0.1, .causal = op_chance(c, 60)};
     tri_value qv = op_numbers(c, q, -2, 2), k = op_numbers(c, kv, -2, 2),
               v = op_numbers(c, kv, -1, 1);
@@ -107,11 +102,35 @@ static void build_attention(op_case *c) {
     op_add(c, &tri_op_attention_grad, in, &a);
 }
 
+// Heads of all sizes, the largest included, and more queries than a block takes.
+static void build_attention(op_case *c) {
+    static const int64_t widths[] = {8, 64, 80, 128, 129, 256};
+    int64_t width = widths[op_draw(c, 0, 5)], keys = op_draw(c, 30, 70);
+    int64_t queries = op_chance(c, 60) ? keys : op_draw(c, 1, keys);
+    tri_shape kv = tri_shape_of(1, keys, op_draw(c, 1, 2), width);
+    add_attention(c, queries, kv, op_draw(c, 1, 2));
+}
+
+// More queries and keys than tiles on tensor cores have, whole ones too.
+static void build_long_attention(op_case *c) {
+    static const int64_t lengths[] = {64, 128, 129, 200, 256, 300};
+    static const int64_t widths[] = {16, 64, 72, 128};
+    int64_t keys = lengths[op_draw(c, 0, 5)],
+            queries = op_chance(c, 60) ? keys : op_draw(c, 1, keys);
+    tri_shape kv = tri_shape_of(1, keys, 1, widths[op_draw(c, 0, 3)]);
+    add_attention(c, queries, kv, op_draw(c, 1, 3));
+}
+
 static const op_family families[] = {
     {.name = "losses of many classes", .build = build_classes, .tolerance = 2e-5},
     {.name = "distances of many elements", .build = build_distance, .tolerance = 1e-5},
     {.name = "attention of all head sizes",
      .build = build_attention,
+     .tolerance = 2e-5,
+     .rounding = 1e-5,
+     .half_tolerance = 0.01},
+    {.name = "attention over many keys",
+     .build = build_long_attention,
      .tolerance = 2e-5,
      .rounding = 1e-5,
      .half_tolerance = 0.01},
@@ -124,6 +143,8 @@ static void test_large_rows(void **state) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
         op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(4, 12));
+        if (families[i].half_tolerance > 0)
+            op_compare(&families[i], &tri_device_cuda, 1, TRI_F16, 300, test_gpu_rounds(4, 12));
     }
 }
 

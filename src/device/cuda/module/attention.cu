@@ -8,6 +8,7 @@
 //
 // For each pair of blocks, forward reads k and v; the gradient of q reads q, dy, v and twice k;
 // that of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
+#include "device/cuda/module/attention.h"
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -35,20 +36,6 @@ GPU_DEVICE float row_max(float value) {
     for (int mask = SIDE / 2; mask; mask /= 2)
         value = gpu_larger(value, gpu_shuffle_xor(value, mask));
     return value;
-}
-
-// How a head's rows lie in a tensor [samples, length, heads, width].
-struct head_rows {
-    const void *at;
-    int64_t first, step, length; // of element 0 of row 0; from row to row; rows
-};
-
-GPU_DEVICE head_rows queries_of(const cuda_attention &p, const void *x, int64_t n, int64_t head) {
-    return {x, (n * p.queries * p.heads + head) * p.width, p.heads * p.width, p.queries};
-}
-
-GPU_DEVICE head_rows keys_of(const cuda_attention &p, const void *x, int64_t n, int64_t kv_head) {
-    return {x, (n * p.keys * p.kv_heads + kv_head) * p.width, p.kv_heads * p.width, p.keys};
 }
 
 // Copies rows `row` and following to a tile, as floats; 0 where there are none.
@@ -119,17 +106,6 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
             if (d < width) gpu_put((T *)to + x.first + r * x.step + d, sums[i][c]);
         }
     }
-}
-
-// How many keys query t attends to; 0 where there is no query.
-GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
-    if (t >= p.queries) return 0;
-    return p.causal ? t + 1 + p.keys - p.queries : p.keys;
-}
-
-// The end of the keys to which any query of a tile attends: later tiles of keys are left out.
-GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
-    return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
 }
 
 // Turns the scores of a tile of keys into probabilities, against the largest score so far: what was
@@ -272,10 +248,9 @@ template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     int64_t group = f.heads / f.kv_heads, steps = (f.queries + tile - 1) / tile;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / f.kv_heads, kv_head = item % f.kv_heads;
-        int64_t key = item / heads * tile, skipped = 0; // queries that see none of the keys
+        int64_t key = item / heads * tile, skipped = tiles_before(f, key, tile);
         head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
         float dk[R][sizes<D>::own] = {}, dv[R][sizes<D>::own] = {}, scores[R][R], ds[R][R];
-        if (f.causal && key > f.keys - f.queries) skipped = (key - (f.keys - f.queries)) / tile;
         for (int64_t step = 0; step < group * (steps - skipped); step++) {
             int64_t head = kv_head * group + step / (steps - skipped);
             int64_t query = (skipped + step % (steps - skipped)) * tile;
@@ -317,6 +292,7 @@ template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
 
 template <typename T, int D>
 tri_status launch_wide(cuda_stream *stream, const cuda_attention *p, char *why) {
+    if (attention_has_matrix(p)) return attention_by_matrix(stream, p, why);
     int64_t tiles = (p->queries + sizes<D>::tile - 1) / sizes<D>::tile;
     int64_t blocks = gpu_at_most(tiles * p->samples * p->heads);
     return gpu_launch(stream, attention<T, D>, blocks, THREADS, *p, why);
@@ -329,9 +305,10 @@ tri_status launch_wide(cuda_stream *stream, const cuda_attention_grad *p, char *
     int64_t queries = (f->queries + tile - 1) / tile, keys = (f->keys + tile - 1) / tile;
     tri_status status = gpu_launch(
         stream, row_dots<T>, gpu_blocks(stream, rows, GPU_BLOCK / GPU_WARP), GPU_BLOCK, *p, why);
-    if (status == TRI_OK)
-        status = gpu_launch(stream, grad_q<T, D>, gpu_at_most(queries * f->samples * f->heads),
-                            THREADS, *p, why);
+    if (status != TRI_OK) return status;
+    if (attention_has_matrix(p)) return attention_grad_by_matrix(stream, p, why);
+    status = gpu_launch(stream, grad_q<T, D>, gpu_at_most(queries * f->samples * f->heads), THREADS,
+                        *p, why);
     if (status != TRI_OK) return status;
     return gpu_launch(stream, grad_kv<T, D>, gpu_at_most(keys * f->samples * f->kv_heads), THREADS,
                       *p, why);

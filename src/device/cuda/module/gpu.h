@@ -4,9 +4,10 @@
 //
 //   GPU_KERNEL name(params p)            a kernel: one struct by value
 //   GPU_SHARED(type, name, count)        shared memory of a block
+//   GPU_DYNAMIC_SHARED(type, name)       likewise, as many bytes as gpu_launch was told
 //   gpu_barrier()                        all threads of a block meet
 //   gpu_shuffle_xor(value, mask)         between the lanes of a warp, all of which take part
-//   gpu_launch(stream, kernel, blocks, threads, params, why)
+//   gpu_launch(stream, kernel, blocks, threads, params, why, shared_bytes = 0)
 //
 // Numbers in memory are read and written by gpu_get and gpu_put, which convert F16 and BF16 to and
 // from float. A sum over a block is always added in the same order, so that a kernel's results
@@ -25,6 +26,8 @@
 #endif
 #define TRI_KERNEL_INLINE static __host__ __device__ __forceinline__ // see base/kernel_inline.h
 #define TRI_KERNEL_UNROLL_10 _Pragma("unroll")
+// Before a loop over what a thread has in registers, which a number of the loop cannot name.
+#define GPU_UNROLL _Pragma("unroll")
 #endif
 
 #include "device/cuda/runtime.h"
@@ -39,6 +42,9 @@
 #define GPU_KERNEL static __global__ void
 #define GPU_DEVICE static __device__ __forceinline__
 #define GPU_SHARED(type, name, count) __shared__ type name[count]
+#define GPU_DYNAMIC_SHARED(type, name)                                                             \
+    extern __shared__ __align__(16) unsigned char gpu_dynamic_shared[];                            \
+    type *name = (type *)gpu_dynamic_shared
 
 GPU_DEVICE void gpu_barrier() { __syncthreads(); }
 

@@ -50,9 +50,12 @@ static inline int gpu_multiprocessors(const cuda_stream *stream) {
 
 template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
-                                    int threads, P params, char *why) {
+                                    int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
-    kernel<<<(unsigned)blocks, (unsigned)threads, 0, stream->handle>>>(params);
+    if (shared_bytes > 48 * 1024) // what a kernel may have without asking
+        GPU_TRY(GPU_API(FuncSetAttribute)(
+            (const void *)kernel, GPU_API(FuncAttributeMaxDynamicSharedMemorySize), shared_bytes));
+    kernel<<<(unsigned)blocks, (unsigned)threads, (unsigned)shared_bytes, stream->handle>>>(params);
     gpu_error error = GPU_API(GetLastError)();
     if (error == GPU_API(Success)) return TRI_OK;
     tri_status status = gpu_failed(error, "launch", why);

@@ -1,0 +1,46 @@
+// What the kernels of attention share: where the rows of a head are, and which keys a query attends
+// to.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_ATTENTION_H
+#define TRIREME_DEVICE_CUDA_MODULE_ATTENTION_H
+
+#include "device/cuda/module/gpu.h"
+
+// How a head's rows lie in a tensor [samples, length, heads, width].
+struct head_rows {
+    const void *at;
+    int64_t first, step, length; // of element 0 of row 0; from row to row; rows
+};
+
+GPU_DEVICE head_rows queries_of(const cuda_attention &p, const void *x, int64_t n, int64_t head) {
+    return {x, (n * p.queries * p.heads + head) * p.width, p.heads * p.width, p.queries};
+}
+
+GPU_DEVICE head_rows keys_of(const cuda_attention &p, const void *x, int64_t n, int64_t kv_head) {
+    return {x, (n * p.keys * p.kv_heads + kv_head) * p.width, p.kv_heads * p.width, p.keys};
+}
+
+// How many keys query t attends to; 0 where there is no query.
+GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
+    if (t >= p.queries) return 0;
+    return p.causal ? t + 1 + p.keys - p.queries : p.keys;
+}
+
+// The end of the keys to which any query of a tile attends: later tiles of keys are left out.
+GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
+    return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
+}
+
+// How many tiles of queries attend to none of the keys from `key` on.
+GPU_DEVICE int64_t tiles_before(const cuda_attention &p, int64_t key, int tile) {
+    int64_t blind = p.causal ? key - (p.keys - p.queries) : 0;
+    return blind > 0 ? blind / tile : 0;
+}
+
+// Attention of half types on tensor cores (attention_matrix.cu), where it has a kernel. That of the
+// gradient reads p->dots, which are there already.
+bool attention_has_matrix(const cuda_attention *p);
+bool attention_has_matrix(const cuda_attention_grad *p);
+tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, char *why);
+tri_status attention_grad_by_matrix(cuda_stream *stream, const cuda_attention_grad *p, char *why);
+
+#endif

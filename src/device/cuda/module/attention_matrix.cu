@@ -1,0 +1,394 @@
+// Attention of half types on tensor cores, in tiles that stay on chip (Dao, "FlashAttention-2",
+// 2023): sums are F32, probabilities and the gradients of scores are rounded to the half type
+// before they are multiplied with v, k, q or dy.
+//
+// A warp has 16 rows, or twice as many in the forward pass, with all their columns, so that rows
+// need sums over 4 lanes only, and a product's result is the next one's input in the same registers
+// (matrix.h). Tiles are copied to shared memory while the warps compute with others. The gradients
+// of q and of k and v are made by one kernel each, as in attention.cu, so that no sum needs
+// atomics.
+//
+// A tile of Q queries passes over all its keys in tiles: for each, forward reads a tile of k and
+// one of v, the gradient of q the same two, that of k and v tiles of q and dy. They come from the
+// L2 cache but once.
+#include "device/cuda/module/attention.h"
+#include "device/cuda/module/matrix.h"
+#include "device/cuda/module/pack.h"
+
+#if defined(GPU_HAS_MATRIX)
+namespace {
+
+enum { WARPS = 4, THREADS = WARPS * GPU_WARP, PART = 16 };
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// Tiles of rows (queries, or in the gradient of k and v keys) and of columns (keys, or queries) for
+// heads of up to D elements. A row of shared memory has 8 elements more, so that 8 neighbouring
+// rows lie in different banks.
+template <int D> struct shape {
+    static const int parts = 2; // of 16 rows that a warp has in the forward pass
+    static const int queries = WARPS * PART * parts, keys = 64;
+    static const int rows = WARPS * PART, columns = D > 64 ? 32 : 64; // of gradients
+    static const int stride = D + 8;
+    static const int bytes = (queries + 2 * keys) * stride * 2;
+    static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2;
+};
+
+GPU_DEVICE int own_lane() { return (int)threadIdx.x % GPU_WARP; }
+GPU_DEVICE int own_warp() { return (int)threadIdx.x / GPU_WARP; }
+
+// Begins to copy rows `row` and following to a tile; zeros where there are none.
+template <typename T, int D, int rows>
+GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t width) {
+    const T *from = (const T *)x.at + x.first + row * x.step;
+    for (int i = (int)threadIdx.x; i < rows * (D / 8); i += THREADS) {
+        int r = i / (D / 8), d = i % (D / 8) * 8;
+        bool is_there = row + r < x.length && d < width;
+        gpu_copy(&tile[r * shape<D>::stride + d], is_there ? from + r * x.step + d : x.at,
+                 is_there);
+    }
+}
+
+// Elements [row to row + 16][k to k + 16] of a tile.
+template <int D, typename T> GPU_DEVICE gpu_matrix_a part_of(const T *tile, int row, int k) {
+    gpu_matrix_a a;
+    int lane = own_lane();
+    gpu_load_rows(a.at, &tile[(row + lane % 16) * shape<D>::stride + k + lane / 16 * 8]);
+    return a;
+}
+
+// products = rows a [16 * parts, D] times rows b [16 * n, D], transposed. The warp's rows of a
+// begin at `row`.
+template <int D, typename T, int parts, int n>
+GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[parts][n]) {
+    int lane = own_lane();
+    GPU_UNROLL
+    for (int i = 0; i < parts; i++) GPU_UNROLL
+    for (int j = 0; j < n; j++) products[i][j] = {};
+    GPU_UNROLL
+    for (int k = 0; k < D; k += 16) {
+        gpu_matrix_a left[parts];
+        GPU_UNROLL
+        for (int i = 0; i < parts; i++) left[i] = part_of<D>(a, row + i * PART, k);
+        GPU_UNROLL
+        for (int j = 0; j < n; j += 2) {
+            uint32_t right[4];
+            int at = j * 8 + lane / 16 * 8 + lane % 8;
+            gpu_load_rows(right, &b[at * shape<D>::stride + k + lane / 8 % 2 * 8]);
+            GPU_UNROLL
+            for (int i = 0; i < parts; i++) {
+                gpu_multiply<T>(products[i][j], left[i], {right[0], right[1]});
+                gpu_multiply<T>(products[i][j + 1], left[i], {right[2], right[3]});
+            }
+        }
+    }
+}
+
+// sums [16 * parts, D] += weights [16 * parts, 8 * n], rounded to T, times the rows of b.
+template <int D, typename T, int parts, int n>
+GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[parts][n], const T *b,
+                           gpu_matrix_c (&sums)[parts][D / 8]) {
+    int lane = own_lane();
+    GPU_UNROLL
+    for (int k = 0; k < n; k += 2) {
+        gpu_matrix_a left[parts];
+        GPU_UNROLL
+        for (int i = 0; i < parts; i++) GPU_UNROLL
+        for (int h = 0; h < 4; h++)
+            left[i].at[h] = gpu_pair<T>(weights[i][k + h / 2].at[h % 2 * 2],
+                                        weights[i][k + h / 2].at[h % 2 * 2 + 1]);
+        GPU_UNROLL
+        for (int d = 0; d < D / 8; d += 2) {
+            uint32_t right[4];
+            gpu_load_columns(right,
+                             &b[(k * 8 + lane % 16) * shape<D>::stride + d * 8 + lane / 16 * 8]);
+            GPU_UNROLL
+            for (int i = 0; i < parts; i++) {
+                gpu_multiply<T>(sums[i][d], left[i], {right[0], right[1]});
+                gpu_multiply<T>(sums[i][d + 1], left[i], {right[2], right[3]});
+            }
+        }
+    }
+}
+
+// Over the 4 lanes that have a row.
+GPU_DEVICE float row_sum(float x) {
+    x += gpu_shuffle_xor(x, 1);
+    return x + gpu_shuffle_xor(x, 2);
+}
+
+GPU_DEVICE float row_max(float x) {
+    x = gpu_larger(x, gpu_shuffle_xor(x, 1));
+    return gpu_larger(x, gpu_shuffle_xor(x, 2));
+}
+
+// Which row and column of a warp's matrix [16, 8] its element number i of this lane has.
+GPU_DEVICE int row_at(int i) { return own_lane() / 4 + i / 2 * 8; }
+GPU_DEVICE int column_at(int i) { return own_lane() % 4 * 2 + i % 2; }
+
+// Writes the warp's 16 rows of a result, times `scales` of rows 0 to 7 and 8 to 15.
+template <typename T, int n>
+GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
+                      const gpu_matrix_c (&sums)[n], const float (&scales)[2]) {
+    GPU_UNROLL
+    for (int h = 0; h < 2; h++) {
+        int64_t r = row + row_at(2 * h);
+        T *out = (T *)to + x.first + r * x.step;
+        GPU_UNROLL
+        for (int d = 0; r < x.length && d < n; d++) {
+            if (d * 8 >= width) continue;
+            uint32_t pair =
+                gpu_pair<T>(sums[d].at[2 * h] * scales[h], sums[d].at[2 * h + 1] * scales[h]);
+            memcpy(out + d * 8 + column_at(0), &pair, sizeof pair);
+        }
+    }
+}
+
+// Scores of 16 queries into probabilities, against the largest score so far: what was summed
+// before shrinks where a larger one comes. Scores are multiplied by log2(e), because powers of 2
+// are what the hardware has.
+template <int n, int N>
+GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
+                       gpu_matrix_c (&scores)[n], float (&largest)[2], float (&sum)[2],
+                       gpu_matrix_c (&out)[N]) {
+    float factor = p.scale * LOG2_E;
+    GPU_UNROLL
+    for (int h = 0; h < 2; h++) {
+        int64_t seen = seen_by(p, query + row_at(2 * h)) - key;
+        int keys = seen < 0 ? 0 : (int)(seen < 8 * n ? seen : 8 * n); // that are seen
+        float best = largest[h], more = 0;
+        GPU_UNROLL
+        for (int i = 0; i < 2 * n; i++) {
+            float &score = scores[i / 2].at[2 * h + i % 2];
+            score = i / 2 * 8 + column_at(i) < keys ? score * factor : -INFINITY;
+            best = gpu_larger(score, best);
+        }
+        best = row_max(best);
+        float base = best == -INFINITY ? 0 : best; // of a row that sees nothing yet
+        float shrink = exp2f(largest[h] - base);
+        GPU_UNROLL
+        for (int i = 0; i < 2 * n; i++) {
+            float &score = scores[i / 2].at[2 * h + i % 2];
+            score = exp2f(score - base);
+            more += score;
+        }
+        sum[h] = sum[h] * shrink + row_sum(more);
+        largest[h] = best;
+        GPU_UNROLL
+        for (int d = 0; d < N; d++) {
+            out[d].at[2 * h] *= shrink;
+            out[d].at[2 * h + 1] *= shrink;
+        }
+    }
+}
+
+// Blocks with the most keys come first.
+template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
+    using S = shape<D>;
+    GPU_DYNAMIC_SHARED(T, q_tile);
+    T *k_tile = q_tile + S::queries * S::stride, *v_tile = k_tile + S::keys * S::stride;
+    int64_t tiles = (p.queries + S::queries - 1) / S::queries, heads = p.samples * p.heads;
+    int own = own_warp() * S::parts * PART;
+    for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
+        int64_t n = item % heads / p.heads, head = item % p.heads;
+        int64_t query = (tiles - 1 - item / heads) * S::queries;
+        int64_t kv_head = head / (p.heads / p.kv_heads);
+        int64_t end = seen_by_tile(p, query, S::queries);
+        head_rows q = queries_of(p, p.q, n, head), k = keys_of(p, p.k, n, kv_head);
+        head_rows v = keys_of(p, p.v, n, kv_head);
+        gpu_matrix_c out[S::parts][D / 8] = {}, scores[S::parts][S::keys / 8];
+        float largest[S::parts][2], sum[S::parts][2] = {};
+        GPU_UNROLL
+        for (int i = 0; i < S::parts; i++) largest[i][0] = largest[i][1] = -INFINITY;
+        gpu_barrier(); // the tiles of the last item have been read
+        copy_tile<T, D, S::queries>(q_tile, q, query, p.width);
+        copy_tile<T, D, S::keys>(k_tile, k, 0, p.width);
+        for (int64_t key = 0; key < end; key += S::keys) {
+            gpu_copy_wait(); // for k
+            gpu_barrier();   // and the last tile of v has been read
+            copy_tile<T, D, S::keys>(v_tile, v, key, p.width);
+            multiply<D>(q_tile, own, k_tile, scores);
+            gpu_copy_wait(); // for v
+            gpu_barrier();   // and k has been read
+            if (key + S::keys < end) copy_tile<T, D, S::keys>(k_tile, k, key + S::keys, p.width);
+            GPU_UNROLL
+            for (int i = 0; i < S::parts; i++)
+                soften(p, query + own + i * PART, key, scores[i], largest[i], sum[i], out[i]);
+            accumulate<D>(scores, v_tile, out);
+        }
+        gpu_copy_wait();
+        GPU_UNROLL
+        for (int i = 0; i < S::parts; i++) {
+            float scales[2] = {1 / sum[i][0], 1 / sum[i][1]};
+            int64_t row = query + own + i * PART;
+            GPU_UNROLL
+            for (int h = 0; h < 2; h++)
+                if (own_lane() % 4 == 0 && row + row_at(2 * h) < p.queries)
+                    p.log_sum_exp[(n * p.heads + head) * p.queries + row + row_at(2 * h)] =
+                        largest[i][h] * LN_2 + logf(sum[i][h]);
+            store<T>(p.y, q, row, p.width, out[i], scales);
+        }
+    }
+}
+
+// What an element needs of its query t: of the keys from `key` on it sees `seen`, at most a tile.
+struct query_facts {
+    int seen;
+    float log2_sum_exp, dot;
+};
+
+GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int64_t t,
+                                int64_t key) {
+    const cuda_attention &f = p.of;
+    if (t >= f.queries) return {0, 0, 0};
+    int64_t seen = seen_by(f, t) - key;
+    return {seen < 0 ? 0 : (int)(seen < 64 ? seen : 64),
+            f.log_sum_exp[head * f.queries + t] * LOG2_E, p.dots[head * f.queries + t]};
+}
+
+// A product of q with k into the probability, and one of dy with v into the gradient of the score,
+// both before they are multiplied by `scale`. The element's key is number `key` of the tile.
+GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, float &score,
+                              float &ds) {
+    score = key < query.seen ? exp2f(score * factor - query.log2_sum_exp) : 0;
+    ds = score * (ds - query.dot);
+}
+
+// Likewise for the warp's 16 rows, which are queries, or, if `of_keys`, keys.
+template <bool of_keys, int n>
+GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_t query,
+                              int64_t key, gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
+    float factor = p.of.scale * LOG2_E;
+    query_facts rows[2];
+    for (int h = 0; !of_keys && h < 2; h++) rows[h] = facts_of(p, head, query + row_at(2 * h), key);
+    GPU_UNROLL
+    for (int j = 0; j < n; j++) {
+        query_facts columns[2];
+        for (int c = 0; of_keys && c < 2; c++)
+            columns[c] = facts_of(p, head, query + j * 8 + column_at(c), key);
+        GPU_UNROLL
+        for (int i = 0; i < 4; i++)
+            differentiate(of_keys ? columns[i % 2] : rows[i / 2],
+                          of_keys ? row_at(i) : j * 8 + column_at(i), factor, scores[j].at[i],
+                          ds[j].at[i]);
+    }
+}
+
+// dq (rows are queries, columns keys), or, if `of_keys`, dk and dv (rows are keys, columns the
+// queries of all heads that read them).
+template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_grad p) {
+    using S = shape<D>;
+    enum { TILE = S::columns * S::stride };
+    GPU_DYNAMIC_SHARED(T, x); // rows of q or k, then of dy or v, then twice the columns' tiles
+    T *dx = x + S::rows * S::stride, *others = dx + S::rows * S::stride;
+    const cuda_attention &f = p.of;
+    int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
+    int64_t tiles = ((of_keys ? f.keys : f.queries) + S::rows - 1) / S::rows;
+    int64_t group = f.heads / f.kv_heads;
+    int own = own_warp() * PART;
+    for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
+        int64_t n = item % heads / all, own_head = item % all;
+        int64_t row = (of_keys ? item / heads : tiles - 1 - item / heads) * S::rows;
+        int64_t kv_head = of_keys ? own_head : own_head / group;
+        int64_t first = of_keys ? tiles_before(f, row, S::columns) : 0;
+        int64_t end = of_keys ? f.queries : seen_by_tile(f, row, S::rows);
+        int64_t count = (end + S::columns - 1) / S::columns - first; // may be below 0
+        int64_t steps = of_keys ? count * group : count;
+        head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
+        auto head_at = [&](int64_t step) {
+            return of_keys ? kv_head * group + step / count : own_head;
+        };
+        auto column_of = [&](int64_t step) { return (first + step % count) * S::columns; };
+        auto copy_columns = [&](int64_t step) {
+            T *to = others + step % 2 * 2 * TILE;
+            int64_t head = head_at(step), at = column_of(step);
+            head_rows y = of_keys ? queries_of(f, f.q, n, head) : k;
+            head_rows dy = of_keys ? queries_of(f, p.dy, n, head) : v;
+            copy_tile<T, D, S::columns>(to, y, at, f.width);
+            copy_tile<T, D, S::columns>(to + TILE, dy, at, f.width);
+        };
+        gpu_matrix_c sums[1][D / 8] = {}, dv[1][D / 8] = {};
+        gpu_barrier(); // the tiles of the last item have been read
+        head_rows q = queries_of(f, f.q, n, head_at(0)), dy = queries_of(f, p.dy, n, head_at(0));
+        copy_tile<T, D, S::rows>(x, of_keys ? k : q, row, f.width);
+        copy_tile<T, D, S::rows>(dx, of_keys ? v : dy, row, f.width);
+        if (steps > 0) copy_columns(0);
+        for (int64_t step = 0; step < steps; step++) {
+            gpu_copy_wait();
+            gpu_barrier(); // this step's tiles are there, and those of the last have been read
+            if (step + 1 < steps) copy_columns(step + 1);
+            const T *y = others + step % 2 * 2 * TILE;
+            int64_t column = column_of(step), head = n * f.heads + head_at(step);
+            gpu_matrix_c scores[1][S::columns / 8], ds[1][S::columns / 8];
+            multiply<D>(x, own, y, scores);
+            multiply<D>(dx, own, y + TILE, ds);
+            differentiate<of_keys>(p, head, of_keys ? column : row + own,
+                                   of_keys ? row + own : column, scores[0], ds[0]);
+            if (of_keys) accumulate<D>(scores, y + TILE, dv);
+            accumulate<D>(ds, y, sums);
+        }
+        gpu_copy_wait();
+        store<T>(of_keys ? p.dk : p.dq, of_keys ? k : q, row + own, f.width, sums[0],
+                 {f.scale, f.scale});
+        if (of_keys) store<T>(p.dv, v, row + own, f.width, dv[0], {1, 1});
+    }
+}
+
+template <typename T, int D>
+tri_status launch(cuda_stream *stream, const cuda_attention *p, char *why) {
+    int64_t tiles = (p->queries + shape<D>::queries - 1) / shape<D>::queries;
+    return gpu_launch(stream, attention<T, D>, gpu_at_most(tiles * p->samples * p->heads), THREADS,
+                      *p, why, shape<D>::bytes);
+}
+
+template <typename T, int D>
+tri_status launch(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
+    const cuda_attention *f = &p->of;
+    int64_t rows = shape<D>::rows, queries = (f->queries + rows - 1) / rows;
+    int64_t keys = (f->keys + rows - 1) / rows;
+    tri_status status =
+        gpu_launch(stream, gradient<T, D, false>, gpu_at_most(queries * f->samples * f->heads),
+                   THREADS, *p, why, shape<D>::grad_bytes);
+    if (status != TRI_OK) return status;
+    return gpu_launch(stream, gradient<T, D, true>, gpu_at_most(keys * f->samples * f->kv_heads),
+                      THREADS, *p, why, shape<D>::grad_bytes);
+}
+
+template <typename P>
+tri_status launch_as(cuda_stream *stream, tri_dtype type, int64_t width, const P *p, char *why) {
+    if (type == TRI_BF16)
+        return width <= 64 ? launch<gpu_bf16, 64>(stream, p, why)
+                           : launch<gpu_bf16, 128>(stream, p, why);
+    return width <= 64 ? launch<gpu_f16, 64>(stream, p, why) : launch<gpu_f16, 128>(stream, p, why);
+}
+
+} // namespace
+
+// Rows are copied in packs of 16 bytes.
+bool attention_has_matrix(const cuda_attention *p) {
+    uintptr_t addresses = (uintptr_t)p->q | (uintptr_t)p->k | (uintptr_t)p->v | (uintptr_t)p->y;
+    return (p->type == TRI_BF16 || p->type == TRI_F16) && p->width <= 128 &&
+           gpu_in_lots(p->width, 8, addresses);
+}
+
+bool attention_has_matrix(const cuda_attention_grad *p) {
+    uintptr_t addresses = (uintptr_t)p->dy | (uintptr_t)p->dq | (uintptr_t)p->dk | (uintptr_t)p->dv;
+    return attention_has_matrix(&p->of) && addresses % 16 == 0;
+}
+
+tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, char *why) {
+    return launch_as(stream, p->type, p->width, p, why);
+}
+
+tri_status attention_grad_by_matrix(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
+    return launch_as(stream, p->of.type, p->of.width, p, why);
+}
+#else
+bool attention_has_matrix(const cuda_attention *) { return false; }
+bool attention_has_matrix(const cuda_attention_grad *) { return false; }
+tri_status attention_by_matrix(cuda_stream *, const cuda_attention *, char *) {
+    return TRI_UNSUPPORTED;
+}
+tri_status attention_grad_by_matrix(cuda_stream *, const cuda_attention_grad *, char *) {
+    return TRI_UNSUPPORTED;
+}
+#endif

@@ -1,0 +1,150 @@
+// Products of small matrices of half types, which the lanes of a warp compute together on tensor
+// cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0), and copies to shared
+// memory that run behind the computation ("cp.async"). AMD's GPUs have other instructions, so HIP
+// goes without; the emulation computes the same from the same registers of the same lanes.
+//
+// Lane l holds of a matrix c [16, 8] the elements [l / 4][l % 4 * 2] and the one to the right of
+// it, and the same 8 rows below; of a [16, 16] these of its left half, then of its right half; of b
+// [16, 8] the elements [l % 4 * 2][l / 4] and the one below, and the same 8 rows below. So c has
+// the elements of one half of a where a has them, and can be used as a without a move.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
+#define TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
+
+#include "device/cuda/module/gpu.h"
+
+#if !defined(__HIP__)
+#define GPU_HAS_MATRIX 1
+
+struct gpu_matrix_a {
+    uint32_t at[4]; // two elements each
+};
+struct gpu_matrix_b {
+    uint32_t at[2];
+};
+struct gpu_matrix_c {
+    float at[4];
+};
+
+#if !defined(TRIREME_EMULATED_GPU)
+// The two elements of T that are nearest to low and high, low in the low bits.
+template <typename T> GPU_DEVICE uint32_t gpu_pair(float low, float high);
+template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_bf16>(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_f16>(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+#define GPU_MULTIPLY_AS(T, type)                                                                   \
+    template <>                                                                                    \
+    __device__ __forceinline__ void gpu_multiply<T>(gpu_matrix_c & c, const gpu_matrix_a &a,       \
+                                                    const gpu_matrix_b &b) {                       \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                         \
+            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                      \
+            : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])                           \
+            : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1])); \
+    }
+
+// c += a b, added in F32.
+template <typename T>
+GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_matrix_b &b);
+GPU_MULTIPLY_AS(gpu_bf16, "bf16")
+GPU_MULTIPLY_AS(gpu_f16, "f16")
+
+// Reads four matrices [8, 8] from shared memory: lane l names row l % 8 of number l / 8 (16 bytes,
+// aligned), and gets of each the elements [l / 4][l % 4 * 2] and the one to the right.
+GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+// Likewise of the matrices transposed: the elements [l % 4 * 2][l / 4] and the one below.
+GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+// Begins to copy 16 bytes, both ends aligned, from global to shared memory, or zeros if they are
+// not there. The thread that began copies sees them after gpu_copy_wait, others after a barrier
+// behind that.
+GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(global),
+                   "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+
+GPU_DEVICE void gpu_copy_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+#else
+template <typename T> GPU_DEVICE uint32_t gpu_pair(float low, float high) {
+    T pair[2];
+    uint32_t bits;
+    gpu_put(&pair[0], low);
+    gpu_put(&pair[1], high);
+    memcpy(&bits, pair, sizeof bits);
+    return bits;
+}
+
+template <typename T> GPU_DEVICE float gpu_half_of(uint32_t pair, int which) {
+    T elements[2];
+    memcpy(elements, &pair, sizeof elements);
+    return gpu_get(elements[which]);
+}
+
+template <typename T>
+GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_matrix_b &b) {
+    struct both {
+        gpu_matrix_a a;
+        gpu_matrix_b b;
+    } own = {a, b};
+    int lane = (int)threadIdx.x % GPU_WARP;
+    const both *lanes[GPU_WARP];
+    emulated_gather(&own, (const void **)lanes);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < 16; k++) {
+            uint32_t x = lanes[row % 8 * 4 + k % 8 / 2]->a.at[k / 8 * 2 + row / 8];
+            uint32_t y = lanes[column * 4 + k % 8 / 2]->b.at[k / 8];
+            c.at[i] += gpu_half_of<T>(x, k % 2) * gpu_half_of<T>(y, k % 2);
+        }
+    }
+    emulated_go_on();
+}
+
+GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
+    int lane = (int)threadIdx.x % GPU_WARP;
+    const uint16_t *rows[GPU_WARP];
+    emulated_gather(row, (const void **)rows);
+    for (int m = 0; m < 4; m++) memcpy(&out[m], &rows[m * 8 + lane / 4][lane % 4 * 2], 4);
+    emulated_go_on();
+}
+
+GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
+    int lane = (int)threadIdx.x % GPU_WARP;
+    const uint16_t *rows[GPU_WARP];
+    emulated_gather(row, (const void **)rows);
+    for (int m = 0; m < 4; m++) {
+        const uint16_t *const *at = &rows[m * 8 + lane % 4 * 2];
+        out[m] = at[0][lane / 4] | (uint32_t)at[1][lane / 4] << 16;
+    }
+    emulated_go_on();
+}
+
+GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
+    emulated_copy(shared, is_there ? global : nullptr, 16);
+}
+
+GPU_DEVICE void gpu_copy_wait() { emulated_copy_wait(); }
+#endif
+#endif
+#endif
