@@ -19,6 +19,9 @@ const struct {
 #if defined(EMULATED_BLAS)
     {"cublasLt", emulated_blas, always},
 #endif
+#if defined(EMULATED_DNN)
+    {"cudnn", emulated_dnn, always},
+#endif
 #if defined(EMULATED_NCCL)
     {"nccl", emulated_nccl, emulated_nccl_is_there},
 #endif

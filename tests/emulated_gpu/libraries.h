@@ -3,6 +3,7 @@
 #define TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 
 void *emulated_blas(const char *name);
+void *emulated_dnn(const char *name);
 void *emulated_nccl(const char *name);
 bool emulated_nccl_is_there();
 

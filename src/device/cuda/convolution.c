@@ -1,5 +1,6 @@
-// Convolutions by our own kernel: implicit products of matrices, without a copy of the image, which
-// would take memory and time.
+// Convolutions by cuDNN, where it is installed and has a plan for the shape (module/dnn.cu), else
+// by our own kernel: implicit products of matrices, without a copy of the image, which would take
+// memory and time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {
@@ -12,6 +13,8 @@ enum {
     CONV_TILE = 64,            // of the output, that a block computes: as in module/convolution.cu
     CONV_LEAST_SLICE = 256,    // pixels
     CONV_ENOUGH_BLOCKS = 1024, // more slices than that make no device faster
+    // What cuDNN may use. All kernels of a rank share one workspace.
+    CONV_LIBRARY_BYTES = 64 << 20,
 };
 
 static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const tri_shape *x,
@@ -104,13 +107,16 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
                             const tri_node *node, size_t *out) {
     conv_state state = state_of(graph, node);
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
-    *out = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
+    size_t parts = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
+    *out = device->features & CUDA_HAS_CONVOLUTIONS ? CONV_LIBRARY_BYTES : 0;
+    if (*out < parts) *out = parts;
     return TRI_OK;
 }
 
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     conv_state state = state_of(graph, node);
+    state.conv.workspace_bytes = (int64_t)kernel->workspace_bytes;
     return cuda_prepare(kernel, &state, sizeof state);
 }
 
@@ -122,6 +128,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     p.bias = p.pass == CUDA_FORWARD ? args->in[2] : NULL;
     p.c = args->out[0];
     p.parts = p.slices > 1 ? args->workspace : NULL;
+    p.workspace = args->workspace;
     CUDA_LAUNCH(args->queue, convolution, p);
     if (!state->sums_bias) return TRI_OK;
     cuda_channel_sums sums = state->sums;

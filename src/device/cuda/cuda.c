@@ -17,13 +17,16 @@ static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on
 
 // The memory is given in the makers' gigabytes; drivers count a little more and keep some for
 // themselves. An MI250X is two devices of 64 GB each.
-enum { GPU_ALIGNMENT = 256, ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS };
+enum {
+    GPU_ALIGNMENT = 256,
+    ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS
+};
 static const tri_device_model models[] = {
     {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT,
-     .features = CUDA_HAS_PRODUCTS},
+     .features = CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS},
     {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {0}};
 
@@ -97,7 +100,8 @@ static tri_device_description described(const tri_device_config *config,
     d.memory_bytes = properties->memory_bytes;
     d.alignment = GPU_ALIGNMENT;
     d.features = (properties->major >= 8 ? CUDA_HAS_BF16 : 0) |
-                 (properties->has_products ? CUDA_HAS_PRODUCTS : 0);
+                 (properties->has_products ? CUDA_HAS_PRODUCTS : 0) |
+                 (properties->has_convolutions ? CUDA_HAS_CONVOLUTIONS : 0);
     return d;
 }
 

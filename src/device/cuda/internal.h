@@ -8,8 +8,9 @@
 
 // Bits of tri_device_description.features.
 enum {
-    CUDA_HAS_BF16 = 1,     // tensor cores that take BF16 (compute capability 8.0 and up)
-    CUDA_HAS_PRODUCTS = 2, // cuBLASLt
+    CUDA_HAS_BF16 = 1,         // tensor cores that take BF16 (compute capability 8.0 and up)
+    CUDA_HAS_PRODUCTS = 2,     // cuBLASLt
+    CUDA_HAS_CONVOLUTIONS = 4, // cuDNN
 };
 
 typedef struct cuda_device {

@@ -44,6 +44,8 @@ typedef struct cuda_convolution {
     void *c;               // the output
     int64_t slices, slice; // CUDA_GRAD_WEIGHT: parts of the pixels that are summed alone; of a size
     float *parts;          // [slices, weight]; NULL if there is one slice
+    void *workspace;       // for cuDNN
+    int64_t workspace_bytes;
 } cuda_convolution;
 
 // sums [channels] F32 = the sums of x [samples, channels, inner] over the other axes.

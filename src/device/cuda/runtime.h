@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 4, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 5, // raised by every change of this header or params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -36,7 +36,8 @@ typedef struct cuda_properties {
     int major, minor; // compute capability
     int multiprocessors;
     int64_t memory_bytes;
-    bool has_products; // cuBLASLt was found
+    bool has_products;     // cuBLASLt was found
+    bool has_convolutions; // cuDNN was found
 } cuda_properties;
 
 // What kernels refuse: a label or token that is out of range. A kernel cannot return an error, so

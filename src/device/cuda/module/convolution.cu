@@ -10,6 +10,7 @@
 //
 // A tap is a channel of the group and a place in the kernel.
 #include "device/cuda/module/activate.h"
+#include "device/cuda/module/vendor.h"
 #include "device/cuda/module/walk.h"
 
 namespace {
@@ -264,10 +265,37 @@ tri_status launch_sums(cuda_stream *stream, const cuda_channel_sums *p, char *wh
                       why);
 }
 
+// Adds the bias to y, which cuDNN has made without, and applies the activation. Reads and writes y
+// once.
+template <typename T> GPU_KERNEL finish_output(cuda_convolution p) {
+    int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
+    T *y = (T *)p.c;
+    for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
+        float bias = p.bias ? gpu_get(((const T *)p.bias)[i / inner % p.features]) : 0;
+        gpu_put(&y[i], gpu_activate<float>(p.activation, p.slope, gpu_get(y[i]) + bias));
+    }
+}
+
+template <typename T>
+tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
+    int64_t count = p->samples * p->features * p->out[0] * p->out[1];
+    return gpu_launch(stream, finish_output<T>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p,
+                      why);
+}
+
+tri_status finish(cuda_stream *stream, const cuda_convolution *p, char *why) {
+    if (p->pass != CUDA_FORWARD || (!p->bias && p->activation == 0)) return TRI_OK;
+    return gpu_with_real(p->in_type,
+                         [=](auto *type) { return launch_finish(stream, type, p, why); });
+}
+
 } // namespace
 
 extern "C" tri_status cuda_launch_convolution(cuda_stream *stream, const cuda_convolution *p,
                                               char *why) {
+    tri_status status;
+    if (vendor_convolution(stream, p, &status, why))
+        return status == TRI_OK ? finish(stream, p, why) : status;
     switch (p->in_type) {
     case TRI_F32:
         return launch_pass<float>(stream, p, why);

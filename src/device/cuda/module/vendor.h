@@ -1,6 +1,7 @@
-// The vendor's libraries, which are opened at run time where they are installed: cuBLASLt and NCCL.
-// No library is needed: without them our own kernel computes products, and data of several ranks
-// go through the memory of the host.
+// The vendor's libraries, which are opened at run time where they are installed: cuBLASLt, cuDNN
+// and NCCL.
+// No library is needed: without them our own kernels compute products and convolutions, and data of
+// several ranks go through the memory of the host.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 #define TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 
@@ -21,6 +22,11 @@ bool vendor_has_products();
 // Issues the product to the stream and sets *status. False: the library is not there or cannot
 // compute this one.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
+
+bool vendor_has_convolutions();
+// Likewise a convolution, without its bias and activation.
+bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, tri_status *status,
+                        char *why);
 
 // The functions of cuda_runtime that need NCCL.
 tri_status vendor_find_nccl(unsigned *abilities, char *why);

@@ -1,0 +1,295 @@
+// A double of cuDNN's graph API for tests: the functions that module/dnn.cu calls, over memory of
+// the host. Descriptors keep what they were told; a convolution is computed from its descriptors
+// alone, so that a wrong description gives wrong numbers. The heuristic proposes two configurations
+// that must not be taken (one whose bits differ from run to run, one with a huge workspace), and
+// the third writes over its whole workspace. An odd number of samples is not supported, so that our
+// own kernel is used as well.
+#include "device/cuda/module/vendor.h"
+
+#include "emulated_gpu/emulation.h"
+#include "emulated_gpu/libraries.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <cudnn_graph.h>
+#include <map>
+#include <string>
+
+namespace {
+
+enum { ENGINE_OF_CHANCE, ENGINE_OF_SPACE, ENGINE_THAT_SERVES, ENGINES, WORKSPACE_BYTES = 4096 };
+
+struct descriptor {
+    cudnnBackendDescriptorType_t type;
+    std::map<int, std::string> values; // of attributes, as bytes
+    bool finished = false;
+    int engine = 0;
+    const descriptor *graph = nullptr;
+};
+
+struct handle {
+    cudaStream_t stream = nullptr;
+};
+
+descriptor *of(cudnnBackendDescriptor_t at) { return (descriptor *)at; }
+
+size_t size_of(cudnnBackendAttributeType_t type) {
+    switch (type) {
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    default:
+        return 4; // enumerations and floats
+    }
+}
+
+// Value number i of an attribute that must have been set.
+template <typename T> T get(const descriptor *x, cudnnBackendAttributeName_t name, int i = 0) {
+    auto found = x->values.find(name);
+    T value;
+    if (found == x->values.end() || found->second.size() < (size_t)(i + 1) * sizeof value) abort();
+    memcpy(&value, found->second.data() + (size_t)i * sizeof value, sizeof value);
+    return value;
+}
+
+cudnnStatus_t create(cudnnHandle_t *out) {
+    *out = (cudnnHandle_t) new handle;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_stream(cudnnHandle_t at, cudaStream_t stream) {
+    ((handle *)at)->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out) {
+    *out = (cudnnBackendDescriptor_t) new descriptor{type};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+// What a graph consists of is used until the end of the process; the rest ends.
+cudnnStatus_t destroy(cudnnBackendDescriptor_t at) {
+    switch (of(at)->type) {
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+        delete of(at);
+        break;
+    default:
+        break;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t count, const void *values) {
+    if (of(at)->finished || count < 1) return CUDNN_STATUS_BAD_PARAM;
+    if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && !of(*(void *const *)values)->finished)
+        return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    of(at)->values[name].assign((const char *)values, (size_t)count * size_of(type));
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t finalize(cudnnBackendDescriptor_t at) {
+    descriptor *x = of(at);
+    x->finished = true;
+    if (x->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR &&
+        get<int64_t>(x, CUDNN_ATTR_TENSOR_UNIQUE_ID) == 1 &&
+        get<int64_t>(x, CUDNN_ATTR_TENSOR_DIMENSIONS) % 2)
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    if (x->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+        x->graph = get<descriptor *>(x, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    if (x->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return CUDNN_STATUS_SUCCESS;
+    const descriptor *config = get<descriptor *>(x, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    x->graph = config->graph;
+    x->engine = config->engine;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t get_attribute(cudnnBackendDescriptor_t const at, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t, int64_t wanted, int64_t *count,
+                            void *out) {
+    const descriptor *x = of(at);
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        *count = ENGINES;
+        for (int i = 0; i < ENGINES && i < wanted; i++) {
+            descriptor *config = ((descriptor **)out)[i];
+            config->finished = true;
+            config->engine = i;
+            config->graph = x->graph;
+        }
+    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        (*(descriptor **)out)->engine = x->engine;
+        *count = 1;
+    } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
+        cudnnBackendNumericalNote_t note = x->engine == ENGINE_OF_CHANCE
+                                               ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                                               : CUDNN_NUMERICAL_NOTE_FFT;
+        memcpy(out, &note, sizeof note);
+        *count = 1;
+    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+        int64_t bytes = x->engine == ENGINE_OF_SPACE ? INT64_C(1) << 40 : (int64_t)WORKSPACE_BYTES;
+        memcpy(out, &bytes, sizeof bytes);
+        *count = 1;
+    } else {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+// A tensor with its memory.
+struct tensor {
+    int64_t dims[4], strides[4];
+    cudnnDataType_t type;
+    char *data;
+};
+
+int64_t offset_of(const tensor &x, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return a * x.strides[0] + b * x.strides[1] + c * x.strides[2] + d * x.strides[3];
+}
+
+float read(const tensor &x, int64_t i) {
+    if (x.type == CUDNN_DATA_FLOAT) return ((const float *)x.data)[i];
+    if (x.type == CUDNN_DATA_HALF) return (float)((const _Float16 *)x.data)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)x.data)[i] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void write(const tensor &x, int64_t i, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (x.type == CUDNN_DATA_FLOAT)
+        ((float *)x.data)[i] = value;
+    else if (x.type == CUDNN_DATA_HALF)
+        ((_Float16 *)x.data)[i] = (_Float16)value;
+    else
+        ((uint16_t *)x.data)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+struct window {
+    int64_t padding[2], stride[2], dilation[2];
+};
+
+enum pass { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
+
+// Calls product(x's, weight's and y's element) for every product of the convolution.
+template <typename F>
+void for_products(const window &w, const tensor &x, const tensor &weight, const tensor &y,
+                  F product) {
+    int64_t features = weight.dims[0] / (x.dims[1] / weight.dims[1]); // of a group
+    for (int64_t n = 0; n < y.dims[0]; n++)
+        for (int64_t f = 0; f < y.dims[1]; f++)
+            for (int64_t i = 0; i < y.dims[2]; i++)
+                for (int64_t j = 0; j < y.dims[3]; j++)
+                    for (int64_t tap = 0; tap < weight.dims[1] * weight.dims[2] * weight.dims[3];
+                         tap++) {
+                        int64_t k = tap / weight.dims[3] % weight.dims[2], l = tap % weight.dims[3];
+                        int64_t c = tap / (weight.dims[2] * weight.dims[3]);
+                        int64_t row = i * w.stride[0] - w.padding[0] + k * w.dilation[0];
+                        int64_t column = j * w.stride[1] - w.padding[1] + l * w.dilation[1];
+                        if (row < 0 || row >= x.dims[2] || column < 0 || column >= x.dims[3])
+                            continue;
+                        int64_t channel = f / features * weight.dims[1] + c;
+                        product(offset_of(x, n, channel, row, column),
+                                offset_of(weight, f, c, k, l), offset_of(y, n, f, i, j));
+                    }
+}
+
+void convolve(pass which, const window &w, const tensor &x, const tensor &weight, const tensor &y) {
+    const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
+    std::map<int64_t, float> sums;
+    for (int64_t a = 0; a < out.dims[0]; a++)
+        for (int64_t b = 0; b < out.dims[1]; b++)
+            for (int64_t c = 0; c < out.dims[2]; c++)
+                for (int64_t d = 0; d < out.dims[3]; d++) sums[offset_of(out, a, b, c, d)] = 0;
+    for_products(w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
+        if (which == FORWARD)
+            sums[k] += read(x, i) * read(weight, j);
+        else if (which == GRAD_INPUT)
+            sums[i] += read(y, k) * read(weight, j);
+        else
+            sums[j] += read(x, i) * read(y, k);
+    });
+    for (const auto &[at, sum] : sums) write(out, at, sum);
+}
+
+tensor tensor_of(const descriptor *x, const descriptor *pack) {
+    tensor t;
+    t.type = get<cudnnDataType_t>(x, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    for (int i = 0; i < 4; i++) {
+        t.dims[i] = get<int64_t>(x, CUDNN_ATTR_TENSOR_DIMENSIONS, i);
+        t.strides[i] = get<int64_t>(x, CUDNN_ATTR_TENSOR_STRIDES, i);
+    }
+    int64_t id = get<int64_t>(x, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    int i = 0;
+    while (get<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != id) i++;
+    t.data = get<char *>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+    if ((uintptr_t)t.data % (uintptr_t)get<int64_t>(x, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)) abort();
+    return t;
+}
+
+window window_of(const descriptor *x) {
+    window w;
+    for (int i = 0; i < 2; i++) {
+        w.padding[i] = get<int64_t>(x, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, i);
+        w.stride[i] = get<int64_t>(x, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, i);
+        w.dilation[i] = get<int64_t>(x, CUDNN_ATTR_CONVOLUTION_DILATIONS, i);
+    }
+    return w;
+}
+
+#define ATTRIBUTE(PASS, NAME) CUDNN_ATTR_OPERATION_CONVOLUTION_##PASS##_##NAME
+
+cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
+                      cudnnBackendDescriptor_t pack_handle) {
+    const descriptor *plan = of(plan_handle), *pack = of(pack_handle);
+    if (!pack->finished || plan->engine != ENGINE_THAT_SERVES) return CUDNN_STATUS_BAD_PARAM;
+    const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    auto part = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
+    struct {
+        pass which;
+        cudnnBackendAttributeName_t x, weight, y, window;
+    } names = {FORWARD, ATTRIBUTE(FORWARD, X), ATTRIBUTE(FORWARD, W), ATTRIBUTE(FORWARD, Y),
+               ATTRIBUTE(FORWARD, CONV_DESC)};
+    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+        names = {GRAD_INPUT, ATTRIBUTE(BWD_DATA, DX), ATTRIBUTE(BWD_DATA, W),
+                 ATTRIBUTE(BWD_DATA, DY), ATTRIBUTE(BWD_DATA, CONV_DESC)};
+    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+        names = {GRAD_WEIGHT, ATTRIBUTE(BWD_FILTER, X), ATTRIBUTE(BWD_FILTER, DW),
+                 ATTRIBUTE(BWD_FILTER, DY), ATTRIBUTE(BWD_FILTER, CONV_DESC)};
+    tensor x = tensor_of(part(names.x), pack), weight = tensor_of(part(names.weight), pack);
+    tensor y = tensor_of(part(names.y), pack);
+    window w = window_of(part(names.window));
+    pass which = names.which;
+    void *room = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    emulated_push((cuda_stream *)((handle *)at)->stream, [=] {
+        memset(room, 0xff, WORKSPACE_BYTES);
+        convolve(which, w, x, weight, y);
+    });
+    return CUDNN_STATUS_SUCCESS;
+}
+
+const struct {
+    const char *name;
+    void *function;
+} functions[] = {{"Create", (void *)create},
+                 {"SetStream", (void *)set_stream},
+                 {"BackendCreateDescriptor", (void *)create_descriptor},
+                 {"BackendDestroyDescriptor", (void *)destroy},
+                 {"BackendSetAttribute", (void *)set},
+                 {"BackendGetAttribute", (void *)get_attribute},
+                 {"BackendFinalize", (void *)finalize},
+                 {"BackendExecute", (void *)execute}};
+
+} // namespace
+
+void *emulated_dnn(const char *name) {
+    for (const auto &f : functions)
+        if (strcmp(name + strlen("cudnn"), f.name) == 0) return f.function;
+    return nullptr;
+}
