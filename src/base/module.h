@@ -20,7 +20,8 @@ typedef struct tri_module {
 enum { TRI_MODULE_MAGIC = 0x54524d4f };
 #define TRI_MODULE_SYMBOL "tri_module_entry"
 
-// In a module's source: TRI_MODULE("transport", 1, "ucx", &table);
+// Defines a module's entry, by which the program finds its table. The module's source says for
+// example: TRI_MODULE("transport", 1, "ucx", &table);
 #define TRI_MODULE(interface_name, abi_version, module_name, functions)                            \
     extern const tri_module tri_module_entry;                                                      \
     __attribute__((visibility("default")))                                                         \

@@ -81,7 +81,8 @@ tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);
 // Reading. A node that is NULL or no map has no entries.
 tri_tree *tri_tree_get(const tri_tree *map, const char *key);
 tri_tree *tri_tree_find(const tri_tree *root, const char *path); // "trainer.max_epochs"
-// The entry that the first `length` bytes of `name` name: by key in a map, by position in a list.
+// Finds the entry that the first `length` bytes of `name` name: by key in a map, by position in a
+// list. So one word of an override's path can name either.
 tri_tree *tri_tree_entry(const tri_tree *node, const char *name, size_t length);
 bool tri_tree_is_null(const tri_tree *node); // NULL counts
 // Whether the values are the same, whatever the style and the order of map entries. Numbers compare

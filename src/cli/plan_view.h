@@ -32,7 +32,7 @@ typedef struct plan_view {
 // destroys v->pipeline, also after a failure.
 tri_status plan_make(plan_view *v, const cli_context *context);
 
-// The whole run: its steps, its time, and what it leaves on disk.
+// The whole run, as `trireme plan` tells it: its steps, its time, and what it leaves on disk.
 typedef struct plan_run {
     int64_t samples;                      // of the training data; 0: not known
     int64_t steps_per_epoch;              // 0: not known
@@ -44,7 +44,7 @@ typedef struct plan_run {
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);
 
-// The rows of the memory tables, as text and as JSON alike. X(member of tri_memory_plan)
+// The rows of the memory tables, so that text and JSON show the same. X(member of tri_memory_plan)
 #define PLAN_MEMORY_LIST(X)                                                                        \
     X(parameters)                                                                                  \
     X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)

@@ -67,8 +67,9 @@ struct tri_dataset {
 // names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
-// The value of data.train, data.val or data.test, by file_split, or NULL; and its text, or NULL if
-// it is a map.
+// tri_dataset_files gets the value of data.train, data.val or data.test, whichever file_split
+// names; NULL: the recipe does not set it. tri_dataset_file gets the value's text; NULL if it is a
+// map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
 // Makes a path of `name`: relative names are relative to data.path.

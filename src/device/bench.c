@@ -119,7 +119,8 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
     const double noise = 1.05;
     double rate = peak->bytes_per_s;
     // Finds the rate at which `bytes` can move: the best of the memory's rate, of the rate measured
-    // for the largest size up to `bytes`, and of the rates of all larger sizes.
+    // for the largest size up to `bytes`, and of the rates of all larger sizes, because fewer bytes
+    // move at least as fast.
     for (int i = 0; i < TRI_BENCH_RATES; i++)
         if (peak->caches[i].bytes_per_s > rate &&
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||

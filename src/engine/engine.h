@@ -115,9 +115,10 @@ tri_status tri_engine_release_batches(tri_engine *engine);
 
 enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself
 
-// A tensor of the training state by name, for checkpoints. The lists are the same on every rank, so
-// that ranks agree on files and take part in the same fetches: of the model, all parameters in the
-// graph's order; of the optimizer, for each of its states, all trained parameters.
+// A tensor of the training state by name, for checkpoints. There is a list of the model's tensors
+// (all parameters, in the graph's order) and one of the optimizer's (for each of its states, all
+// trained parameters). The lists are the same on every rank, so that ranks agree on files and take
+// part in the same fetches.
 typedef struct tri_engine_tensor {
     const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
     tri_dtype dtype;

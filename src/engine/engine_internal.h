@@ -1,4 +1,4 @@
-// What the files of the engine share.
+// What the files of the engine share: its state, and the functions of each file that others call.
 #ifndef TRIREME_ENGINE_ENGINE_INTERNAL_H
 #define TRIREME_ENGINE_ENGINE_INTERNAL_H
 
@@ -142,7 +142,8 @@ typedef struct engine_flight {
     tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 
-// Steps that were issued and not collected, in a ring: the oldest is `first`.
+// The steps that were issued and not collected, in a ring, because they are collected in the order
+// in which they were issued: the oldest is `first`.
 typedef struct engine_flights {
     engine_flight items[1 + TRI_MAX_STEPS_AHEAD];
     int first, count;
@@ -265,8 +266,7 @@ void engine_release_times(tri_engine *engine);
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
-// Enters the times of a step that is done into the ledger, from which traces and `trireme profile`
-// read them.
+// Enters the times of a step that is done into the ledger, so that traces show them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
 // Forgets the times of the step that was issued in this flight before.
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
@@ -322,7 +322,7 @@ tri_status engine_sum_over_step(tri_engine *engine, bool squared);
 // The offset of a metric's (sum, count) in a row of results. It is the same in all programs and on
 // all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
-// Runs a kernel on the numbers of a step, which is part of no program.
+// Runs one of the kernels of numbers.c, which belong to no program.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
 // Where the kernels of a round write loss and metrics: kernels write and do not add, so each round

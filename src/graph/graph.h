@@ -75,7 +75,8 @@ typedef enum tri_placement {
     TRI_PLACEMENT_PARTIAL_GRADIENT, // every rank has all of it, and one term of its gradient
 } tri_placement;
 
-// What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them.
+// What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them: a
+// slice of it.
 typedef struct tri_parameter_slice {
     int axis;         // the dimension that is cut
     int count, index; // slices in all, and this rank's; count 0: the parameter is not sliced
@@ -233,7 +234,7 @@ void tri_graph_destroy(tri_graph *graph); // NULL allowed
 // sets the outputs' shapes. `attr` is copied.
 tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
                        const void *attr, const char *name);
-// Another output of the node that made `value`.
+// Gets another output of the node that made `value`, which tri_node_add did not return.
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
@@ -274,8 +275,8 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// The only contribution to the parameter's gradient; none if there is none. The caller knows that
-// there is at most one.
+// The only contribution to the parameter's gradient; none if there is none. The caller has to know
+// that there is at most one.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // The index in the full parameter, in row-major order, of element `index` of a slice of shape
@@ -301,9 +302,9 @@ const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
 // True if the value is a loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum
 // of such (loss.h).
 bool tri_value_is_loss(const tri_graph *graph, tri_value value);
-// Memory that the value takes in its layout, in bytes.
+// Computes how many bytes of memory the value takes in its layout.
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value);
-// Elements of all trained parameters.
+// Counts the elements of all trained parameters.
 int64_t tri_graph_trained_count(const tri_graph *graph);
 tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node);
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);

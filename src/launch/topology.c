@@ -62,8 +62,8 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
     return tri_arena_printf(arena, "0x%s", digits);
 }
 
-// The number of the object among those of its type that have usable cores: `counted` is how many of
-// them there are so far, `last` the latest.
+// Numbers the objects of a type (sockets, NUMA nodes, caches) as their usable cores are met.
+// `counted`: how many were met so far; `last`: the latest. Returns the number of `object`.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;

@@ -1,4 +1,5 @@
-// The option tables of the recipe's sections `optimizer` and `model`.
+// The option tables of the recipe's sections `optimizer` and `model`, from which recipes are read,
+// checked and documented.
 #include "nn/options.h"
 
 #include "nn/models/models.h"

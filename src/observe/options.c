@@ -1,4 +1,5 @@
-// The option table of the recipe's section `log`.
+// The option table of the recipe's section `log`, from which recipes are read, checked and
+// documented.
 #include "observe/options.h"
 
 static const tri_option rows[] = {

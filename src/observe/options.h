@@ -1,4 +1,5 @@
-// The recipe's section `log`. metrics.jsonl is always written.
+// The settings of the recipe's section `log`. metrics.jsonl is always written, so there is no
+// setting for it.
 #ifndef TRIREME_OBSERVE_OPTIONS_H
 #define TRIREME_OBSERVE_OPTIONS_H
 

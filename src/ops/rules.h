@@ -67,8 +67,8 @@ extern const tri_attr_field ops_norm_fields[]; // of tri_norm_attr
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);
 
-// The gradient in front of a fused activation, from dy behind it and the output y: an
-// activation_grad node, or dy itself if there is no activation.
+// Finds the gradient in front of a fused activation, from dy, the gradient behind it, and the
+// output y. Returns an activation_grad node, or dy itself if there is no activation.
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy);
 // Returns `gradient`, the gradient of `value`, in the value's type: by a cast where they differ.

@@ -25,7 +25,7 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_overflow(const tri_loss_scale
     return TRI_LOSS_SCALE_SKIP;
 }
 
-// The rule of tri_loss_scale_update.
+// Applies the rule of tri_loss_scale_update, which loss_scale.h describes.
 TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_options *options,
                                                          tri_loss_scale *state, bool overflow) {
     if (options->fixed > 0) return overflow ? TRI_LOSS_SCALE_SKIP : TRI_LOSS_SCALE_APPLY;
@@ -70,7 +70,7 @@ TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *car
     return control[TRI_CONTROL_RATES + index];
 }
 
-// What step_numbers computes. `after` may be `carried`.
+// Does all that the op step_numbers does for one step. `after` may be the same memory as `carried`.
 TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *carried,
                                  const double *control, const double *sums, const double *squares,
                                  double *after, double *step) {

@@ -1,4 +1,4 @@
-// The table of all ops, and their reference for people.
+// The table of all ops, by which they are found by name and listed for people.
 #include "ops/ops.h"
 
 #include <string.h>

@@ -108,8 +108,8 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
     return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
 }
 
-// Makers of rows. FORWARD is a fusion that is tried before autodiff, of the node's first input;
-// BACKWARD one that is tried after autodiff, of the input `input_`.
+// These macros make rows of the table. FORWARD is for a fusion that is tried before autodiff, of
+// the node's first input; BACKWARD is for one that is tried after autodiff, of the input `input_`.
 #define FORWARD(name_, op_, producer_, result_, merge_)                                            \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \

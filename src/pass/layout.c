@@ -1,5 +1,6 @@
 // The layout pass: asks the device which layout each kernel wants, and adds reorders where a value
-// has another one. Blocked layouts let kernels read vectors.
+// has another one. Kernels want blocked layouts, because a vector of neighbouring channels is then
+// read at once.
 #include "ops/ops.h"
 #include "pass/pass.h"
 

@@ -14,8 +14,9 @@ typedef struct tri_tensor_parallel_options {
     // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none, column or row, which
     // replaces what layers are annotated with; NULL: none.
     const tri_tree *layers;
-    // Between a row-parallel layer and the next column-parallel one, each rank has a slice of the
-    // sequences, which saves memory for activations (Korthikanti et al. 2022).
+    // Slices activations along the sequence between a row-parallel layer and the next
+    // column-parallel one, where ranks would else hold copies: that saves memory (Korthikanti et
+    // al. 2022).
     bool sequence_parallel;
     // Batch norm normalises over the step, in which each replica has one micro-batch
     // (trainer.sync_batchnorm).
@@ -36,7 +37,8 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
 // When a fusion is tried: its nodes exist only then.
 typedef enum tri_fusion_time {
     // Fusions of the forward pass: activations into the node that makes their input, ReLU and
-    // dropout into max pooling, flatten into linear, log-softmax into NLL.
+    // dropout into max pooling, flatten into linear, log-softmax into NLL. Autodiff then sees only
+    // the merged nodes, whose gradients are merged too.
     TRI_FUSE_BEFORE_AUTODIFF,
     // Fusions of the backward pass: the sum of two gradients into the node that makes one of them.
     TRI_FUSE_AFTER_AUTODIFF,

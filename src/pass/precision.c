@@ -94,7 +94,8 @@ static const struct {
     [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
 };
 
-// What the pass knows of a value. A cast goes from F32 to the half type or back.
+// What the pass has to know of a value to decide where casts stand. A cast goes from F32 to the
+// half type or back.
 typedef struct precision_value {
     bool narrows;  // all its readers want it in the half type, directly or through what they make
     bool wide;     // it is half, but readers without a wish read it as F32

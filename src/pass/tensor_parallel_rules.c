@@ -9,12 +9,14 @@ enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST
 typedef struct rule rule;
 struct rule {
     const tri_op *op;
-    // Rewrites a node. NULL: `follow`, which slices the output as the first `streams` inputs are
-    // sliced, if `axes` allows that axis.
+    // Rewrites a node by a rule of its own. NULL: the function `follow` rewrites it, for ops that
+    // work on slices as they are. It slices the output as the first `streams` inputs are sliced, if
+    // `axes` allows slices along that axis.
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     int streams;
     unsigned axes;
-    // Changes attributes for a slice along axis `dim` of the first input's full shape; NULL: none.
+    // Changes the attributes where they depend on the slice, which lies along axis `dim` of the
+    // first input's full shape. NULL: no attribute does.
     void (*edit)(const parallel_pass *pass, const tri_shape *full, int dim, void *attr);
 };
 

@@ -113,8 +113,9 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
     return k;
 }
 
-// The node at which node i reads the value for the last time. RECOMPUTE runs node i again just
-// before the block's backward pass, and then reads once more what other segments made.
+// Finds the node at which node i reads the value for the last time. Mostly that is node i itself.
+// But RECOMPUTE runs node i again just before the block's backward pass, and then reads once more
+// what other segments made.
 static int last_read(const locating *c, int i, tri_value value) {
     const tri_graph *g = c->p->graph;
     const tri_node *node = &g->nodes[i];

@@ -11,8 +11,7 @@
 
 #include <stdint.h>
 
-// A buffer, and the interval of time in which it is in use. A moment is the number of an action, or
-// of a node.
+// A buffer, and when it is in use. Time is counted in moments: the numbers of actions or of nodes.
 typedef struct tri_interval {
     int64_t size_bytes;
     int first, last; // the moments of its first and last use

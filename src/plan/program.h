@@ -97,8 +97,9 @@ typedef struct tri_program {
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 
-// Builds the graph of `batch` samples: inputs, the task's model, verified; no pass has run. *out
-// lives in `arena`. TRI_BAD_INPUT: an error of the model. No device is needed.
+// Builds and verifies the graph of `batch` samples: its inputs and the task's model. Runs no pass
+// and needs no device, so that stages can be cut and a summary shown before anything is compiled.
+// *out lives in `arena`. TRI_BAD_INPUT: an error of the model.
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out);
 // Builds the graph, rewrites it by the passes, and compiles it. Prepares no kernel, because that

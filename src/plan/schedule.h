@@ -53,7 +53,7 @@ typedef enum tri_subject {
 // The kinds of actions, one row each: X(action, name, lane, subject, has a round).
 #define TRI_ACTION_LIST(X)                                                                         \
     X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* the round's micro-batch, from the loader */      \
-    /* parameters as kernels read them = all shards, cast to the type of computation */            \
+    /* makes parameters as kernels read them: all shards, in the type of computation */            \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
     X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* they are no longer needed */           \
     X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, BLOCK, true)                                           \

@@ -36,7 +36,8 @@ static void name_kind(const char *path, char *out, size_t size) {
         if (kinds[i].magic == (long)info.f_type) snprintf(out, size, "%s", kinds[i].name);
 }
 
-// The run folder or, if it does not exist yet, the nearest folder above it that does.
+// Finds the run folder or, if it does not exist yet, the nearest folder above it that does: only of
+// an existing folder can the system tell the free space.
 static const char *existing(tri_arena *arena, const char *path) {
     struct stat info;
     char *at = tri_arena_strdup(arena, path);

@@ -1,4 +1,4 @@
-// Optimizers and schedulers of DeepSpeed's configuration: {"type": name, "params": {…}}.
+// Reads the optimizers and schedulers of DeepSpeed's configuration: {"type": name, "params": {…}}.
 #include "recipe/deepspeed_tables.h"
 
 #include <string.h>

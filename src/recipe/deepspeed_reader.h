@@ -25,7 +25,7 @@ typedef struct deepspeed_row deepspeed_row;
 typedef tri_status deepspeed_convert(deepspeed_reader *reader, const deepspeed_row *row,
                                      const char *path, tri_tree *node);
 
-// One key of DeepSpeed's, and what becomes of it. Without `to`, `convert` and `refusal` it is
+// One key of DeepSpeed's, and what becomes of it. A key without `to`, `convert` and `refusal` is
 // accepted and has no effect.
 struct deepspeed_row {
     const char *key;            // its path below the table's section; "section.*": all keys there

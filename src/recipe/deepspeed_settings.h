@@ -8,11 +8,11 @@
 typedef struct tri_deepspeed_setting {
     const char *key; // of a recipe: "optimizer.lr"
     tri_tree *value; // its `file` names the configuration and the key there
-    // DeepSpeed's default, which differs from this program's: used only if the recipe sets no
-    // value.
+    // Whether `value` is DeepSpeed's default, which differs from this program's: it is used only if
+    // the recipe sets no value.
     bool is_fallback;
-    // Follows from other settings: the recipe may set it too, and the two are compared once the
-    // number of ranks is known.
+    // Whether the setting follows from other settings. The recipe may set it too, and the two are
+    // compared once the number of ranks is known.
     bool is_derived;
 } tri_deepspeed_setting;
 

@@ -59,10 +59,11 @@ typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_ty
 // WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
 // optimizer.lr.
 typedef struct tri_schedule_options {
-    // constant | step | linear | cosine | onecycle | warmup | warmup-decay | warmup-cosine |
-    // triangle
+    // Which schedule: constant, step, linear, cosine, onecycle, warmup, warmup-decay, warmup-cosine
+    // or triangle. Each uses some of the members below.
     const char *name;
-    // Updates (or a fraction of the run's) of a linear rise to the first value, before t starts.
+    // How long the rate rises linearly to the schedule's first value before the schedule begins: in
+    // updates, or as a fraction of the run's.
     tri_amount warmup_steps;
     tri_schedule_unit every;
     double gamma; // step: gamma^floor(t / step_size)

@@ -96,9 +96,9 @@ tri_status tri_store_admit(tri_store *store);
 // a timeout. Returns `status` with its message; but if another rank failed before and `status` may
 // only be a consequence (TRI_NETWORK, TRI_TIMEOUT, TRI_PEER_LOST), returns that rank's.
 tri_status tri_store_fail(tri_store *store, tri_status status);
-// Collective: TRI_OK once every rank has called it, so that all know that none has failed. Ends at
-// once on all ranks if one of them calls tri_store_fail instead. `what` is the same on all ranks,
-// and not used before.
+// Collective. Returns TRI_OK once every rank has called it, so that all know that none has failed.
+// Ends at once on all ranks if one of them calls tri_store_fail instead. `what` is the same on all
+// ranks, and not used before.
 tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
 // What a rank that ends with exit code 2 has to tell, and hears.
 typedef struct tri_refusal {

@@ -27,7 +27,7 @@ bool tri_layout_is_plain(const tri_layout *layout);
 bool tri_layout_equal(const tri_layout *a, const tri_layout *b);
 // How many elements of memory a tensor takes, padding included.
 int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape);
-// Offset, in elements, of the element at `index` (shape->rank numbers).
+// Computes the offset, in elements, of the element at `index` (shape->rank numbers).
 int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, const int64_t *index);
 // Writes "plain", or a text in oneDNN's style such as "aBcd16b", into `out` and returns it.
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size);

@@ -263,8 +263,8 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
     message_listen(call->family);
     message_turn_end(call->family);
     status = progress_thread_start(&call->family->base);
-    // After this barrier all ranks know all addresses, so that none has to wait for another one's
-    // later.
+    // After this barrier all ranks know all addresses, so that no later send has to wait for the
+    // address of its receiver.
     if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
     if (status == TRI_OK) return TRI_OK;
     progress_close(*out); // and the family

@@ -35,8 +35,8 @@ static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r,
     return left < 0 ? 0 : left < comm->current.window ? left : comm->current.window;
 }
 
-// The scratch memory holds windows that arrive; where values travel as half types, also those that
-// leave, and the ones that were widened to F32.
+// The scratch memory of a reduction holds the windows that arrive. If values travel as half types,
+// it also holds those that leave, and those that were widened to F32.
 
 static size_t others(const message_comm *comm) { return (size_t)message_size(comm) - 1; }
 

@@ -62,7 +62,7 @@ tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_arg
 // gradient of softmax subtracts. Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
-// The index of the first element of a query, or of a key, of a head.
+// Finds the index of the first element of a query, or of a key, of a head.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {
     return ((n * s->queries + t) * s->heads + head) * s->width;
@@ -71,7 +71,8 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
                                     int64_t head) {
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
-// How many keys query t attends to: all, or under a causal mask those that are not later than it.
+// Counts the keys to which query t attends: all, or under a causal mask those that are not later
+// than it. Kernels leave out the others, whose probability is 0.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }
@@ -79,7 +80,8 @@ static inline const void *attention_at(const attention_state *s, const void *ten
                                        int64_t element) {
     return (const char *)tensor + element * (s->bf16 ? 2 : 4);
 }
-// The first query that attends to a key.
+// Finds the first query that attends to a key. Under a causal mask earlier queries do not, and
+// kernels skip them.
 static inline int64_t attention_first_query(const attention_state *s, int64_t key) {
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;

@@ -143,7 +143,8 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
     }
 }
 
-// The first of the current blocks of queries that attends to any key of block `key`.
+// Finds the first of the current blocks of queries in which a query attends to a key of block
+// `key`. The blocks before it are skipped, because the causal mask makes all their probabilities 0.
 static int64_t first_query(const grad_head *g, int64_t key) {
     int64_t first = attention_first_query(g->s, key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
     return first > g->query ? first : g->query;

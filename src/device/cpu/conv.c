@@ -213,8 +213,8 @@ static conv_request request_of(const tri_graph *graph, const tri_node *node, boo
     return r;
 }
 
-// Finds the facts of the primitive that the kernel of this request runs, which may be asked for
-// without some activations: these are applied after it.
+// Finds the facts of the primitive that the kernel of this request runs. Where the kernel applies
+// leaky ReLU itself, it asks oneDNN for a primitive without activation.
 static cpu_primitive_facts facts_of(const tri_device_description *device, conv_request r) {
     if (is_leaky_after(&r)) r.activation = TRI_ACTIVATION_NONE;
     if (r.activation != TRI_ACTIVATION_LEAKY_RELU) r.slope = 0;

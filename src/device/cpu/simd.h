@@ -38,7 +38,8 @@ CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 in
 }
 
 // Interleaves 16 BF16 elements of a row with those of the next row, which lies `row` elements
-// further, into 16 pairs. Without `both`, the second of each pair is 0.
+// further, into 16 pairs, because instructions for BF16 multiply pairs. Without `both`, the second
+// of each pair is 0.
 CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
                                      __mmask16 inside) {
     __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));

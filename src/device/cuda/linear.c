@@ -66,7 +66,8 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
 // NVIDIA recommends this size for cuBLAS on Hopper. One such buffer serves all kernels of a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-// The workspace of a product. The sums of the bias come after the product, in the same memory.
+// Sizes the workspace of a product. The sums of the bias are computed after the product, so they
+// use the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
     linear_state state = state_of(graph, node);

@@ -85,13 +85,14 @@ typedef struct cuda_runtime {
     // Begins a named range of this thread's calls, for a profiler (NVTX); NULL ends it.
     void (*mark)(const char *name);
 
-    // Streams: work is done in the order in which it was issued to a stream.
+    // Streams. Work is done in the order in which it was issued to a stream.
     tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
     void (*close_stream)(cuda_stream *stream);
     tri_status (*copy)(cuda_stream *stream, void *to, const void *from, size_t size_bytes,
                        char *why); // between any of the two kinds of memory, and the host's own
     tri_status (*zero)(cuda_stream *stream, void *memory, size_t size_bytes, char *why);
-    // The stream goes on once *word, pinned host memory, is `value` or more (mod 2^32).
+    // Makes the stream wait until *word, which lies in pinned host memory, is `value` or more (mod
+    // 2^32), so that the host can let it go on.
     tri_status (*wait_value)(cuda_stream *stream, uint32_t *word, uint32_t value, char *why);
 
     tri_status (*open_event)(cuda_context *context, cuda_event **out, char *why);

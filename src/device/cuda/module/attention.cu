@@ -193,7 +193,8 @@ GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, 
     return key < seen_by(p, t) ? expf(product * p.scale - log_sum_exp) : 0;
 }
 
-// Computes dq: rows are queries, columns keys.
+// Computes dq. A block's rows are queries and its columns keys, so that each block adds up all that
+// its queries get.
 template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
