@@ -33,8 +33,10 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
     return TRI_OK;
 }
 
-// Opens a communicator that takes the host's memory and has all abilities that are wanted. What the
-// control communicator lacks is added by layers.
+// Opens a communicator that takes the host's memory and has all abilities that are wanted. It is a
+// copy of the control communicator, so that what it carries stands in no one else's order. The
+// generic layer adds what the copy lacks; it needs a second copy, over which it compares what the
+// ranks call.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;

@@ -76,7 +76,7 @@ typedef struct tri_schedule_options {
     double pct_start, div_factor, final_div_factor; // onecycle
     tri_anneal anneal_strategy;                     // onecycle
     int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
-    bool cycle_momentum; // onecycle; always false
+    bool cycle_momentum; // onecycle, PyTorch's name; true is refused
     tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine
     double warmup_min_lr;                   // warmup, warmup-decay
     double warmup_min_ratio, cos_min_ratio; // warmup-cosine, of optimizer.lr

@@ -154,7 +154,7 @@ static void run_course(const char *graphs, int ahead, course *out) {
         out->norms[end] = result.gradient_norm;
     }
     assert_true(is_real || counted("emulated_marks") > 0); // a profiler sees the actions
-    assert_true(counted("emulated_blocked") == blocked); // no step waits for its copies
+    assert_true(counted("emulated_blocked") == blocked);   // no step waits for its copies
     close_rig(&r);
 }
 

@@ -58,7 +58,11 @@ static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Finds the scratch memory for the data of window w to or from rank r.
+// Finds the scratch memory for the data of window w to or from rank r. Values that do not travel as
+// half types need TERMS_IN alone: [other rank][MESSAGE_DEPTH]. Else the memory has, one after the
+// other: TERMS_IN, TERMS_OUT and SUMS_IN in half types, all as before; SUMS_OUT [MESSAGE_DEPTH],
+// because all ranks are sent the same sums; and WIDE [other rank], F32, because the terms of only
+// one window at a time are widened and added.
 static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_kind kind, int r,
                      int64_t w) {
     size_t window = (size_t)comm->current.window;

@@ -35,7 +35,8 @@ static const tri_comm_backend nccl_backend;
 
 static nccl_comm *nccl_of(const tri_comm *head) { return (nccl_comm *)(uintptr_t)head; }
 
-// Ends what is under way on the GPU. Only the thread calls it, or nobody else is there any more.
+// Ends what is under way on the GPU. Needs no lock, because only the communicator's thread calls
+// it, or the functions that open and close while there is no thread.
 static void abort_all(nccl_comm *c) {
     nccl_link_abort(&c->all);
     nccl_links_abort(c->messages);

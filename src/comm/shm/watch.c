@@ -34,8 +34,9 @@ void shm_watch_end(shm_family *family) {
 }
 
 // Decides how a member is watched, once it has joined: by a pidfd if possible, which tells at once
-// that a process has ended. The pidfd may be of a later process with the same pid, so the member's
-// life is checked again after it was opened.
+// that a process has ended; else by its pid; by its heartbeat where its process cannot be seen from
+// here. The pidfd may be of a later process with the same pid, so the member's life is checked
+// after the pidfd was opened.
 static shm_watched_by watch_member(const shm_member *member, int *pidfd) {
     if (!atomic_load(&member->joined)) return SHM_WATCHED_BY_NOTHING;
     *pidfd = (int)syscall(SYS_pidfd_open, (pid_t)member->process.pid, 0);

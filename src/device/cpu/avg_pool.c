@@ -1,6 +1,7 @@
 // Average pooling and its gradient. Both gather, so that each result is written once, by one
-// thread: each result is a weighted sum over a rectangle of the source, which is x for the forward
-// pass and dy for the gradient.
+// thread. Forward, the source is x: a result is the sum over its window. The gradient's source is
+// dy: a result is the weighted sum over the windows that cover its pixel, and these lie side by
+// side too. So one loop serves both.
 //
 // A tensor in blocks of 16 channels is computed 16 channels at a time, a plain one channel by
 // channel.
@@ -9,7 +10,8 @@
 
 #include <stdlib.h>
 
-// Along one axis: the rectangle of result i is [begin[i], end[i]) of the source.
+// One axis of the pooling: result i reads [begin[i], end[i]) of the source, which are pixels in the
+// forward pass and windows in the gradient.
 typedef struct avg_axis {
     int64_t source, result;
     int64_t *begin, *end;

@@ -73,7 +73,7 @@ struct library {
     NCCL_SPLIT_FUNCTIONS(X)
     NCCL_MEMORY_FUNCTIONS(X)
 #undef X
-        unsigned abilities;
+    unsigned abilities;
     char missing[CUDA_WHY_BYTES]; // why it cannot be used; empty: it can
 };
 
