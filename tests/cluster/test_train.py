@@ -41,7 +41,8 @@ def srun_pmix(nodes, ranks, words):
 def mpirun(nodes, ranks, words):
     names = [f"node{i}" for i in range(1, nodes + 1)]
     hosts = ",".join(f"{name}:{ranks // nodes}" for name in names)
-    return lab.on_head("salloc", f"-n{ranks}", "-w", ",".join(names), "-Q", "mpirun", "-n",
+    return lab.on_head("salloc", f"-n{ranks}", f"--ntasks-per-node={ranks // nodes}", "-w",
+                       ",".join(names), "-Q", "mpirun", "-n",
                        str(ranks), "--host", hosts, *words, "comm.backend=mpi")
 
 
@@ -164,7 +165,7 @@ def check_bad_input_of_one(folder):
                      and "ranks" not in line and "warning" not in line]
             took = time.monotonic() - begun
             what = f"{start.__name__}, {part}, {took:.1f} s: {done.stderr}"
-            assert done.returncode and took < 15, what
+            assert done.returncode and took < (10 if start is mpirun else 5), what
             assert len(lines) == 1 and part in lines[0], what
             assert re.search(r"rank 3 \(host node\d\)", lines[0]), what
             print(f"  {start.__name__}: {took:.1f} s: {lines[0]}")
