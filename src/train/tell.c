@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char BAD_INPUT[] = "): bad input: ";
+static const char BAD_INPUT[] = ": bad input: ";
 
 // Bad input of another rank is no loss of a rank.
 static tri_status status_of(tri_status status) {
@@ -17,15 +17,20 @@ static tri_status status_of(tri_status status) {
 tri_status tri_tell_failure(tri_comm *comm, const tri_identity *identity, tri_status status) {
     char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
     status = status_of(status);
-    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE ||
-                   status == TRI_REFUSED;
+    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
     if (all_end || !comm || comm->size == 1) return status;
     snprintf(why, sizeof why, "%s", tri_error_message());
+    bool is_bad_input = tri_status_exit_code(status) == 2;
     bool is_named = !strncmp(why, "rank", 4); // such a message names the culprit already
-    if (!is_named || tri_status_exit_code(status) == 2)
-        snprintf(text, sizeof text, "rank %d (host %.63s%s%.*s", identity->rank, identity->host,
-                 tri_status_exit_code(status) == 2 ? BAD_INPUT : "): ", (int)sizeof text - 160,
-                 why);
+    const char *behind_name = is_named ? strstr(why, ": ") : NULL;
+    // A rank that only heard of bad input ends the communicator too: else closing it would wait for
+    // the rank that has the bad input.
+    if (status == TRI_REFUSED && !strstr(why, BAD_INPUT) && behind_name)
+        snprintf(text, sizeof text, "%.*s%s%.*s", (int)(behind_name - why), why, BAD_INPUT,
+                 (int)sizeof text - 160, behind_name + 2);
+    else if (status != TRI_REFUSED && (is_bad_input || !is_named))
+        snprintf(text, sizeof text, "rank %d (host %.63s)%s%.*s", identity->rank, identity->host,
+                 is_bad_input ? BAD_INPUT : ": ", (int)sizeof text - 160, why);
     else
         snprintf(text, sizeof text, "%s", why);
     comm->backend->abort(comm, text);

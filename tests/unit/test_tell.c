@@ -33,8 +33,14 @@ static void bad_input_stays_bad_input(void **state) {
     assert_int_equal(pass_on(TRI_CORRUPT, "x.npy: sample 7 is damaged"), TRI_REFUSED);
     assert_string_equal(tri_error_message(),
                         "rank 1 (host b): bad input: x.npy: sample 7 is damaged");
-    assert_string_equal(told, ""); // the others need not be told twice
+    assert_string_equal(told, tri_error_message()); // so that nobody waits for anybody
     assert_int_equal(tri_status_exit_code(TRI_REFUSED), 2);
+}
+
+// A rank that heard of it when all agreed tells it to those that did not take part.
+static void hearsay_stays_bad_input(void **state) {
+    assert_int_equal(pass_on(TRI_REFUSED, "rank 1: x.npy: damaged"), TRI_REFUSED);
+    assert_string_equal(tri_error_message(), "rank 1: bad input: x.npy: damaged");
 }
 
 static void other_failures_lose_the_rank(void **state) {
@@ -52,6 +58,7 @@ static void what_all_ranks_find_is_not_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_input_stays_bad_input),
+        cmocka_unit_test(hearsay_stays_bad_input),
         cmocka_unit_test(other_failures_lose_the_rank),
         cmocka_unit_test(what_all_ranks_find_is_not_told),
     };
