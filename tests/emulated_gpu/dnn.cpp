@@ -14,6 +14,7 @@
 #include <cudnn_graph.h>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -202,20 +203,18 @@ void for_products(const window &w, const tensor &x, const tensor &weight, const 
 
 void convolve(pass which, const window &w, const tensor &x, const tensor &weight, const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
-    std::map<int64_t, float> sums;
-    for (int64_t a = 0; a < out.dims[0]; a++)
-        for (int64_t b = 0; b < out.dims[1]; b++)
-            for (int64_t c = 0; c < out.dims[2]; c++)
-                for (int64_t d = 0; d < out.dims[3]; d++) sums[offset_of(out, a, b, c, d)] = 0;
+    // Our tensors have no gaps, so that places count elements.
+    std::vector<float> sums((size_t)(out.dims[0] * out.dims[1] * out.dims[2] * out.dims[3]));
+    if (offset_of(out, out.dims[0], 0, 0, 0) != (int64_t)sums.size()) abort();
     for_products(w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
         if (which == FORWARD)
-            sums[k] += read(x, i) * read(weight, j);
+            sums[(size_t)k] += read(x, i) * read(weight, j);
         else if (which == GRAD_INPUT)
-            sums[i] += read(y, k) * read(weight, j);
+            sums[(size_t)i] += read(y, k) * read(weight, j);
         else
-            sums[j] += read(x, i) * read(y, k);
+            sums[(size_t)j] += read(x, i) * read(y, k);
     });
-    for (const auto &[at, sum] : sums) write(out, at, sum);
+    for (size_t i = 0; i < sums.size(); i++) write(out, (int64_t)i, sums[i]);
 }
 
 tensor tensor_of(const descriptor *x, const descriptor *pack) {
