@@ -14,7 +14,9 @@ function(add_bundled name)
     Threads::Threads OpenMP::OpenMP_C ${DNNL_LIBRARY} m dl)
   target_link_options(bundled_${name} PRIVATE LINKER:--disable-new-dtags LINKER:--exclude-libs,ALL
                                               LINKER:--build-id=none)
-  set_target_properties(bundled_${name} PROPERTIES OUTPUT_NAME ${name} ENABLE_EXPORTS ON
+  # A name of its own, so that `ninja NAME` still builds the program in bin/.
+  set_target_properties(bundled_${name} PROPERTIES OUTPUT_NAME ${name} SUFFIX .bundled
+    ENABLE_EXPORTS ON
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundle
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "\$ORIGIN/../lib")
   add_dependencies(bundled bundled_${name})
