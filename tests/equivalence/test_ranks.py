@@ -35,7 +35,7 @@ CASES = [
     ("autoencoder", 32, 8, 129, []),
     # At a larger rate, rounding grows by flips of ReLU and pooling behind batch norm: to 1e-5 and
     # more in 20 steps for one seed in eight, with any sums of the gradients.
-    # With the default seed one such flip moves the bias of a batch norm by 1e-7, a thousandth of it.
+    # With the default seed one such flip moves a bias of batch norm by 1e-7, a thousandth of it.
     ("mnist-convnet", 24, 4, 133, ["optimizer.lr=0.001", "seed=2"]),
     ("mnist-convnet", 24, 8, 73, ["optimizer.lr=0.001"]),
 ]
