@@ -2,6 +2,7 @@
 // the kernel for a disk. Here SIGKILL is not sent at all, and the launcher's clock runs fast.
 #include "base/os.h"
 #include "launch/launch.h"
+#include "support/run_folder.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -68,15 +69,18 @@ static void read_all(int fd, pid_t launcher, char *text, size_t size) {
 }
 
 static void a_worker_that_cannot_be_killed_is_left_behind(void **state) {
-    char text[8192];
+    // Rank 1 fails only after rank 0 ignores SIGTERM; rank 0 would otherwise end like any worker.
+    char text[8192], script[512];
     int ends[2], status, group;
+    snprintf(script, sizeof script,
+             "exec 2>/dev/null; if test $RANK = 0; then trap '' TERM; touch %s/ready; sleep 100; "
+             "else until test -e %s/ready; do sleep 0.01; done; exit 3; fi",
+             run_dir, run_dir);
     FILE *groups = tmpfile();
     assert_non_null(groups);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid_t pid = fork();
-    if (pid == 0)
-        launch(ends[1], groups,
-               "exec 2>/dev/null; test $RANK = 0 || exit 3; trap '' TERM; sleep 100");
+    if (pid == 0) launch(ends[1], groups, script);
     close(ends[1]);
     read_all(ends[0], pid, text, sizeof text);
     close(ends[0]);
@@ -92,7 +96,8 @@ static void a_worker_that_cannot_be_killed_is_left_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_that_cannot_be_killed_is_left_behind),
+        cmocka_unit_test_setup_teardown(a_worker_that_cannot_be_killed_is_left_behind, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
