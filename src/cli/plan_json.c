@@ -62,6 +62,7 @@ static tri_tree *estimate_tree(const plan_view *v) {
                  tri_tree_double(arena, v->rates.memory_bytes_per_s));
     tri_tree_put(arena, map, "link_bytes_per_s", tri_tree_double(arena, v->rates.link_bytes_per_s));
     tri_tree_put(arena, map, "disk_bytes_per_s", tri_tree_double(arena, v->rates.disk_bytes_per_s));
+    tri_tree_put(arena, map, "host_bytes_per_s", tri_tree_double(arena, v->rates.host_bytes_per_s));
     tri_tree_put(arena, map, "step_s", tri_tree_double(arena, step_s));
     tri_tree_put(arena, map, "samples_per_s",
                  tri_tree_double(arena, step_s > 0 ? samples / step_s : 0));

@@ -1,4 +1,4 @@
-// FETCH, LOAD and EVICT: moves offloaded state between memory and storage. The file holds the
+// FETCH, LOAD and EVICT: moves offloaded state between memory and storage. The storage holds the
 // optimizer states of all units, then the masters of half buckets, then those of the others: each
 // of these may be offloaded without the ones after it. Next: results.c.
 #include "engine/engine_internal.h"
@@ -8,7 +8,7 @@ bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state)
                                       : e->plan->offload.set.states > 0;
 }
 
-// The offset in the file of this rank's range of a state, or of the masters (TRI_STATE_MASTERS).
+// The offset in the storage of this rank's range of a state, or of the masters (TRI_STATE_MASTERS).
 static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
@@ -28,7 +28,8 @@ static int64_t own_bytes(const tri_engine *e, int unit, tri_bucket_kind bucket) 
 tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
     int64_t bytes = e->plan->memory.offloaded;
     if (bytes == 0) return TRI_OK;
-    return tri_storage_open(&(tri_storage_config){.folder = e->plan->offload.path,
+    return tri_storage_open(&(tri_storage_config){.in_host_memory = e->plan->offload.in_host_memory,
+                                                  .folder = e->plan->offload.path,
                                                   .size_bytes = bytes,
                                                   .rank = e->plan->rank,
                                                   .ledger = ledger,

@@ -1,4 +1,5 @@
-// The file of offloaded state, and the thread that reads and writes it beside the compute lane.
+// Offloaded state, in a file or in memory of the host, and the thread that reads and writes it
+// beside the compute lane.
 #include "engine/storage.h"
 
 #include "base/log.h"
@@ -27,7 +28,9 @@ typedef struct item {
 
 struct tri_storage {
     int fd, rank, lane;
-    char path[PATH_MAX];
+    char path[PATH_MAX]; // of the file
+    tri_device *device;
+    char *memory; // of the host, which holds the state; NULL: the file does
     tri_ledger *ledger;
     pthread_t thread;
     bool has_thread;
@@ -86,6 +89,11 @@ static void warn_of_memory(const tri_storage *s, const char *folder) {
 
 static tri_status transfer(const tri_storage *s, const tri_storage_op *op) {
     size_t size = (size_t)op->size_bytes;
+    if (s->memory) {
+        char *held = s->memory + op->offset;
+        memcpy(op->writes ? held : op->memory, op->writes ? op->memory : held, size);
+        return TRI_OK;
+    }
     return op->writes ? tri_os_pwrite_all(s->fd, op->memory, size, op->offset, s->path)
                       : tri_os_pread_all(s->fd, op->memory, size, op->offset, s->path);
 }
@@ -106,6 +114,18 @@ static tri_status transfer_by_buffer(const tri_storage *s, const tri_storage_op 
     return TRI_OK;
 }
 
+// Copies between memory of the device and of the host, which needs no buffer.
+static tri_status transfer_by_queue(const tri_storage *s, const tri_storage_op *op) {
+    char *held = s->memory + op->offset;
+    size_t size = (size_t)op->size_bytes;
+    return op->writes ? tri_queue_read(s->copies, held, op->memory, size)
+                      : tri_queue_write(s->copies, op->memory, held, size);
+}
+
+static tri_status transfer_on_device(const tri_storage *s, const tri_storage_op *op) {
+    return s->memory ? transfer_by_queue(s, op) : transfer_by_buffer(s, op);
+}
+
 static tri_status do_op(tri_storage *s, const item *it) {
     tri_ledger_mark mark =
         tri_ledger_begin(s->ledger, &(tri_ledger_action){.kind = it->op.writes ? "write" : "read",
@@ -114,7 +134,7 @@ static tri_status do_op(tri_storage *s, const item *it) {
                                                          .subject = -1,
                                                          .round = -1,
                                                          .bytes = it->op.size_bytes});
-    tri_status status = it->op.on_device ? transfer_by_buffer(s, &it->op) : transfer(s, &it->op);
+    tri_status status = it->op.on_device ? transfer_on_device(s, &it->op) : transfer(s, &it->op);
     tri_ledger_end(s->ledger, mark);
     return status;
 }
@@ -154,7 +174,17 @@ static tri_status start_thread(tri_storage *s) {
     return TRI_OK;
 }
 
-static tri_status open_storage(tri_storage *s, const tri_storage_config *config) {
+static tri_status take_memory(tri_storage *s, int64_t size_bytes) {
+    void *memory = NULL;
+    tri_status status = s->device->backend->alloc_host(s->device, (size_t)size_bytes, &memory);
+    s->memory = memory;
+    if (status != TRI_OK)
+        tri_status_context(status, "give strategy.offload_path, the folder of a disk");
+    return status;
+}
+
+// Makes the file, without a name, and takes its space.
+static tri_status take_file(tri_storage *s, const tri_storage_config *config) {
     const char *folder = config->folder && *config->folder ? config->folder : NULL;
     if (folder) TRI_TRY(tri_os_make_folders(folder));
     bool is_chosen = folder;
@@ -163,9 +193,13 @@ static tri_status open_storage(tri_storage *s, const tri_storage_config *config)
     tri_status status = open_file(s, folder);
     if (status != TRI_OK) return is_chosen ? status : tri_status_context(status, "TMPDIR");
     warn_of_memory(s, folder);
-    TRI_TRY(take_space(s, config->size_bytes));
-    if (config->device && !config->device->backend->host_memory) {
-        TRI_TRY(tri_queue_open(config->device, &s->copies));
+    return take_space(s, config->size_bytes);
+}
+
+static tri_status open_storage(tri_storage *s, const tri_storage_config *config) {
+    TRI_TRY(config->in_host_memory ? take_memory(s, config->size_bytes) : take_file(s, config));
+    if (s->device && !s->device->backend->host_memory) {
+        TRI_TRY(tri_queue_open(s->device, &s->copies));
         s->buffer = malloc(BUFFER_BYTES);
         if (!s->buffer) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer");
     }
@@ -177,6 +211,7 @@ tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out)
     if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for strategy.offload");
     s->fd = -1;
     s->rank = config->rank;
+    s->device = config->device;
     s->ledger = config->ledger;
     s->lane = config->ledger ? tri_ledger_lane(config->ledger, "store") : 0;
     pthread_mutex_init(&s->lock, NULL);
@@ -201,6 +236,7 @@ void tri_storage_close(tri_storage *s) {
     if (s->has_thread) pthread_join(s->thread, NULL);
     tri_queue_close(s->copies);
     free(s->buffer);
+    if (s->memory) s->device->backend->free_host(s->device, s->memory);
     if (s->fd >= 0) tri_os.close(s->fd);
     pthread_cond_destroy(&s->more);
     pthread_cond_destroy(&s->less);

@@ -1,6 +1,7 @@
-// State that lies in a local file between its uses, so that it takes no memory meanwhile. A thread
-// reads and writes it while the engine computes. The file's name is removed once the file is open,
-// so that the space on the disk is free again when the process ends, however it ends.
+// State that lies elsewhere between its uses, so that it takes no memory of the device meanwhile:
+// in a local file or, for a device with memory of its own, in memory of the host. A thread reads
+// and writes it while the engine computes. The file's name is removed once the file is open, so
+// that the space on the disk is free again when the process ends, however it ends.
 #ifndef TRIREME_ENGINE_STORAGE_H
 #define TRIREME_ENGINE_STORAGE_H
 
@@ -10,11 +11,12 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    const char *folder; // created if it does not exist; NULL: TMPDIR, which must exist, or /tmp
-    int64_t size_bytes; // reserved at once where the file system can; all zeros at first
-    int rank;           // named in errors
-    tri_ledger *ledger; // transfers are noted in a lane of their own
-    tri_device *device; // of `on_device`; NULL: all memory is the host's
+    bool in_host_memory; // instead of a file: memory that the device's alloc_host gives
+    const char *folder;  // created if it does not exist; NULL: TMPDIR, which must exist, or /tmp
+    int64_t size_bytes;  // reserved at once where the file system can; all zeros at first
+    int rank;            // named in errors
+    tri_ledger *ledger;  // transfers are noted in a lane of their own
+    tri_device *device;  // of `on_device`; NULL: all memory is the host's
 } tri_storage_config;
 
 typedef struct tri_storage_op {
@@ -25,7 +27,7 @@ typedef struct tri_storage_op {
 } tri_storage_op;
 
 // TRI_BAD_INPUT or TRI_NOT_FOUND: no file can be made in that folder. TRI_NO_SPACE: the disk has no
-// room for a file of that size.
+// room for a file of that size. TRI_NO_MEMORY: the host has not so much memory.
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
 // Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. Operations

@@ -114,12 +114,16 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-// Decides what is offloaded. Masters stay in memory if kernels read them as they are stored and no
-// rank gathers them: then every compute action needs them.
+// Decides what is offloaded, and whether to the host's memory or to a file. Masters stay in memory
+// if kernels read them as they are stored and no rank gathers them: then every compute action needs
+// them.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
-    plan->offload.path = request->options->offload_path;
+    const char *path = request->options->offload_path;
+    plan->offload.path = path;
+    plan->offload.in_host_memory =
+        offload != TRI_OFFLOAD_NONE && plan->device.backend->alloc_host && !(path && *path);
     if (offload != TRI_OFFLOAD_NONE) plan->offload.set.states = plan->optimizer_states;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++)
         plan->offload.set.masters[k] =

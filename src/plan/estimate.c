@@ -7,23 +7,24 @@
 
 #include <string.h>
 
-const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9};
+const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9};
 
 // Rates from the makers' data sheets: dense products on the tensor or matrix cores in half types,
-// plain F32, memory, and what one GPU sends to those of its node (NVLink, Infinity Fabric). An
-// MI250X is two devices.
+// plain F32, memory, what one GPU sends to those of its node (NVLink, Infinity Fabric), and what it
+// copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
+// Infinity Fabric of an MI250X, which is two devices).
 static const struct {
     const char *model;
     tri_rates peak;
 } peaks[] = {
-    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9}},
-    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9}},
-    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9}},
-    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9}},
-    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9}},
-    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9}},
-    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9}},
-    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9}},
+    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9, 64e9}},
+    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9, 450e9}},
+    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9, 64e9}},
+    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9, 32e9}},
+    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9, 32e9}},
+    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9, 32e9}},
+    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9, 16e9}},
+    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9, 36e9}},
 };
 
 tri_rates tri_rates_of(const tri_device_description *device, const char **from) {
@@ -207,7 +208,7 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     case TRI_ACTION_LOAD:
     case TRI_ACTION_EVICT:
         return (double)tri_offload_bytes(&plan->offload.set, &plan->flat, a) /
-               rates->disk_bytes_per_s;
+               (plan->offload.in_host_memory ? rates->host_bytes_per_s : rates->disk_bytes_per_s);
     default:
         return 0;
     }

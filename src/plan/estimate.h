@@ -12,6 +12,7 @@ typedef struct tri_rates {
     double memory_bytes_per_s; // that kernels read and write
     double link_bytes_per_s;   // sent to other ranks, while as much is received
     double disk_bytes_per_s;   // of strategy.offload's file, read or written
+    double host_bytes_per_s;   // copied between the device and the host's memory, in one direction
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk

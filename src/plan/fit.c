@@ -2,6 +2,7 @@
 // plans, because only a plan knows its peak. fit.h says what is tried.
 #include "plan/fit.h"
 
+#include "base/free_memory.h"
 #include "data/sampler.h"
 
 #include <stdlib.h>
@@ -254,6 +255,22 @@ tri_status tri_fit_check(const tri_device_description *device, const tri_plan_re
         TRI_FAIL(TRI_BAD_INPUT, "a rank needs %s of memory, %s more than the %s %s; %s",
                  bytes_text(arena, peak_bytes), bytes_text(arena, peak_bytes - memory->bytes),
                  bytes_text(arena, memory->bytes), memory->whose, way);
+    tri_arena_destroy(arena);
+    return status;
+}
+
+tri_status tri_fit_check_host(const tri_plan *plan, int sharers) {
+    int64_t bytes = plan->memory.offloaded;
+    if (!plan->offload.in_host_memory || bytes == 0) return TRI_OK;
+    const char *whose;
+    int64_t has = tri_free_memory(sharers, &whose);
+    if (has == 0 || bytes <= has) return TRI_OK;
+    tri_arena *arena = tri_arena_create(NULL, "refusal");
+    tri_status status =
+        TRI_FAIL(TRI_BAD_INPUT,
+                 "strategy.offload: %s of a rank's state are more than the %s %s; give "
+                 "strategy.offload_path, a folder of a disk, or use more ranks that shard it",
+                 bytes_text(arena, bytes), bytes_text(arena, has), whose);
     tri_arena_destroy(arena);
     return status;
 }

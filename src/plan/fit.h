@@ -34,5 +34,8 @@ tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_devi
 // TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.
 tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
                          int64_t peak_bytes, const tri_device_memory *memory);
+// Checks that each of `sharers` ranks of this host finds as much free memory of the host as the
+// plan offloads to it. Else TRI_BAD_INPUT: one line with what is missing.
+tri_status tri_fit_check_host(const tri_plan *plan, int sharers);
 
 #endif

@@ -77,12 +77,13 @@ static const tri_option strategy_rows[] = {
     TRI_OPTION_CHOICE(tri_strategy_options, reduce_dtype, "float32", reduce_names,
                       "gradients travel between replicas and shards in this type; they are added "
                       "in float32 and kept in it"),
-    TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
-                      "what lies in a local file between its uses: the optimizer's states, or the "
-                      "parameters' own ranges and masters too"),
+    TRI_OPTION_CHOICE(
+        tri_strategy_options, offload, "none", offloads,
+        "what lies in a local file, or in the host's memory beside a GPU, between its "
+        "uses: the optimizer's states, or the parameters' own ranges and masters too"),
     TRI_OPTION_STRING(tri_strategy_options, offload_path, NULL,
-                      "of offload: folder of the file, on a fast local disk; TMPDIR or /tmp if not "
-                      "given"),
+                      "of offload: folder of the file, on a fast local disk; if not given, a GPU's "
+                      "state goes to pinned memory of the host, a CPU's to TMPDIR or /tmp"),
     TRI_OPTION_TREE(tri_strategy_options, tensor, NULL,
                     "of mesh.tensor: patterns of layers' names with none, column or row, instead "
                     "of what the model says ({'*.mlp.*': none, fc1: column})"),

@@ -97,7 +97,7 @@ typedef struct tri_strategy_options {
     int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
     int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
-    const char *offload_path; // folder; NULL: TMPDIR, or /tmp
+    const char *offload_path; // folder; NULL: the host's memory of a GPU, else TMPDIR or /tmp
     const tri_tree *tensor;   // layers' splits: see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;

@@ -69,7 +69,7 @@ typedef struct tri_plan_request {
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t nccl_estimate; // of what NCCL allocates for itself; part of the peak
-    int64_t offloaded;     // in a local file instead, not part of the peak
+    int64_t offloaded;     // in a file or in the host's memory instead, not part of the peak
 } tri_memory_plan;
 
 enum { TRI_MAX_PROGRAMS = 8 };
@@ -92,7 +92,8 @@ typedef struct tri_plan_stages {
 
 typedef struct tri_plan_offload {
     tri_offload_set set;
-    const char *path; // of the recipe
+    const char *path;    // of the recipe
+    bool in_host_memory; // instead of a file; see strategy.offload_path
 } tri_plan_offload;
 
 // Memory that all steps share. Only one step runs at a time on the compute lane, so it is as much

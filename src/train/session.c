@@ -224,7 +224,8 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
         peak = tri_pipeline_plans_fullest(&pipeline)->memory.peak;
         tri_pipeline_plans_destroy(&pipeline);
     }
-    return tri_fit_check(device, request, peak, &memory);
+    TRI_TRY(tri_fit_check(device, request, peak, &memory));
+    return tri_fit_check_host(s->plan, s->identity.local_size);
 }
 
 // Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the

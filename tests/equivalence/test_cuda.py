@@ -25,6 +25,7 @@ CASES = [
     ("ddp", CNN, 2, []),
     ("fsdp", CNN, 2, FSDP),
     ("llama, fsdp", LLAMA, 2, FSDP),
+    ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters"]),
 ]
 TOLERANCE = 1e-4  # of losses: sums in F32 in another order
 
@@ -56,6 +57,8 @@ def check_bits(folder):
     first = os.path.join(folder, "one_rank_cuda")
     check_same(losses(again), losses(first), "a second run")
     check_same(losses(again, "val"), losses(first, "val"), "a second run, evaluation")
+    check_same(losses(os.path.join(folder, "parameters_offloaded_cuda")),
+               losses(os.path.join(folder, "fsdp_cuda")), "parameters offloaded")
 
 
 with tempfile.TemporaryDirectory(prefix="trireme-cuda-") as temporary:

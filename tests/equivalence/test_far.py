@@ -49,6 +49,8 @@ CASES = [
     ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters"]),
     ("parameters offloaded, bf16", LLAMA, 2, [*FSDP, "trainer.precision=bf16-mixed",
                                               "strategy.offload=parameters"]),
+    ("parameters offloaded to a file", CNN, 2, [*FSDP, "strategy.offload=parameters",
+                                                "strategy.offload_path=/tmp"]),
     ("bytes", ("mnist-cnn", BYTES), 2, FSDP),
     ("bytes, bf16", ("mnist-cnn", [*BYTES, "trainer.precision=bf16-true"]), 1, []),
     ("bytes, pipeline", ("autoencoder", BYTES), 2, PIPELINE),

@@ -77,6 +77,13 @@ static void test_plan_of_a_description(void **state) {
     memory.bytes--;
     assert_int_equal(tri_fit_check(&device, &request, plan->memory.peak, &memory), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "of this test; would fit"));
+    plan->memory.offloaded = INT64_MAX / 2;
+    ok(tri_fit_check_host(plan, 1)); // it would go to a file
+    plan->offload.in_host_memory = true;
+    assert_int_equal(tri_fit_check_host(plan, 1), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "strategy.offload_path"));
+    plan->memory.offloaded = 1;
+    ok(tri_fit_check_host(plan, 1));
     tri_plan_destroy(plan);
     tri_arena_destroy(arena);
 }

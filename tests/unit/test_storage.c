@@ -113,9 +113,8 @@ static int failing_open(const char *path, int flags, mode_t mode) {
 }
 
 // Memory that the host cannot touch is written after what a queue still does to it, and read back;
-// it is larger than the buffer that it passes through.
-static void test_device_memory(void **state) {
-    (void)state;
+// it is larger than the buffer that it passes through on its way to a file.
+static void check_device_memory(bool in_host_memory) {
     enum { BYTES = 9 << 20 };
     tri_device *device;
     tri_queue *queue;
@@ -131,7 +130,8 @@ static void test_device_memory(void **state) {
     assert_int_equal(tri_queue_open(device, &queue), TRI_OK);
     assert_int_equal(tri_device_far.alloc(device, BYTES, &memory), TRI_OK);
     assert_int_equal(tri_device_far.alloc(device, BYTES, &back), TRI_OK);
-    tri_storage_config config = {.folder = folder, .size_bytes = BYTES, .device = device};
+    tri_storage_config config = {
+        .in_host_memory = in_host_memory, .folder = folder, .size_bytes = BYTES, .device = device};
     assert_int_equal(tri_storage_open(&config, &s), TRI_OK);
     assert_int_equal(tri_device_far.copy_in(queue, memory, pattern, BYTES), TRI_OK);
     assert_int_equal(tri_device_far.record(queue, &filled), TRI_OK);
@@ -144,6 +144,15 @@ static void test_device_memory(void **state) {
     assert_int_equal(tri_storage_wait(s, ticket), TRI_OK);
     assert_int_equal(tri_queue_read(queue, got, back, BYTES), TRI_OK);
     assert_memory_equal(got, pattern, BYTES);
+    memset(got, 0, BYTES); // what the host reads and writes is the same storage
+    tri_storage_op part = {.memory = got, .offset = 5, .size_bytes = BYTES - 5};
+    assert_int_equal(tri_storage_run(s, &part, "some unit"), TRI_OK);
+    assert_memory_equal(got, pattern + 5, BYTES - 5);
+    part = (tri_storage_op){.writes = true, .memory = got, .size_bytes = BYTES - 5};
+    assert_int_equal(tri_storage_run(s, &part, "some unit"), TRI_OK);
+    assert_int_equal(tri_storage_run(s, &ops[1], "some unit"), TRI_OK);
+    assert_int_equal(tri_queue_read(queue, got, back, BYTES - 5), TRI_OK);
+    assert_memory_equal(got, pattern + 5, BYTES - 5);
     tri_storage_close(s);
     tri_device_far.free(device, memory);
     tri_device_far.free(device, back);
@@ -151,6 +160,31 @@ static void test_device_memory(void **state) {
     tri_device_far.close(device);
     free(pattern);
     free(got);
+}
+
+static void test_device_memory(void **state) {
+    (void)state;
+    check_device_memory(false);
+    check_device_memory(true);
+}
+
+static tri_status no_memory(tri_device *device, size_t size_bytes, void **out) {
+    return TRI_FAIL(TRI_NO_MEMORY, "device small: no pinned memory of the host");
+}
+
+// A host without so much memory: the message names the rank and another way.
+static void test_no_host_memory(void **state) {
+    (void)state;
+    tri_device_backend small = tri_device_far;
+    small.alloc_host = no_memory;
+    tri_device device = {.backend = &small};
+    tri_storage_config config = {
+        .in_host_memory = true, .size_bytes = SIZE, .rank = RANK, .device = &device};
+    tri_storage *s = NULL;
+    assert_int_equal(tri_storage_open(&config, &s), TRI_NO_MEMORY);
+    assert_null(s);
+    assert_non_null(strstr(tri_error_message(), "rank 3: strategy.offload"));
+    assert_non_null(strstr(tri_error_message(), "strategy.offload_path"));
 }
 
 // Ranges of all sizes are written and read at the same time, many more than the queue holds.
@@ -280,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_device_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_host_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_short_transfers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
         cmocka_unit_test_setup_teardown(test_opening, setup, teardown),
