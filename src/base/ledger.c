@@ -304,8 +304,11 @@ static int open_actions(const tri_ledger_ring *ring) {
 
 bool tri_ledger_waits(const tri_ledger_ring *ring) {
     tri_ledger_event event;
+    tri_ledger_lock_unpacked();
     int depth = open_actions(ring);
-    return depth > 0 && event_read(&ring->open[depth - 1], &event) && waits(ring, &event);
+    bool is_wait = depth > 0 && event_read(&ring->open[depth - 1], &event) && waits(ring, &event);
+    tri_ledger_unlock_unpacked();
+    return is_wait;
 }
 
 void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
@@ -347,14 +350,20 @@ static int describe(const tri_ledger_ring *ring, const tri_ledger_event *event,
     return used < 0 ? 0 : used;
 }
 
-char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size) {
+static void describe_all(const tri_ledger_ring *ring, char *out, size_t size) {
     ledger_view view = {0};
     find_events(ring, &view);
     snprintf(out, size, "before its first action");
     int used = describe(ring, &view.computes, "in", out, size);
-    if ((size_t)used >= size) return out;
+    if ((size_t)used >= size) return;
     const char *in = used > 0 ? ", in" : "in", *after = used > 0 ? ", after" : "after";
     if (!describe(ring, &view.operates, in, out + used, size - (size_t)used))
         describe(ring, &view.operated, after, out + used, size - (size_t)used);
+}
+
+char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size) {
+    tri_ledger_lock_unpacked();
+    describe_all(ring, out, size);
+    tri_ledger_unlock_unpacked();
     return out;
 }

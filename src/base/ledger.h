@@ -144,5 +144,10 @@ size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
 // Makes a ring of such bytes; its other events are missing. One thread writes a ring. False: the
 // bytes are not what tri_ledger_pack makes; the ring is unchanged.
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
+// While it is locked, tri_ledger_unpack waits, so that several fields of a ring belong to one
+// moment. Lock it briefly, and take no other lock meanwhile. tri_ledger_text and tri_ledger_waits
+// lock it themselves.
+void tri_ledger_lock_unpacked(void);
+void tri_ledger_unlock_unpacked(void);
 
 #endif

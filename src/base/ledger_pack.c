@@ -3,6 +3,7 @@
 // program on machines of one byte order.
 #include "base/ledger.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -117,18 +118,21 @@ static void forget_events(tri_ledger_ring *ring) {
             atomic_store(&ring->events[i].number, 0);
 }
 
-bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring) {
-    packed_head head;
-    if (size < sizeof head) return false;
-    memcpy(&head, data, sizeof head);
-    if (!is_valid(&head, size)) return false;
-    const char *at = (const char *)data + sizeof head;
+// Bytes replace a ring as a whole, so a reader between two of their fields would find neither the
+// old state nor the new one. One lock serves all rings of the process: only its own threads unpack
+// them, none of which blocks meanwhile.
+static pthread_mutex_t unpacked = PTHREAD_MUTEX_INITIALIZER;
+
+void tri_ledger_lock_unpacked(void) { pthread_mutex_lock(&unpacked); }
+void tri_ledger_unlock_unpacked(void) { pthread_mutex_unlock(&unpacked); }
+
+static void unpack(const packed_head *head, const char *at, tri_ledger_ring *ring) {
     forget_events(ring);
-    ring->pid = head.pid;
-    ring->realtime_offset_ns = head.realtime_offset_ns;
-    memcpy(ring->host, head.host, sizeof ring->host);
+    ring->pid = head->pid;
+    ring->realtime_offset_ns = head->realtime_offset_ns;
+    memcpy(ring->host, head->host, sizeof ring->host);
     ring->host[sizeof ring->host - 1] = 0;
-    for (int i = 0; i < head.kinds; i++, at += sizeof(packed_kind)) {
+    for (int i = 0; i < head->kinds; i++, at += sizeof(packed_kind)) {
         packed_kind kind;
         memcpy(&kind, at, sizeof kind);
         memcpy(ring->kind_names[i], kind.name, sizeof kind.name);
@@ -136,19 +140,29 @@ bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring) {
         atomic_store(&ring->totals[i].count, kind.count);
         atomic_store(&ring->totals[i].busy_ns, kind.busy_ns);
     }
-    for (int i = 0; i < head.events; i++, at += sizeof(packed_event)) {
+    for (int i = 0; i < head->events; i++, at += sizeof(packed_event)) {
         packed_event event;
         memcpy(&event, at, sizeof event);
-        if (event.kind < 0 || event.kind >= head.kinds) event.number = 0; // not to be read
-        unpack_event(&event, i < head.depth ? &ring->open[i]
-                                            : &ring->events[event.number % TRI_LEDGER_EVENTS]);
+        if (event.kind < 0 || event.kind >= head->kinds) event.number = 0; // not to be read
+        unpack_event(&event, i < head->depth ? &ring->open[i]
+                                             : &ring->events[event.number % TRI_LEDGER_EVENTS]);
     }
-    atomic_store(&ring->peers, head.peers);
-    atomic_store(&ring->kinds, head.kinds);
-    atomic_store(&ring->steps, head.steps);
-    atomic_store(&ring->step, head.step);
-    atomic_store(&ring->begun, head.begun);
-    atomic_store(&ring->depth, head.depth);
-    atomic_store(&ring->moves, head.moves);
+    atomic_store(&ring->peers, head->peers);
+    atomic_store(&ring->kinds, head->kinds);
+    atomic_store(&ring->steps, head->steps);
+    atomic_store(&ring->step, head->step);
+    atomic_store(&ring->begun, head->begun);
+    atomic_store(&ring->depth, head->depth);
+    atomic_store(&ring->moves, head->moves);
+}
+
+bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring) {
+    packed_head head;
+    if (size < sizeof head) return false;
+    memcpy(&head, data, sizeof head);
+    if (!is_valid(&head, size)) return false;
+    pthread_mutex_lock(&unpacked);
+    unpack(&head, (const char *)data + sizeof head, ring);
+    pthread_mutex_unlock(&unpacked);
     return true;
 }

@@ -84,21 +84,28 @@ static int kind_named(tri_straggler *s, const char *name) {
     return s->kinds++;
 }
 
+static void read_rank(tri_straggler *s, straggler_moment *moment, int rank,
+                      const tri_ledger_ring *ring) {
+    moment->steps[rank] = (double)atomic_load(&ring->steps);
+    int kinds = atomic_load(&ring->kinds);
+    for (int i = 0; i < kinds && i < TRI_MAX_LEDGER_KINDS; i++) {
+        int k = kind_named(s, ring->kind_names[i]);
+        if (k < 0 || !strcmp(s->names[k], TRI_LEDGER_WAIT) ||
+            !strcmp(s->names[k], TRI_LEDGER_ISSUE))
+            continue;
+        straggler_work *work = &moment->work[cell(rank, k)];
+        work->count = (double)atomic_load(&ring->totals[i].count);
+        work->busy_s = 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
+    }
+}
+
 static void read_work(tri_straggler *s, straggler_moment *moment) {
-    straggler_work *work = moment->work;
-    memset(work, 0, cell(s->comm->size, 0) * sizeof *work);
+    memset(moment->work, 0, cell(s->comm->size, 0) * sizeof *moment->work);
     for (int r = 0; r < s->comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(s, r);
-        moment->steps[r] = (double)atomic_load(&ring->steps);
-        int kinds = atomic_load(&ring->kinds);
-        for (int i = 0; i < kinds && i < TRI_MAX_LEDGER_KINDS; i++) {
-            int k = kind_named(s, ring->kind_names[i]);
-            if (k < 0 || !strcmp(s->names[k], TRI_LEDGER_WAIT) ||
-                !strcmp(s->names[k], TRI_LEDGER_ISSUE))
-                continue;
-            work[cell(r, k)].count = (double)atomic_load(&ring->totals[i].count);
-            work[cell(r, k)].busy_s = 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
-        }
+        tri_ledger_lock_unpacked(); // a rank's steps, counts and times belong together
+        read_rank(s, moment, r, ring);
+        tri_ledger_unlock_unpacked();
     }
 }
 

@@ -296,6 +296,63 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
+typedef struct unpacker {
+    char bytes[2][TRI_LEDGER_PACKED_BYTES];
+    size_t size[2];
+    tri_ledger_ring *ring;
+    _Atomic int stop;
+} unpacker;
+
+static void *unpack_again_and_again(void *context) {
+    unpacker *u = context;
+    for (int i = 0; !atomic_load(&u->stop); i = !i)
+        if (!tri_ledger_unpack(u->bytes[i], u->size[i], u->ring)) return context;
+    return NULL;
+}
+
+// A reader finds one of the two states that another thread unpacks in turn, and nothing between.
+static void test_unpacked_meanwhile(void **state) {
+    enum { CHANGES = 200, LIMIT_S = 30 };
+    tri_ledger *ledger;
+    unpacker u = {.ring = calloc(1, sizeof *u.ring)};
+    char texts[2][256], text[256];
+    assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
+    const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
+    int lane = tri_ledger_lane(ledger, "shard");
+    for (int i = 0; i < 2; i++) {
+        tri_ledger_step(ledger, i);
+        tri_ledger_end(ledger, begin(ledger, FORWARD, "conv2", 0, 0));
+        begin(ledger, NORM, i ? "" : "one", 0, 0);
+        begin(ledger, TRI_LEDGER_WAIT, "", 0, 0);
+        tri_ledger_end(ledger, begin(ledger, SUM, "NORM", lane, (uint64_t)i + 1));
+        u.size[i] = tri_ledger_pack(ring, u.bytes[i]);
+        tri_ledger_text(ring, texts[i], sizeof texts[i]);
+    }
+    assert_true(tri_ledger_unpack(u.bytes[0], u.size[0], u.ring));
+    pthread_t thread;
+    void *failed = NULL;
+    int torn = 0, seen = 0, changes = 0;
+    double begun_s = tri_os_seconds();
+    assert_int_equal(pthread_create(&thread, NULL, unpack_again_and_again, &u), 0);
+    while (changes < CHANGES && tri_os_seconds() - begun_s < LIMIT_S) {
+        tri_ledger_text(u.ring, text, sizeof text);
+        changes += strcmp(text, texts[seen]) != 0;
+        if (strcmp(text, texts[seen])) seen = !seen;
+        torn += strcmp(text, texts[seen]) != 0;
+        torn += !tri_ledger_waits(u.ring);
+        tri_ledger_lock_unpacked();
+        torn += atomic_load(&u.ring->steps) != atomic_load(&u.ring->totals[0].count);
+        tri_ledger_unlock_unpacked();
+    }
+    atomic_store(&u.stop, 1);
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    assert_int_equal(torn, 0);
+    assert_int_equal(changes, CHANGES);
+    free(u.ring);
+    tri_ledger_close(ledger);
+}
+
 static double cpu_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -326,7 +383,8 @@ int main(void) {
         cmocka_unit_test(test_text),           cmocka_unit_test(test_totals),
         cmocka_unit_test(test_added),          cmocka_unit_test(test_limits),
         cmocka_unit_test(test_ring_and_trace), cmocka_unit_test(test_readers),
-        cmocka_unit_test(test_packed),         cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_packed),         cmocka_unit_test(test_unpacked_meanwhile),
+        cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

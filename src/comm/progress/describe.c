@@ -20,9 +20,13 @@ static const tri_ledger_ring *ring_of(const progress_family *family, int job_ran
 void progress_describe(const progress_family *family, int job_rank, char *out, size_t size) {
     const tri_ledger_ring *ring = ring_of(family, job_rank);
     const char *host = family->backend->host ? family->backend->host(family, job_rank) : NULL;
-    if (ring && ring->host[0])
+    tri_ledger_lock_unpacked();
+    bool is_told = ring && ring->host[0];
+    if (is_told)
         snprintf(out, size, "rank %d (host %s, pid %d)", job_rank, ring->host, (int)ring->pid);
-    else if (host)
+    tri_ledger_unlock_unpacked();
+    if (is_told) return;
+    if (host)
         snprintf(out, size, "rank %d (host %s)", job_rank, host);
     else
         snprintf(out, size, "rank %d", job_rank);
