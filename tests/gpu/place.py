@@ -3,6 +3,7 @@ import glob
 import io
 import os
 import subprocess
+import sys
 import tarfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -10,6 +11,25 @@ BUNDLE = os.path.dirname(HERE)  # if this file is in one
 IS_BUNDLE = os.path.isdir(os.path.join(BUNDLE, "libexec"))
 ROOT = BUNDLE if IS_BUNDLE else os.path.dirname(os.path.dirname(HERE))
 TESTS = os.path.join(ROOT, "tests")  # support/, parity/
+
+
+def name_libraries():
+    """Names the folders of NVIDIA's packages for Python, which PyTorch brings, in
+    TRIREME_CUDA_LIBRARIES, after those that are there: cuBLASLt, cuDNN and NCCL may be nowhere
+    else. Returns all folders."""
+    python = os.environ.get("PYTHON", "python3")
+    try:
+        done = subprocess.run([python, "-c", "import sys; print(*sys.path, sep='\\n')"],
+                              capture_output=True, text=True, check=False)
+        paths = done.stdout.splitlines()
+    except OSError:
+        paths = []
+    folders = os.environ.get("TRIREME_CUDA_LIBRARIES", "").split(":")
+    for path in filter(None, [*sys.path, *paths]):
+        folders += sorted(glob.glob(os.path.join(path, "nvidia", "*", "lib")))
+    folders = [f for f in dict.fromkeys(folders) if f and ":" not in f]
+    os.environ["TRIREME_CUDA_LIBRARIES"] = ":".join(folders)
+    return folders
 
 
 class Missing(Exception):

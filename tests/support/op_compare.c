@@ -114,7 +114,8 @@ typedef struct side {
     int built; // values, before the layout pass added its own
 } side;
 
-static void open_side(side *s, const op_family *family, const tri_device_backend *backend,
+// False: a kernel failed, and a line says how.
+static bool open_side(side *s, const op_family *family, const tri_device_backend *backend,
                       int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
     const char *message = "";
     s->c = (op_case){.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
@@ -125,7 +126,11 @@ static void open_side(side *s, const op_family *family, const tri_device_backend
     s->device = op_device_open(backend, threads);
     s->session = op_session_open(s->c.graph, s->device, in_place);
     op_sources_fill(s->session, &s->c);
-    op_run_ok(s->session);
+    if (op_run(s->session) == TRI_OK) return true;
+    tri_graph_print(s->c.graph, stderr);
+    fprintf(stderr, "FAILED: %s, %s, seed %" PRIu64 ": %s\n", family->name, tri_dtype_name(dtype),
+            seed, tri_error_message());
+    return false;
 }
 
 static void close_side(side *s) {
@@ -145,17 +150,19 @@ static bool taken_over(const side *s, tri_value value) {
     return false;
 }
 
-static void fail_value(const op_family *family, const side *ref, tri_value value, int64_t i,
-                       double got, double want, double largest) {
+static void print_value(const op_family *family, const side *ref, tri_value value, int64_t i,
+                        double got, double want, double largest) {
     const tri_node *node = tri_value_node(ref->c.graph, value);
     char shape[160];
     tri_shape dims = tri_value_shape(ref->c.graph, value);
     tri_graph_print(ref->c.graph, stderr);
-    fail_msg("%s, seed %" PRIu64 ": %%%" PRIu32 " of %s, %s, element %" PRId64
-             ": device %.9g, ref %.9g (largest %.3g)%s",
-             family->name, ref->c.seed, value.id, node ? node->op->name : "a source",
-             tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest,
-             isfinite(want) ? "" : "; ref has to be finite: see op_numbers for the inputs' range");
+    fprintf(stderr,
+            "FAILED: %s, %s, seed %" PRIu64 ": %%%" PRIu32 " of %s, %s, element %" PRId64
+            ": device %.9g, ref %.9g (largest %.3g)%s\n",
+            family->name, tri_dtype_name(ref->c.dtype), ref->c.seed, value.id,
+            node ? node->op->name : "a source", tri_shape_text(&dims, shape, sizeof shape), i, got,
+            want, largest,
+            isfinite(want) ? "" : "; ref has to be finite: see op_numbers for the inputs' range");
 }
 
 // A half result may be rounded to the other neighbour, one unit in the last place away: of 8
@@ -167,7 +174,9 @@ static double tolerance_of(const op_family *family, const side *ref, tri_dtype d
     return family->tolerance + (tri_dtype_is_half(dtype) ? rounding : 0);
 }
 
-static void compare_numbers(const op_family *family, const side *device, const side *ref,
+// The functions below return whether device and `ref` agree, and print the first value that does
+// not.
+static bool compare_numbers(const op_family *family, const side *device, const side *ref,
                             tri_value a, tri_value b) {
     int64_t count = op_count(ref->session, b);
     double tolerance = tolerance_of(family, ref, tri_value_get(ref->c.graph, b)->dtype);
@@ -178,23 +187,44 @@ static void compare_numbers(const op_family *family, const side *device, const s
     }
     for (int64_t i = 0; i < count; i++) {
         double got = op_get(device->session, a, i), want = op_get(ref->session, b, i);
-        if (!(fabs(got - want) <= tolerance * largest + family->rounding + 1e-30))
-            fail_value(family, ref, b, i, got, want, largest);
+        if (fabs(got - want) <= tolerance * largest + family->rounding + 1e-30) continue;
+        print_value(family, ref, b, i, got, want, largest);
+        return false;
     }
+    return true;
 }
 
-static void compare_value(const op_family *family, const side *device, const side *ref, tri_value a,
+static bool compare_value(const op_family *family, const side *device, const side *ref, tri_value a,
                           tri_value b) {
     tri_dtype dtype = tri_value_get(ref->c.graph, b)->dtype;
-    if (tri_dtype_is_float(dtype)) {
-        compare_numbers(family, device, ref, a, b);
-        return;
-    }
+    if (tri_dtype_is_float(dtype)) return compare_numbers(family, device, ref, a, b);
     size_t bytes = tri_dtype_bytes(dtype);
     const unsigned char *got = op_host(device->session, a), *want = op_host(ref->session, b);
-    for (int64_t i = 0; i < op_count(ref->session, b); i++)
-        if (memcmp(got + (size_t)i * bytes, want + (size_t)i * bytes, bytes) != 0)
-            fail_value(family, ref, b, i, got[(size_t)i * bytes], want[(size_t)i * bytes], 0);
+    for (int64_t i = 0; i < op_count(ref->session, b); i++) {
+        const unsigned char *x = got + (size_t)i * bytes, *y = want + (size_t)i * bytes;
+        if (memcmp(x, y, bytes) == 0) continue;
+        print_value(family, ref, b, i, x[0], y[0], 0);
+        return false;
+    }
+    return true;
+}
+
+static bool compare_sides(const op_family *family, const side *device, const side *ref,
+                          bool in_place) {
+    int common = ref->built < device->built ? ref->built : device->built;
+    bool same = true;
+    for (uint32_t id = 1; same && id < (uint32_t)common; id++) {
+        tri_value value = {id};
+        if (tri_value_get(ref->c.graph, value)->kind == TRI_VALUE_NONE) continue; // swept
+        if (in_place && taken_over(device, value)) continue;
+        same = compare_value(family, device, ref, value, value);
+    }
+    for (int i = 0; same && i < ref->c.graph->parameter_count; i++) {
+        tri_value a = tri_gradient_of(device->c.graph, i);
+        tri_value b = tri_gradient_of(ref->c.graph, i);
+        if (tri_value_is(b)) same = compare_value(family, device, ref, a, b);
+    }
+    return same;
 }
 
 // How often each kernel of the device was chosen.
@@ -219,27 +249,18 @@ static void count_kernels(tally *t, const side *s) {
     }
 }
 
-void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
-                tri_dtype dtype, uint64_t seed, int rounds) {
+// Ends with the first graph on which device and `ref` differ, and returns false.
+static bool compare(const op_family *family, const tri_device_backend *backend, int threads,
+                    tri_dtype dtype, uint64_t seed, int rounds) {
     tally used = {0};
-    for (int round = 0; round < rounds; round++) {
+    bool same = true;
+    for (int round = 0; same && round < rounds; round++) {
         side device, ref;
         bool in_place = round % 2 == 1;
         uint64_t key = seed + (uint64_t)round;
-        open_side(&device, family, backend, threads, dtype, key, in_place);
-        open_side(&ref, family, &tri_device_ref, 1, dtype, key, false);
-        int common = ref.built < device.built ? ref.built : device.built;
-        for (uint32_t id = 1; id < (uint32_t)common; id++) {
-            tri_value value = {id};
-            if (tri_value_get(ref.c.graph, value)->kind == TRI_VALUE_NONE) continue; // swept
-            if (in_place && taken_over(&device, value)) continue;
-            compare_value(family, &device, &ref, value, value);
-        }
-        for (int i = 0; i < ref.c.graph->parameter_count; i++) {
-            tri_value a = tri_gradient_of(device.c.graph, i);
-            tri_value b = tri_gradient_of(ref.c.graph, i);
-            if (tri_value_is(b)) compare_value(family, &device, &ref, a, b);
-        }
+        same = open_side(&device, family, backend, threads, dtype, key, in_place);
+        same = open_side(&ref, family, &tri_device_ref, 1, dtype, key, false) && same;
+        same = same && compare_sides(family, &device, &ref, in_place);
         count_kernels(&used, &device);
         close_side(&device);
         close_side(&ref);
@@ -248,13 +269,28 @@ void op_compare(const op_family *family, const tri_device_backend *backend, int 
     for (int i = 0; i < used.count; i++)
         printf(" %s/%s %d", used.ops[i]->name, used.defs[i]->name, used.counts[i]);
     printf("\n");
+    return same;
+}
+
+void op_compare_each(const op_family *families, size_t count, const tri_device_backend *backend,
+                     int threads, tri_dtype dtype, uint64_t seed, int rounds) {
+    int failed = 0;
+    for (const op_family *family = families; family < families + count; family++)
+        if (!family->any_layout || backend == &tri_device_ref || count == 1)
+            failed += !compare(family, backend, threads, dtype, seed, rounds);
+    if (failed) fail_msg("%d of %zu kinds of graphs failed: see above", failed, count);
+}
+
+void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
+                tri_dtype dtype, uint64_t seed, int rounds) {
+    op_compare_each(family, 1, backend, threads, dtype, seed, rounds);
 }
 
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds) {
-    for (const op_family *family = op_families; family->name; family++)
-        if (!family->any_layout || backend == &tri_device_ref)
-            op_compare(family, backend, threads, dtype, seed, rounds);
+    size_t count = 0;
+    while (op_families[count].name) count++;
+    op_compare_each(op_families, count, backend, threads, dtype, seed, rounds);
 }
 
 // Sets element 1 of `labels` to a label that is none of 4 classes, and expects the op to refuse it.

@@ -63,11 +63,16 @@ typedef struct op_family {
 
 extern const op_family op_families[]; // a NULL name ends the list
 
-// Builds and runs `rounds` graphs of the family, every other one in place. If the device differs
-// from `ref`, fails the test with the seed and the value. Prints which kernels were used.
+// Builds and runs `rounds` graphs of the family, every other one in place, on the device and on
+// `ref`. If they differ, or a kernel fails, prints the seed and the value, and fails the test.
+// Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
-// Runs op_compare for all families that the device takes.
+// Likewise for each of the families, but those that only `ref` takes. The test fails at the end, so
+// that one run shows everything that differs on a machine that can seldom be had.
+void op_compare_each(const op_family *families, size_t count, const tri_device_backend *backend,
+                     int threads, tri_dtype dtype, uint64_t seed, int rounds);
+// Likewise for op_families.
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds);
 // Every loss and metric of the device must refuse a label that is not a class, and the embedding a

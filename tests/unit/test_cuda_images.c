@@ -70,11 +70,14 @@ static const op_family families[] = {
     {.name = "moves", .build = build_moves, .tolerance = 0},
 };
 
-static void test_sizes(void **state) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
-    }
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static void test_f32(void **state) {
+    op_compare_each(families, FAMILIES, &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
+}
+
+static void test_bf16(void **state) {
+    op_compare_each(families, FAMILIES, &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
 }
 
 // From any layout to any other: no kernel of this device asks for one but the plain, so that only
@@ -116,7 +119,8 @@ static void test_first_not_finite(void **state) {
 
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_reorder),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
+                                       cmocka_unit_test(test_reorder),
                                        cmocka_unit_test(test_first_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

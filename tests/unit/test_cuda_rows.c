@@ -139,17 +139,19 @@ static const op_family families[] = {
     {.name = "bias of large rows", .build = build_bias, .tolerance = 2e-5},
 };
 
-static void test_large_rows(void **state) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_F32, 100, test_gpu_rounds(4, 12));
-        op_compare(&families[i], &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(4, 12));
-        if (families[i].half_tolerance > 0)
-            op_compare(&families[i], &tri_device_cuda, 1, TRI_F16, 300, test_gpu_rounds(4, 12));
-    }
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static void compare(tri_dtype dtype, uint64_t seed) {
+    op_compare_each(families, FAMILIES, &tri_device_cuda, 1, dtype, seed, test_gpu_rounds(4, 12));
 }
+
+static void test_f32(void **state) { compare(TRI_F32, 100); }
+static void test_bf16(void **state) { compare(TRI_BF16, 200); }
+static void test_f16(void **state) { compare(TRI_F16, 300); }
 
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
+                                       cmocka_unit_test(test_f16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
