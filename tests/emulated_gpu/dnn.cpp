@@ -2,8 +2,10 @@
 // the host. Descriptors keep what they were told; a convolution is computed from its descriptors
 // alone, so that a wrong description gives wrong numbers. The heuristic proposes two configurations
 // that must not be taken (one whose bits differ from run to run, one with a huge workspace), and
-// the third writes over its whole workspace. An odd number of samples is not supported, so that our
-// own kernel is used as well.
+// the third writes over its whole workspace. As the real library, it has no configuration whose
+// tensors in memory have different types. Odd numbers of samples are not supported, so that our own
+// kernel is used as well, and neither are operations behind a convolution of an even number of
+// groups, so that our own pass over y is.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -39,10 +41,13 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_DOUBLE:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR:
         return 8;
     default:
         return 4; // enumerations and floats
+    case CUDNN_TYPE_BOOLEAN:
+        return sizeof(bool);
     }
 }
 
@@ -53,6 +58,49 @@ template <typename T> T get(const descriptor *x, cudnnBackendAttributeName_t nam
     if (found == x->values.end() || found->second.size() < (size_t)(i + 1) * sizeof value) abort();
     memcpy(&value, found->second.data() + (size_t)i * sizeof value, sizeof value);
     return value;
+}
+
+bool has(const descriptor *x, cudnnBackendAttributeName_t name) {
+    return x->values.count(name) > 0;
+}
+
+#define ATTRIBUTE(PASS, NAME) CUDNN_ATTR_OPERATION_CONVOLUTION_##PASS##_##NAME
+
+enum pass { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
+
+struct pass_names {
+    pass which;
+    cudnnBackendAttributeName_t x, weight, y, window;
+};
+
+pass_names names_of(const descriptor *op) {
+    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+        return {GRAD_INPUT, ATTRIBUTE(BWD_DATA, DX), ATTRIBUTE(BWD_DATA, W),
+                ATTRIBUTE(BWD_DATA, DY), ATTRIBUTE(BWD_DATA, CONV_DESC)};
+    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+        return {GRAD_WEIGHT, ATTRIBUTE(BWD_FILTER, X), ATTRIBUTE(BWD_FILTER, DW),
+                ATTRIBUTE(BWD_FILTER, DY), ATTRIBUTE(BWD_FILTER, CONV_DESC)};
+    return {FORWARD, ATTRIBUTE(FORWARD, X), ATTRIBUTE(FORWARD, W), ATTRIBUTE(FORWARD, Y),
+            ATTRIBUTE(FORWARD, CONV_DESC)};
+}
+
+int operations_of(const descriptor *graph) {
+    return (int)(graph->values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).size() / sizeof(void *));
+}
+
+bool is_supported(const descriptor *graph) {
+    const descriptor *op = get<descriptor *>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    pass_names names = names_of(op);
+    const descriptor *x = get<descriptor *>(op, names.x);
+    const descriptor *weight = get<descriptor *>(op, names.weight);
+    for (const descriptor *t : {weight, (const descriptor *)get<descriptor *>(op, names.y)})
+        if (!get<bool>(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
+            get<cudnnDataType_t>(t, CUDNN_ATTR_TENSOR_DATA_TYPE) !=
+                get<cudnnDataType_t>(x, CUDNN_ATTR_TENSOR_DATA_TYPE))
+            return false;
+    int64_t groups = get<int64_t>(x, CUDNN_ATTR_TENSOR_DIMENSIONS, 1) /
+                     get<int64_t>(weight, CUDNN_ATTR_TENSOR_DIMENSIONS, 1);
+    return operations_of(graph) == 1 || groups % 2;
 }
 
 cudnnStatus_t create(cudnnHandle_t *out) {
@@ -115,8 +163,8 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t const at, cudnnBackendAttri
                             void *out) {
     const descriptor *x = of(at);
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-        *count = ENGINES;
-        for (int i = 0; i < ENGINES && i < wanted; i++) {
+        *count = is_supported(x->graph) ? ENGINES : 0;
+        for (int i = 0; i < *count && i < wanted; i++) {
             descriptor *config = ((descriptor **)out)[i];
             config->finished = true;
             config->engine = i;
@@ -176,8 +224,6 @@ struct window {
     int64_t padding[2], stride[2], dilation[2];
 };
 
-enum pass { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
-
 // Calls product(x's, weight's and y's element) for every product of the convolution.
 template <typename F>
 void for_products(const window &w, const tensor &x, const tensor &weight, const tensor &y,
@@ -201,9 +247,11 @@ void for_products(const window &w, const tensor &x, const tensor &weight, const 
                     }
 }
 
-void convolve(pass which, const window &w, const tensor &x, const tensor &weight, const tensor &y) {
+// Sums the products for each element of the output, whose tensors have no gaps, so that places
+// count elements.
+std::vector<float> convolve(pass which, const window &w, const tensor &x, const tensor &weight,
+                            const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
-    // Our tensors have no gaps, so that places count elements.
     std::vector<float> sums((size_t)(out.dims[0] * out.dims[1] * out.dims[2] * out.dims[3]));
     if (offset_of(out, out.dims[0], 0, 0, 0) != (int64_t)sums.size()) abort();
     for_products(w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
@@ -214,7 +262,7 @@ void convolve(pass which, const window &w, const tensor &x, const tensor &weight
         else
             sums[(size_t)j] += read(x, i) * read(y, k);
     });
-    for (size_t i = 0; i < sums.size(); i++) write(out, (int64_t)i, sums[i]);
+    return sums;
 }
 
 tensor tensor_of(const descriptor *x, const descriptor *pack) {
@@ -224,6 +272,8 @@ tensor tensor_of(const descriptor *x, const descriptor *pack) {
         t.dims[i] = get<int64_t>(x, CUDNN_ATTR_TENSOR_DIMENSIONS, i);
         t.strides[i] = get<int64_t>(x, CUDNN_ATTR_TENSOR_STRIDES, i);
     }
+    t.data = nullptr;
+    if (get<bool>(x, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return t;
     int64_t id = get<int64_t>(x, CUDNN_ATTR_TENSOR_UNIQUE_ID);
     int i = 0;
     while (get<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i) != id) i++;
@@ -242,7 +292,36 @@ window window_of(const descriptor *x) {
     return w;
 }
 
-#define ATTRIBUTE(PASS, NAME) CUDNN_ATTR_OPERATION_CONVOLUTION_##PASS##_##NAME
+// What an operation does with each element that the one before it has made.
+struct step {
+    cudnnPointwiseMode_t mode;
+    tensor bias; // [1, channels, 1, 1]
+    float slope;
+};
+
+step step_of(const descriptor *op, const descriptor *pack) {
+    const descriptor *what = get<descriptor *>(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    step s = {};
+    s.mode = get<cudnnPointwiseMode_t>(what, CUDNN_ATTR_POINTWISE_MODE);
+    if (s.mode == CUDNN_POINTWISE_ADD)
+        s.bias = tensor_of(get<descriptor *>(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC), pack);
+    else if (s.mode != CUDNN_POINTWISE_RELU_FWD)
+        abort();
+    if (has(what, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE))
+        s.slope = (float)get<double>(what, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE);
+    return s;
+}
+
+void apply(const step &s, const tensor &y, std::vector<float> *numbers) {
+    int64_t inner = y.dims[2] * y.dims[3];
+    for (size_t i = 0; i < numbers->size(); i++) {
+        float &x = (*numbers)[i];
+        if (s.mode == CUDNN_POINTWISE_ADD)
+            x += read(s.bias, (int64_t)i / inner % y.dims[1]);
+        else if (x <= 0)
+            x *= s.slope;
+    }
+}
 
 cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
                       cudnnBackendDescriptor_t pack_handle) {
@@ -250,25 +329,24 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     if (!pack->finished || plan->engine != ENGINE_THAT_SERVES) return CUDNN_STATUS_BAD_PARAM;
     const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     auto part = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
-    struct {
-        pass which;
-        cudnnBackendAttributeName_t x, weight, y, window;
-    } names = {FORWARD, ATTRIBUTE(FORWARD, X), ATTRIBUTE(FORWARD, W), ATTRIBUTE(FORWARD, Y),
-               ATTRIBUTE(FORWARD, CONV_DESC)};
-    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
-        names = {GRAD_INPUT, ATTRIBUTE(BWD_DATA, DX), ATTRIBUTE(BWD_DATA, W),
-                 ATTRIBUTE(BWD_DATA, DY), ATTRIBUTE(BWD_DATA, CONV_DESC)};
-    if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
-        names = {GRAD_WEIGHT, ATTRIBUTE(BWD_FILTER, X), ATTRIBUTE(BWD_FILTER, DW),
-                 ATTRIBUTE(BWD_FILTER, DY), ATTRIBUTE(BWD_FILTER, CONV_DESC)};
+    pass_names names = names_of(op);
     tensor x = tensor_of(part(names.x), pack), weight = tensor_of(part(names.weight), pack);
     tensor y = tensor_of(part(names.y), pack);
+    tensor out = names.which == FORWARD ? y : names.which == GRAD_INPUT ? x : weight;
     window w = window_of(part(names.window));
-    pass which = names.which;
+    std::vector<step> steps;
+    for (int i = 1; i < operations_of(plan->graph); i++) {
+        const descriptor *next = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i);
+        steps.push_back(step_of(next, pack));
+        out = tensor_of(get<descriptor *>(next, CUDNN_ATTR_OPERATION_POINTWISE_YDESC), pack);
+    }
+    if (!out.data) abort(); // the graph ends with what is not in memory
     void *room = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     emulated_push((cuda_stream *)((handle *)at)->stream, [=] {
         memset(room, 0xff, WORKSPACE_BYTES);
-        convolve(which, w, x, weight, y);
+        std::vector<float> numbers = convolve(names.which, w, x, weight, y);
+        for (const step &s : steps) apply(s, out, &numbers);
+        for (size_t i = 0; i < numbers.size(); i++) write(out, (int64_t)i, numbers[i]);
     });
     return CUDNN_STATUS_SUCCESS;
 }

@@ -167,11 +167,14 @@ static void print_value(const op_family *family, const side *ref, tri_value valu
 
 // A half result may be rounded to the other neighbour, one unit in the last place away: of 8
 // significant bits (BF16) or of 11 (F16).
-static double tolerance_of(const op_family *family, const side *ref, tri_dtype dtype) {
+static double tolerance_of(const op_family *family, const side *device, const side *ref,
+                           tri_dtype dtype) {
     if (ref->c.dtype == TRI_F32) return family->tolerance;
     double rounding = ref->c.dtype == TRI_BF16 ? 0x1p-7 : 0x1p-10;
     if (family->half_tolerance > 0) return family->half_tolerance;
-    return family->tolerance + (tri_dtype_is_half(dtype) ? rounding : 0);
+    bool is_gpu = strcmp(device->device->backend->name, "cuda") == 0;
+    int roundings = tri_dtype_is_half(dtype) + (is_gpu && family->rounds_on_gpu);
+    return family->tolerance + roundings * rounding;
 }
 
 // The functions below return whether device and `ref` agree, and print the first value that does
@@ -179,7 +182,7 @@ static double tolerance_of(const op_family *family, const side *ref, tri_dtype d
 static bool compare_numbers(const op_family *family, const side *device, const side *ref,
                             tri_value a, tri_value b) {
     int64_t count = op_count(ref->session, b);
-    double tolerance = tolerance_of(family, ref, tri_value_get(ref->c.graph, b)->dtype);
+    double tolerance = tolerance_of(family, device, ref, tri_value_get(ref->c.graph, b)->dtype);
     double largest = 0;
     for (int64_t i = 0; i < count; i++) {
         double want = fabs(op_get(ref->session, b, i));

@@ -59,6 +59,7 @@ typedef struct op_family {
     double rounding;       // of a difference of equal numbers of about 1; else 0
     double half_tolerance; // in a half type, if values are rounded more than once; else 0
     bool any_layout;       // layouts that only ref takes: not for other devices
+    bool rounds_on_gpu;    // in a half type, a GPU's library rounds once more than others do
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list

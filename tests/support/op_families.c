@@ -482,8 +482,8 @@ static void build_reorder(op_case *c) {
 }
 
 const op_family op_families[] = {
-    {.name = "conv2d", .build = build_conv2d, .tolerance = 1e-4},
-    {.name = "conv2d_grad", .build = build_conv2d_grad, .tolerance = 1e-4},
+    {.name = "conv2d", .build = build_conv2d, .tolerance = 1e-4, .rounds_on_gpu = true},
+    {.name = "conv2d_grad", .build = build_conv2d_grad, .tolerance = 1e-4, .rounds_on_gpu = true},
     {.name = "linear", .build = build_linear, .tolerance = 1e-5},
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},

@@ -65,7 +65,10 @@ static void build_moves(op_case *c) {
 }
 
 static const op_family families[] = {
-    {.name = "tiles of convolutions", .build = build_conv, .tolerance = 1e-4},
+    {.name = "tiles of convolutions",
+     .build = build_conv,
+     .tolerance = 1e-4,
+     .rounds_on_gpu = true},
     {.name = "slices of channels", .build = build_norm, .tolerance = 2e-5},
     {.name = "moves", .build = build_moves, .tolerance = 0},
 };

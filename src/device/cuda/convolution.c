@@ -13,8 +13,6 @@ enum {
     CONV_TILE = 64,            // of the output, that a block computes: as in module/convolution.cu
     CONV_LEAST_SLICE = 256,    // pixels
     CONV_ENOUGH_BLOCKS = 1024, // more slices than that make no device faster
-    // What cuDNN may use. All kernels of a rank share one workspace.
-    CONV_LIBRARY_BYTES = 64 << 20,
 };
 
 static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const tri_shape *x,
@@ -108,7 +106,8 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     conv_state state = state_of(graph, node);
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
     size_t parts = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
-    *out = device->features & CUDA_HAS_CONVOLUTIONS ? CONV_LIBRARY_BYTES : 0;
+    *out =
+        device->features & CUDA_HAS_CONVOLUTIONS ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
     if (*out < parts) *out = parts;
     return TRI_OK;
 }

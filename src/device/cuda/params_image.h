@@ -48,6 +48,18 @@ typedef struct cuda_convolution {
     int64_t workspace_bytes;
 } cuda_convolution;
 
+// How much memory cuDNN may use for it. All kernels of a rank share it. For half types cuDNN
+// copies x, y and the weight to channels last and back, because tensor cores read them so, and the
+// gradient of the weight is held in the half type before it is widened.
+TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
+    const int64_t least = 64 << 20;
+    if (p->in_type == TRI_F32) return least;
+    int64_t x = p->samples * p->channels * p->in[0] * p->in[1];
+    int64_t y = p->samples * p->features * p->out[0] * p->out[1];
+    int64_t weight = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
+    return least + (x + y + 2 * weight) * (int64_t)sizeof(uint16_t);
+}
+
 // sums [channels] F32 = the sums of x [samples, channels, inner] over the other axes.
 typedef struct cuda_channel_sums {
     int64_t samples, channels, inner;

@@ -10,6 +10,7 @@
 //
 // A tap is a channel of the group and a place in the kernel.
 #include "device/cuda/module/activate.h"
+#include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
 #include "device/cuda/module/walk.h"
 
@@ -267,26 +268,56 @@ tri_status launch_sums(cuda_stream *stream, const cuda_channel_sums *p, char *wh
 
 // Adds the bias to y, which cuDNN has made without, and applies the activation. Reads and writes y
 // once.
-template <typename T> GPU_KERNEL finish_output(cuda_convolution p) {
+template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
     T *y = (T *)p.c;
-    for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
+    for (int64_t i = n * gpu_thread(); i < count; i += n * gpu_threads()) {
         float bias = p.bias ? gpu_get(((const T *)p.bias)[i / inner % p.features]) : 0;
-        gpu_put(&y[i], gpu_activate<float>(p.activation, p.slope, gpu_get(y[i]) + bias));
+        float at[n];
+        gpu_read(&y[i], at);
+        for (int k = 0; k < n; k++)
+            at[k] = gpu_activate<float>(p.activation, p.slope, at[k] + bias);
+        gpu_write(&y[i], at);
+    }
+}
+
+// A thread takes as many elements at once as fill 16 bytes, if they are all of one feature.
+template <typename T>
+tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
+    constexpr int n = gpu_lot<T>::count;
+    bool lots = gpu_in_lots((int64_t)p->out[0] * p->out[1], n, (uintptr_t)p->c);
+    int64_t count = p->samples * p->features * p->out[0] * p->out[1] / (lots ? n : 1);
+    return gpu_launch(stream, lots ? finish_output<T, n> : finish_output<T, 1>,
+                      gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p, why);
+}
+
+// Copies the gradient of the weight from the workspace, where it lies in a half type. Reads and
+// writes it once.
+template <typename T, int n> GPU_KERNEL widen_gradient(cuda_convolution p) {
+    int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
+    for (int64_t i = n * gpu_thread(); i < count; i += n * gpu_threads()) {
+        float at[n];
+        gpu_read((const T *)p.workspace + i, at);
+        gpu_write((float *)p.c + i, at);
     }
 }
 
 template <typename T>
-tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
-    int64_t count = p->samples * p->features * p->out[0] * p->out[1];
-    return gpu_launch(stream, finish_output<T>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p,
-                      why);
+tri_status launch_widen(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
+    constexpr int n = gpu_lot<T>::count;
+    int64_t count = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
+    bool lots = gpu_in_lots(count, n, (uintptr_t)p->workspace | (uintptr_t)p->c);
+    return gpu_launch(stream, lots ? widen_gradient<T, n> : widen_gradient<T, 1>,
+                      gpu_blocks(stream, lots ? count / n : count, GPU_BLOCK), GPU_BLOCK, *p, why);
 }
 
-tri_status finish(cuda_stream *stream, const cuda_convolution *p, char *why) {
-    if (p->pass != CUDA_FORWARD || (!p->bias && p->activation == 0)) return TRI_OK;
-    return gpu_with_real(p->in_type,
-                         [=](auto *type) { return launch_finish(stream, type, p, why); });
+// Does what cuDNN has left to do.
+tri_status finish(cuda_stream *stream, const cuda_convolution *p, vendor_left left, char *why) {
+    if (left == VENDOR_LEFT_NOTHING) return TRI_OK;
+    return gpu_with_real(p->in_type, [=](auto *type) {
+        return left == VENDOR_LEFT_WIDEN ? launch_widen(stream, type, p, why)
+                                         : launch_finish(stream, type, p, why);
+    });
 }
 
 } // namespace
@@ -294,8 +325,9 @@ tri_status finish(cuda_stream *stream, const cuda_convolution *p, char *why) {
 extern "C" tri_status cuda_launch_convolution(cuda_stream *stream, const cuda_convolution *p,
                                               char *why) {
     tri_status status;
-    if (vendor_convolution(stream, p, &status, why))
-        return status == TRI_OK ? finish(stream, p, why) : status;
+    vendor_left left;
+    if (vendor_convolution(stream, p, &left, &status, why))
+        return status == TRI_OK ? finish(stream, p, left, why) : status;
     switch (p->in_type) {
     case TRI_F32:
         return launch_pass<float>(stream, p, why);

@@ -1,9 +1,10 @@
 // Convolutions by cuDNN, which is opened when the first convolution is asked for, and need not be
 // there: then convolution.cu's own kernel computes. For each shape and type a plan is chosen once:
 // the first of cuDNN's heuristics that gives the same bits in every run, computes F32 in F32 and
-// fits into the workspace (cuDNN's "graph API", cudnn_graph.h). Bias and activation are a pass of
-// our own over y, because the fused plans want channels last. Where that pass would round y of a
-// half type a second time, our own kernel computes the whole convolution.
+// fits into the workspace (cuDNN's "graph API", cudnn_graph.h). Bias and activation belong to the
+// plan, which adds them in F32 and rounds once. Where the library has no such plan, they are a pass
+// of our own over y (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of
+// a half type; so it is rounded to that type, as in PyTorch, and widened by a pass of our own.
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -90,7 +91,10 @@ struct descriptor {
     }
 };
 
-enum { X_ID = 1, WEIGHT_ID, Y_ID, ALIGNMENT = 16 };
+enum { X_ID = 1, WEIGHT_ID, Y_ID, BIAS_ID, SUM_ID, BIASED_ID, ALIGNMENT = 16 };
+enum { WORKSPACE_ALIGNMENT = 256 };
+
+const cudnnDataType_t F32 = CUDNN_DATA_FLOAT;
 
 cudnnDataType_t type_of(tri_dtype dtype) {
     return dtype == TRI_F32   ? CUDNN_DATA_FLOAT
@@ -98,11 +102,14 @@ cudnnDataType_t type_of(tri_dtype dtype) {
                               : CUDNN_DATA_BFLOAT16;
 }
 
-// A row-major tensor of 4 axes.
-descriptor tensor_of(int64_t id, tri_dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d) {
+// A row-major tensor of 4 axes. One that is not in memory is what an operation hands to the next.
+descriptor tensor_of(int64_t id, cudnnDataType_t type, bool is_in_memory, int64_t a, int64_t b,
+                     int64_t c, int64_t d) {
     int64_t dims[] = {a, b, c, d}, strides[] = {b * c * d, c * d, d, 1};
+    bool is_virtual = !is_in_memory;
     descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(dtype));
+    tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
     tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
     tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
     tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
@@ -155,14 +162,12 @@ const pass_names names[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-// The graph of one operation.
-descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p) {
+descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
     const pass_names &n = names[p->pass];
-    tri_dtype weight_type = p->pass == CUDA_GRAD_WEIGHT ? p->out_type : p->in_type;
-    descriptor x = tensor_of(X_ID, p->in_type, p->samples, p->channels, p->in[0], p->in[1]);
-    descriptor weight = tensor_of(WEIGHT_ID, weight_type, p->features, p->channels / p->groups,
+    cudnnDataType_t type = type_of(p->in_type);
+    descriptor x = tensor_of(X_ID, type, true, p->samples, p->channels, p->in[0], p->in[1]);
+    descriptor weight = tensor_of(WEIGHT_ID, type, true, p->features, p->channels / p->groups,
                                   p->kernel[0], p->kernel[1]);
-    descriptor y = tensor_of(Y_ID, p->in_type, p->samples, p->features, p->out[0], p->out[1]);
     descriptor window = window_of(p), operation(n.operation);
     operation.set(n.x, x);
     operation.set(n.weight, weight);
@@ -171,9 +176,64 @@ descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p) {
     operation.set(n.alpha, 1.0f);
     operation.set(n.beta, 0.0f);
     operation.finalize();
+    return operation;
+}
+
+// An operation on each element of x, with what `b` adds to it (NULL: nothing).
+descriptor pointwise_of(cudnnPointwiseMode_t mode, float slope, const descriptor &x,
+                        const descriptor *b, const descriptor &y) {
+    descriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnNanPropagation_t keeps_nan = CUDNN_PROPAGATE_NAN;
+    double lower_slope = (double)slope;
+    what.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    what.set(CUDNN_ATTR_POINTWISE_MATH_PREC, F32);
+    if (mode == CUDNN_POINTWISE_RELU_FWD) {
+        what.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keeps_nan);
+        if (slope != 0)
+            what.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1,
+                     &lower_slope);
+    }
+    what.finalize();
+    descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    operation.finalize();
+    return operation;
+}
+
+bool has_finish(const cuda_convolution *p) {
+    return p->pass == CUDA_FORWARD && (p->bias || p->activation != 0);
+}
+
+// The convolution and, if `finishes`, bias and activation. What they hand on is F32.
+descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finishes) {
+    cudnnDataType_t type = type_of(p->in_type);
+    bool has_bias = finishes && p->bias;
+    bool has_activation = finishes && p->activation != 0;
+    auto output = [=](int64_t id, bool is_last) {
+        return tensor_of(id, is_last ? type : F32, is_last, p->samples, p->features, p->out[0],
+                         p->out[1]);
+    };
+    descriptor sum = finishes ? output(SUM_ID, false) : output(Y_ID, true);
+    descriptor biased = output(has_activation ? BIASED_ID : Y_ID, !has_activation);
+    descriptor y = output(Y_ID, true), bias = tensor_of(BIAS_ID, type, true, 1, p->features, 1, 1);
+    std::vector<descriptor> operations;
+    operations.push_back(convolution_of(p, sum));
+    if (has_bias) operations.push_back(pointwise_of(CUDNN_POINTWISE_ADD, 0, sum, &bias, biased));
+    if (has_activation)
+        operations.push_back(
+            pointwise_of(CUDNN_POINTWISE_RELU_FWD, p->slope, has_bias ? biased : sum, nullptr, y));
+    cudnnBackendDescriptor_t handles[3];
     descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    for (size_t i = 0; i < operations.size(); i++) {
+        handles[i] = operations[i].at;
+        graph.good = graph.good && operations[i].good;
+    }
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+              (int64_t)operations.size(), handles);
     graph.finalize();
     return graph;
 }
@@ -212,7 +272,16 @@ bool is_exact(const descriptor &config, tri_dtype dtype) {
 // A plan that is ready to run; it lives as long as the process. NULL: the library has none.
 struct prepared {
     cudnnBackendDescriptor_t plan = nullptr;
+    bool finishes = false; // it adds the bias and applies the activation
 };
+
+// The bytes at the start of the workspace that hold the gradient of the weight in a half type.
+int64_t held_bytes(const cuda_convolution *p) {
+    if (p->pass != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
+    int64_t elements = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
+    int64_t bytes = elements * (int64_t)sizeof(uint16_t);
+    return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+}
 
 bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convolution *p,
                prepared *out) {
@@ -224,7 +293,7 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
     if (!plan.finalize() ||
         dnn()->BackendGetAttribute(plan.at, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                    CUDNN_TYPE_INT64, 1, &count, &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > p->workspace_bytes)
+        bytes > p->workspace_bytes - held_bytes(p))
         return false;
     out->plan = plan.at;
     plan.at = nullptr;
@@ -234,7 +303,7 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
 // Takes the first plan that may be used of those that one of cuDNN's heuristics proposes.
 bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
                  const cuda_convolution *p, prepared *out) {
-    enum { MOST = 32 };
+    enum { MOST = 64 }; // plans that are exact in F32 come after thirty that are not
     descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -262,6 +331,13 @@ typedef std::vector<int64_t> convolution_key;
 convolution_key key_of(const cuda_convolution *p) {
     convolution_key key = {p->pass,     p->in_type,  p->out_type, p->samples,
                            p->channels, p->features, p->groups,   p->workspace_bytes};
+    if (has_finish(p)) {
+        uint32_t slope;
+        memcpy(&slope, &p->slope, sizeof slope);
+        for (int64_t value :
+             {(int64_t)(p->bias != nullptr), (int64_t)p->activation, (int64_t)slope})
+            key.push_back(value);
+    }
     for (int i = 0; i < 2; i++)
         for (int value : {p->in[i], p->kernel[i], p->stride[i], p->padding[i], p->dilation[i]})
             key.push_back(value);
@@ -288,23 +364,31 @@ dnn_state *state_of(int device) {
 // What is made here is kept also where the library has no plan, so that it is asked once.
 const prepared *prepare(dnn_state *state, const cuda_convolution *p) {
     auto [at, is_new] = state->convolutions.try_emplace(key_of(p));
-    if (is_new) {
-        descriptor graph = graph_of(state->handle, p);
+    for (bool finishes : {true, false}) {
+        if (!is_new || at->second.plan || (finishes && !has_finish(p))) continue;
+        descriptor graph = graph_of(state->handle, p, finishes);
         if (graph.good && !choose_plan(state->handle, graph, CUDNN_HEUR_MODE_A, p, &at->second))
             (void)choose_plan(state->handle, graph, CUDNN_HEUR_MODE_FALLBACK, p, &at->second);
+        at->second.finishes = finishes;
     }
     return &at->second;
 }
 
 tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const cuda_convolution *p,
                char *why) {
-    // Of x, weight and y, in the order of cuda_pass.
-    const void *addresses[][3] = {{p->a, p->b, p->c}, {p->c, p->b, p->a}, {p->a, p->c, p->b}};
-    const int64_t ids[] = {X_ID, WEIGHT_ID, Y_ID};
+    int64_t held = held_bytes(p);
+    const void *weight_gradient = held ? p->workspace : p->c;
+    // Of x, weight and y, in the order of cuda_pass, and of the bias.
+    const void *addresses[][4] = {{p->a, p->b, p->c, p->bias},
+                                  {p->c, p->b, p->a, nullptr},
+                                  {p->a, weight_gradient, p->b, nullptr}};
+    const int64_t ids[] = {X_ID, WEIGHT_ID, Y_ID, BIAS_ID};
+    int64_t count = x->finishes && p->bias ? 4 : 3;
+    void *workspace = (char *)p->workspace + held;
     descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses[p->pass]);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &p->workspace);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses[p->pass]);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     cudnnStatus_t status = dnn()->SetStream(state->handle, (cudaStream_t)vendor_stream(stream));
     if (status == CUDNN_STATUS_SUCCESS)
         status = pack.finalize() ? dnn()->BackendExecute(state->handle, x->plan, pack.at)
@@ -318,23 +402,25 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
 
 bool vendor_has_convolutions() { return dnn() != nullptr; }
 
-bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, tri_status *status,
-                        char *why) {
-    bool finishes = p->pass == CUDA_FORWARD && (p->bias || p->activation != 0);
-    if (finishes && p->in_type != TRI_F32) return false;
-    uintptr_t addresses = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c;
+bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_left *left,
+                        tri_status *status, char *why) {
+    uintptr_t addresses = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->bias;
     bool takes = dnn() && p->workspace && p->samples > 0 && addresses % ALIGNMENT == 0;
     dnn_state *state = takes ? state_of(vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);
     const prepared *x = prepare(state, p);
     if (!x->plan) return false;
+    *left = held_bytes(p)                   ? VENDOR_LEFT_WIDEN
+            : has_finish(p) && !x->finishes ? VENDOR_LEFT_FINISH
+                                            : VENDOR_LEFT_NOTHING;
     *status = run(state, x, stream, p, why);
     return true;
 }
 #else // neither MIOpen nor the header: our own kernel computes every convolution
 bool vendor_has_convolutions() { return false; }
-bool vendor_convolution(cuda_stream *, const cuda_convolution *, tri_status *, char *) {
+bool vendor_convolution(cuda_stream *, const cuda_convolution *, vendor_left *, tri_status *,
+                        char *) {
     return false;
 }
 #endif

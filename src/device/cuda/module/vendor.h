@@ -24,9 +24,15 @@ bool vendor_has_products();
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
 
 bool vendor_has_convolutions();
-// Likewise a convolution, without its bias and activation.
-bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, tri_status *status,
-                        char *why);
+// What the library has left to do of a convolution.
+typedef enum vendor_left {
+    VENDOR_LEFT_NOTHING,
+    VENDOR_LEFT_FINISH, // bias and activation are still to be applied to y
+    VENDOR_LEFT_WIDEN,  // the gradient of the weight lies at the start of the workspace, in in_type
+} vendor_left;
+// Likewise a convolution; also sets *left.
+bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, vendor_left *left,
+                        tri_status *status, char *why);
 
 // The functions of cuda_runtime that need NCCL.
 tri_status vendor_find_nccl(unsigned *abilities, char *why);

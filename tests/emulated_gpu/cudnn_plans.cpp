@@ -1,0 +1,221 @@
+// Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
+// models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
+// properties of a device as text, so the calls that name a handle name an H200 instead. Nothing is
+// computed. A plan that is missing would not be an error at run time, only many times slower.
+#include "device/cuda/module/vendor.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cudnn_graph.h>
+#include <dlfcn.h>
+#include <string>
+#include <vector>
+
+#if CUDNN_VERSION >= 90800
+
+namespace {
+
+enum { SKIPPED = 77, TEXT_BYTES = 1024 };
+
+// What cudaGetDeviceProperties says of an H200, in cuDNN's names.
+const char h200[] =
+    R"({"version": 1, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
+"cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
+"multiProcessorCount": 132, "totalGlobalMem": 150000000000, "l2CacheSize": 52428800,
+"maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
+"maxBlockSize": [1024, 1024, 64], "maxGridSize": [2147483647, 65535, 65535],
+"regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
+"maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
+"smClockRateKHz": 1980000, "memClockRateKHz": 3201000})";
+
+void *library;
+cudnnBackendDescriptor_t device;
+int executed; // plans, instead of which nothing was done
+
+template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
+#define REAL(name) real("cudnn" #name, &cudnn##name)
+
+cudnnStatus_t create(cudnnHandle_t *out) {
+    *out = (cudnnHandle_t)&library;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_stream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+
+cudnnStatus_t name_device(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name) {
+    return REAL(BackendSetAttribute)(at, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &device);
+}
+
+cudnnStatus_t set(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t count, const void *values) {
+    if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE) return CUDNN_STATUS_SUCCESS;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
+        return name_device(at, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
+    cudnnStatus_t status = REAL(BackendSetAttribute)(at, name, type, count, values);
+    if (status != CUDNN_STATUS_SUCCESS || name != CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+        return status;
+    return name_device(at, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+}
+
+cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) {
+    executed++;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+const struct {
+    const char *name;
+    void *function;
+} replaced[] = {{"cudnnCreate", (void *)create},
+                {"cudnnSetStream", (void *)set_stream},
+                {"cudnnBackendSetAttribute", (void *)set},
+                {"cudnnBackendExecute", (void *)execute}};
+
+void *open_library() {
+    const char *home = getenv("CUDA_HOME");
+    std::string folders[] = {"", home ? std::string(home) + "/lib64/" : "",
+                             "/usr/local/cuda/lib64/"};
+    for (const std::string &folder : folders) {
+        void *found = dlopen((folder + "libcudnn.so.9").c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (found) return found;
+    }
+    return nullptr;
+}
+
+bool describe_device() {
+    return REAL(BackendCreateDescriptor)(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device) ==
+               CUDNN_STATUS_SUCCESS &&
+           REAL(BackendSetAttribute)(device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                     CUDNN_TYPE_CHAR, (int64_t)strlen(h200),
+                                     h200) == CUDNN_STATUS_SUCCESS &&
+           REAL(BackendFinalize)(device) == CUDNN_STATUS_SUCCESS;
+}
+
+struct layer {
+    const char *name;
+    int64_t samples, channels, height, width, features, groups;
+    int kernel, stride, padding, dilation;
+};
+
+const layer layers[] = {
+    {"mnist-cnn, first", 64, 1, 28, 28, 32, 1, 3, 1, 0, 1},
+    {"mnist-cnn, second", 64, 32, 26, 26, 64, 1, 3, 1, 0, 1},
+    {"mnist-cnn, one sample", 1, 32, 26, 26, 64, 1, 3, 1, 0, 1},
+    {"autoencoder", 128, 16, 14, 14, 4, 1, 3, 1, 1, 1},
+    {"denoise-cnn", 32, 64, 64, 64, 64, 1, 3, 1, 1, 1},
+    {"ResNet-50, stem", 256, 3, 224, 224, 64, 1, 7, 2, 3, 1},
+    {"ResNet-50, 1 x 1", 256, 256, 56, 56, 64, 1, 1, 1, 0, 1},
+    {"ResNet-50, 3 x 3", 256, 64, 56, 56, 64, 1, 3, 1, 1, 1},
+    {"ResNet-50, 3 x 3 with stride", 256, 128, 56, 56, 128, 1, 3, 2, 1, 1},
+    {"ViT-B/16, patches", 128, 3, 224, 224, 768, 1, 16, 16, 0, 1},
+    {"depthwise", 64, 32, 14, 14, 32, 32, 3, 1, 1, 1},
+    {"dilated", 16, 24, 33, 31, 40, 1, 3, 1, 2, 2},
+};
+
+cuda_convolution convolution_of(const layer &l, tri_dtype dtype, cuda_pass pass) {
+    cuda_convolution p = {};
+    p.pass = pass;
+    p.samples = l.samples;
+    p.channels = l.channels;
+    p.features = l.features;
+    p.groups = l.groups;
+    const int64_t sides[] = {l.height, l.width};
+    for (int i = 0; i < 2; i++) {
+        p.in[i] = (int)sides[i];
+        p.kernel[i] = l.kernel;
+        p.stride[i] = l.stride;
+        p.padding[i] = l.padding;
+        p.dilation[i] = l.dilation;
+        p.out[i] = (p.in[i] + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
+    }
+    p.in_type = dtype;
+    p.out_type = pass == CUDA_GRAD_WEIGHT ? TRI_F32 : dtype;
+    static char memory[16] __attribute__((aligned(256)));
+    p.a = p.b = p.c = p.workspace = memory;
+    p.workspace_bytes = cuda_convolution_bytes(&p);
+    return p;
+}
+
+// Returns 1 if the library has no plan, or leaves more to do than `most`.
+int check(const layer &l, const cuda_convolution &p, const char *what, vendor_left most) {
+    static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
+    vendor_left left = VENDOR_LEFT_NOTHING;
+    tri_status status = TRI_OK;
+    char why[CUDA_WHY_BYTES] = "";
+    int before = executed;
+    bool is_taken = vendor_convolution(nullptr, &p, &left, &status, why);
+    const char *type = p.in_type == TRI_F32 ? "F32" : p.in_type == TRI_F16 ? "F16" : "BF16";
+    if (is_taken && status == TRI_OK && (left == VENDOR_LEFT_NOTHING || left == most) &&
+        executed == before + 1)
+        return 0;
+    printf("%s, %s, %s%s: %s %s\n", l.name, type, passes[p.pass], what,
+           !is_taken                ? "no plan"
+           : status != TRI_OK       ? "fails"
+           : executed != before + 1 ? "not executed"
+                                    : "more is left to do than need be",
+           why);
+    return 1;
+}
+
+int check_layer(const layer &l, tri_dtype dtype) {
+    static const char bias[16] __attribute__((aligned(16))) = "";
+    int missing = 0;
+    cuda_convolution p = convolution_of(l, dtype, CUDA_FORWARD);
+    missing += check(l, p, "", VENDOR_LEFT_NOTHING);
+    p.bias = bias;
+    missing += check(l, p, ", bias", VENDOR_LEFT_NOTHING);
+    p.activation = 1; // TRI_ACTIVATION_RELU
+    missing += check(l, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
+    // Plans for these are compiled when they are asked for, which needs a driver.
+    p.bias = nullptr;
+    missing += check(l, p, ", ReLU", VENDOR_LEFT_FINISH);
+    p.bias = bias;
+    p.activation = 2; // TRI_ACTIVATION_LEAKY_RELU
+    p.slope = 0.01f;
+    missing += check(l, p, ", bias and leaky ReLU", VENDOR_LEFT_FINISH);
+    p = convolution_of(l, dtype, CUDA_GRAD_INPUT);
+    missing += check(l, p, "", VENDOR_LEFT_NOTHING);
+    p = convolution_of(l, dtype, CUDA_GRAD_WEIGHT);
+    missing += check(l, p, "", dtype == TRI_F32 ? VENDOR_LEFT_NOTHING : VENDOR_LEFT_WIDEN);
+    return missing;
+}
+
+} // namespace
+
+void *vendor_open(const char *) { return library; }
+
+void *vendor_symbol(void *, const char *name) {
+    for (const auto &r : replaced)
+        if (strcmp(r.name, name) == 0) return r.function;
+    return dlsym(library, name);
+}
+
+void *vendor_stream(cuda_stream *) { return nullptr; }
+int vendor_device(const cuda_stream *) { return 0; }
+
+int main() {
+    library = open_library();
+    if (!library) {
+        printf("skipped: cuDNN is not installed\n");
+        return SKIPPED;
+    }
+    size_t version = REAL(GetVersion)();
+    if (version < 90800 || !describe_device()) {
+        printf("skipped: cuDNN %zu does not plan for a device that is not here\n", version);
+        return SKIPPED;
+    }
+    int missing = 0;
+    for (const layer &l : layers)
+        for (tri_dtype dtype : {TRI_F32, TRI_BF16, TRI_F16}) missing += check_layer(l, dtype);
+    printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
+    return missing > 0;
+}
+
+#else
+#include <cstdio>
+int main() {
+    printf("skipped: cuDNN %d does not plan for a device that is not here\n", CUDNN_VERSION);
+    return 77;
+}
+#endif
