@@ -25,6 +25,7 @@ enum {
     TRI_BEAT_LATE_MS = 3000,            // between two looks: the process that looks stood still
     TRI_SILENCE_MS = 15000,             // without a sign of life, before a rank is lost
     TRI_SAID_MS = 2000,                 // for an answer about what a rank does
+    TRI_FOLLOWED_MS = 10000,            // after a question, for which later beats are told too
     TRI_REFUSAL_GATHER_MS = 3000,       // for all ranks to tell why they end with exit code 2
     TRI_REFUSAL_SPEAK_MS = 1000,        // for one of them to print the line, before the others end
     TRI_REFUSAL_STAY_MS = 3000,         // that rank 0 stays for those that come later

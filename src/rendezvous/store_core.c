@@ -337,16 +337,33 @@ static bool watch(store_core *core, client *c, const store_head *head, const cha
     return true;
 }
 
-static bool said(store_core *core, client *c, const store_head *head) {
-    if (head->number < 0 || head->number >= core->size) return false;
-    const store_watched *w = &core->watch.at[head->number];
+static void tell_beat(client *c, int rank, const store_watched *w) {
     store_head answer = {.kind = STORE_SAID,
                          .value_bytes = (uint32_t)w->beat_bytes,
                          .timeout_ms = w->awaited,
-                         .number = head->number};
+                         .number = rank};
     append(&c->out, &answer, sizeof answer);
     append(&c->out, w->beat, w->beat_bytes);
+}
+
+static bool said(store_core *core, client *c, const store_head *head, int64_t now_ns) {
+    if (head->number < 0 || head->number >= core->size) return false;
+    store_watched *w = &core->watch.at[head->number];
+    w->follower = c->rank;
+    w->follower_client = (int)(c - core->clients);
+    w->followed_ns = now_ns + TRI_FOLLOWED_MS * INT64_C(1000000);
+    tell_beat(c, (int)head->number, w);
     return true;
+}
+
+// Tells the rank that follows `rank` of its new beat, unless it does not read what it was sent.
+// Another client may have taken the follower's place meanwhile.
+static void tell_follower(store_core *core, int rank, int64_t now_ns) {
+    store_watched *w = &core->watch.at[rank];
+    if (w->follower == STORE_NO_RANK || now_ns >= w->followed_ns) return;
+    client *c = &core->clients[w->follower_client];
+    if (c->watches && c->rank == w->follower && c->out.size < TRI_STORE_VALUE_MAX_BYTES)
+        tell_beat(c, rank, w);
 }
 
 static bool watched(store_core *core, client *c, const store_head *head, const char *value,
@@ -356,9 +373,10 @@ static bool watched(store_core *core, client *c, const store_head *head, const c
         c->rank = STORE_NO_RANK;
         return false;
     }
-    if (head->kind == STORE_SAID) return said(core, c, head);
+    if (head->kind == STORE_SAID) return said(core, c, head, now_ns);
     if (head->kind != STORE_BEAT || !store_watch_hear(&core->watch, c->rank, head, value, now_ns))
         return false;
+    tell_follower(core, c->rank, now_ns);
     reply(c, TRI_OK, 0, NULL, 0);
     return true;
 }

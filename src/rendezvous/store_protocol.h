@@ -43,7 +43,8 @@ enum {
     // that the server lives.
     STORE_BEAT,
     // Asks, on such a connection, what a rank told last. Number: the rank. The answer has the same
-    // kind, the value of that rank's latest BEAT, and the BEAT's number in timeout_ms.
+    // kind, the value of that rank's latest BEAT, and the BEAT's number in timeout_ms. For some
+    // seconds the rank's later BEATs follow, so that nobody has to ask at the right moment.
     STORE_SAID,
     STORE_ADMIT, // may a checkpoint be committed? Refused once a rank is lost
     // From the server on each such connection, once for each rank that is lost. Number: the rank;

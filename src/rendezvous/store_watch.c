@@ -14,7 +14,7 @@ static const int64_t ms = 1000000;
 void store_watch_create(store_watch *watch, int size) {
     *watch = (store_watch){.at = calloc((size_t)size, sizeof *watch->at), .size = size};
     TRI_ASSERT(watch->at);
-    for (int r = 0; r < size; r++) watch->at[r].awaited = STORE_NO_RANK;
+    for (int r = 0; r < size; r++) watch->at[r].awaited = watch->at[r].follower = STORE_NO_RANK;
 }
 
 void store_watch_destroy(store_watch *watch) {

@@ -16,6 +16,9 @@ typedef struct store_watched {
     char *beat; // its latest one's value
     size_t beat_bytes;
     store_loss loss; // if it is lost
+    // Who asked for its beats last, is told each one until then.
+    int follower, follower_client;
+    int64_t followed_ns;
 } store_watched;
 
 typedef struct store_watch {

@@ -225,7 +225,8 @@ def check_named(folder):
 
 
 def check_straggler(folder):
-    """A rank of the other node that runs a fourth of the time."""
+    """A rank of the other node that runs a sixth of the time: about three times slower, where four
+    ranks share two cores."""
     started = time.monotonic()
     run_dir, job = start(folder, "straggler", 4, "trainer.max_steps=1000000", "batch.global=96",
                          recipe="mnist-cnn")
@@ -241,7 +242,7 @@ def check_straggler(folder):
     def brake():
         while not over.is_set():
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.03)
+            time.sleep(0.05)
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.01)
 
@@ -254,10 +255,10 @@ def check_straggler(folder):
     finally:
         over.set()
         thread.join()
-    took = time.monotonic() - begun
-    print(f"  after {step() - begin} steps, {took:.1f} s: {heard.find(name)[0]}")
-    # Beats come every second, and are asked for every second.
-    assert step() - begin <= WINDOW + 10 or took < 5, heard.find("warning")
+    took, steps = time.monotonic() - begun, step() - begin
+    print(f"  after {steps} steps, {took:.1f} s: {heard.find(name)[0]}")
+    # What rank 0 knows of the other node is up to a second old: a beat.
+    assert steps <= WINDOW + 10 + steps / took, heard.find("warning")
     runs.wait_for(lambda: heard.find("rank 3 on host node2 keeps pace again"), "its end", 60)
     end(job)
 

@@ -240,6 +240,15 @@ static void asks_others(tri_identity me) {
         tri_ledger_text(tri_health_ring(health, other), text, sizeof text);
     } while (!strstr(text, "evaluation") && tri_os_seconds() - begun < 10);
     REQUIRE(strstr(text, "in evaluation"));
+    // It is also told without another question.
+    const tri_ledger_ring *told = tri_health_ring(health, other);
+    for (int step = 100; step < 103; step++) {
+        tri_ledger_step(ledger, step);
+        begun = tri_os_seconds();
+        while (atomic_load(&told->step) < step && tri_os_seconds() - begun < 10) usleep(2000);
+        REQUIRE(atomic_load(&told->step) >= step);
+        REQUIRE(tri_os_seconds() - begun < 1e-3 * TRI_BEAT_MS + 1);
+    }
     atomic_fetch_add(&shared->left, 1);
     wait_for_count(&shared->left, me.size);
     end(health, ledger);
