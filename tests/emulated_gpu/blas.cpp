@@ -183,6 +183,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c_data != d_data || c != d ||
         !workspace || workspace_bytes < WORKSPACE_BYTES)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (emulated_failed((cuda_stream *)stream)) return CUBLAS_STATUS_EXECUTION_FAILED;
     operation x = *of<operation>(operation_handle); // its bias is changed for the next product
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
     emulated_push((cuda_stream *)stream, [=] {
@@ -192,10 +193,15 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     return CUBLAS_STATUS_SUCCESS;
 }
 
+const char *name_of(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED" : "another";
+}
+
 const struct {
     const char *name;
     void *function;
-} functions[] = {{"Create", (void *)create},
+} functions[] = {{"GetStatusName", (void *)name_of},
+                 {"Create", (void *)create},
                  {"MatmulDescCreate", (void *)create_operation},
                  {"MatmulDescSetAttribute", (void *)set_operation},
                  {"MatrixLayoutCreate", (void *)create_matrix},

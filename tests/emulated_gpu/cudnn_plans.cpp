@@ -192,7 +192,8 @@ void *vendor_symbol(void *, const char *name) {
 }
 
 void *vendor_stream(cuda_stream *) { return nullptr; }
-int vendor_device(const cuda_stream *) { return 0; }
+int vendor_device(cuda_stream *) { return 0; }
+tri_status vendor_failed(cuda_stream *, const char *, char *) { return TRI_INTERNAL; }
 
 int main() {
     library = open_library();

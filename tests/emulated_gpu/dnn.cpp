@@ -326,6 +326,8 @@ void apply(const step &s, const tensor &y, std::vector<float> *numbers) {
 cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
                       cudnnBackendDescriptor_t pack_handle) {
     const descriptor *plan = of(plan_handle), *pack = of(pack_handle);
+    if (emulated_failed((cuda_stream *)((handle *)at)->stream))
+        return CUDNN_STATUS_EXECUTION_FAILED;
     if (!pack->finished || plan->engine != ENGINE_THAT_SERVES) return CUDNN_STATUS_BAD_PARAM;
     const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     auto part = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
@@ -351,10 +353,15 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     return CUDNN_STATUS_SUCCESS;
 }
 
+const char *name_of(cudnnStatus_t status) {
+    return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED" : "another";
+}
+
 const struct {
     const char *name;
     void *function;
-} functions[] = {{"Create", (void *)create},
+} functions[] = {{"GetErrorString", (void *)name_of},
+                 {"Create", (void *)create},
                  {"SetStream", (void *)set_stream},
                  {"BackendCreateDescriptor", (void *)create_descriptor},
                  {"BackendDestroyDescriptor", (void *)destroy},

@@ -56,6 +56,7 @@ void emulated_push(cuda_stream *stream, std::function<void()> item);
 tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int shared_bytes,
                            std::function<void()> body, char *why);
 void emulated_trap();
+bool emulated_failed(const cuda_stream *stream); // its device, for ever
 int gpu_multiprocessors(const cuda_stream *stream);
 
 static inline void gpu_barrier() { emulated_barrier(); }

@@ -3,6 +3,9 @@
 
 #include "device/cuda/module/vendor.h"
 
+#include "emulated_gpu/emulation.h"
+
+#include <cstdio>
 #include <cstring>
 
 namespace {
@@ -37,5 +40,10 @@ void *vendor_open(const char *name) {
 
 void *vendor_symbol(void *library, const char *name) { return ((find_function *)library)(name); }
 void *vendor_stream(cuda_stream *stream) { return stream; }
-int vendor_device(const cuda_stream *) { return 0; }
+int vendor_device(cuda_stream *) { return 0; }
+tri_status vendor_failed(cuda_stream *stream, const char *said, char *why) {
+    bool failed = emulated_failed(stream);
+    snprintf(why, CUDA_WHY_BYTES, "%s", failed ? "unspecified launch failure" : said);
+    return failed ? TRI_IO : TRI_INTERNAL;
+}
 bool vendor_use(cuda_context *) { return true; }

@@ -64,6 +64,7 @@ struct cuda_stream {
     std::deque<work> items;
     bool busy = false, ends = false;
     std::unique_ptr<cuda_graph> captured; // while the stream captures
+    bool invalid = false;                 // the capture: a call was refused
     std::thread thread;
 };
 
@@ -97,9 +98,9 @@ void work_off(cuda_stream *stream) {
     }
 }
 
-std::atomic<int64_t> issued;    // calls that gave a stream work
-std::atomic<int64_t> blocked;   // copies for which the caller waited
-thread_local bool is_capturing; // a stream, by this thread
+std::atomic<int64_t> issued;         // calls that gave a stream work
+std::atomic<int64_t> blocked;        // copies for which the caller waited
+thread_local cuda_stream *capturing; // the stream that this thread captures
 
 void add(cuda_stream *stream, work item) {
     std::lock_guard<std::mutex> guard(stream->lock);
@@ -116,9 +117,11 @@ void push(cuda_stream *stream, work item) {
     add(stream, std::move(item));
 }
 
-// While a thread captures, CUDA refuses it what could not be repeated or would wait.
+// While a thread captures, CUDA refuses it what could not be repeated or would wait, and the
+// capture then has no graph.
 tri_status check_capture(char *why) {
-    if (!is_capturing) return TRI_OK;
+    if (!capturing) return TRI_OK;
+    capturing->invalid = true;
     snprintf(why, CUDA_WHY_BYTES, "operation not permitted when stream is capturing");
     return TRI_INTERNAL;
 }
@@ -201,6 +204,8 @@ void wait_until_idle(cuda_stream *stream) {
 
 // Waits for all work of the device, as cudaFree does.
 void free_memory(cuda_context *context, void *memory) {
+    char why[CUDA_WHY_BYTES];
+    if (check_capture(why) != TRI_OK) return;
     std::lock_guard<std::mutex> streams(context->lock);
     for (cuda_stream *stream : context->streams) wait_until_idle(stream);
     {
@@ -221,7 +226,9 @@ void mark(const char *name) {
 
 int64_t memory_left(cuda_context *) { return memory_bytes; }
 
-tri_status open_stream(cuda_context *context, cuda_stream **out, char *) {
+tri_status open_stream(cuda_context *context, cuda_stream **out, char *why) {
+    *out = nullptr;
+    IF_IT_WORKS(context, why);
     *out = new cuda_stream;
     (*out)->context = context;
     {
@@ -252,7 +259,7 @@ tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_byt
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
     push(stream, [=] { memmove(to, from, size_bytes); });
-    if (is_capturing || !lies_in(context, context->device, from) ||
+    if (capturing || !lies_in(context, context->device, from) ||
         lies_in(context, context->device, to) || lies_in(context, context->pinned, to))
         return TRI_OK;
     blocked++;
@@ -309,6 +316,7 @@ tri_status record(cuda_stream *stream, cuda_event *event, char *why) {
 
 tri_status wait(cuda_stream *stream, cuda_event *event, char *why) {
     NOT_WHILE_CAPTURING(why);
+    IF_IT_WORKS(stream->context, why);
     std::shared_ptr<moment> at = event->now();
     push(stream, [=] { wait_here(at); });
     return TRI_OK;
@@ -321,7 +329,8 @@ tri_status finish(cuda_event *event, char *why) {
 }
 
 cuda_event_state query(cuda_event *event) {
-    if (event->context->failed) return CUDA_EVENT_FAILED;
+    char why[CUDA_WHY_BYTES];
+    if (event->context->failed || check_capture(why) != TRI_OK) return CUDA_EVENT_FAILED;
     std::shared_ptr<moment> at = event->now();
     std::lock_guard<std::mutex> guard(at->lock);
     return at->done ? CUDA_EVENT_DONE : CUDA_EVENT_PENDING;
@@ -329,16 +338,22 @@ cuda_event_state query(cuda_event *event) {
 
 tri_status begin_capture(cuda_stream *stream, char *why) {
     NOT_WHILE_CAPTURING(why);
+    IF_IT_WORKS(stream->context, why);
     std::lock_guard<std::mutex> guard(stream->lock);
     stream->captured.reset(new cuda_graph);
-    is_capturing = true;
+    stream->invalid = false;
+    capturing = stream;
     return TRI_OK;
 }
 
-tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *) {
+tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *why) {
     std::lock_guard<std::mutex> guard(stream->lock);
-    *out = stream->captured.release();
-    is_capturing = false;
+    std::unique_ptr<cuda_graph> graph = std::move(stream->captured);
+    *out = nullptr;
+    capturing = nullptr;
+    snprintf(why, CUDA_WHY_BYTES, "operation failed due to a previous error during capture");
+    if (stream->invalid) return TRI_INTERNAL;
+    *out = graph.release();
     return TRI_OK;
 }
 
@@ -375,6 +390,8 @@ int64_t emulated_clock_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - CLOCK_ERROR_NS;
 }
 
+bool emulated_failed(const cuda_stream *stream) { return stream->context->failed; }
+
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
 // With CUDA_LAUNCH_BLOCKING=1, a launch waits for its kernel and returns how that ended.
@@ -387,7 +404,7 @@ tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int
             context->failed = true;
     });
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-    if (!blocking || strcmp(blocking, "1") != 0 || is_capturing) return TRI_OK;
+    if (!blocking || strcmp(blocking, "1") != 0 || capturing) return TRI_OK;
     wait_until_idle(stream);
     return check_device(context, why) == TRI_OK ? TRI_OK : TRI_INTERNAL;
 }

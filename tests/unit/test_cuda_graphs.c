@@ -229,6 +229,8 @@ static void test_queue(void **state) {
     check(cuda->begin_capture(queue));
     check(cuda->add(queue, memory, memory, 2));
     assert_int_equal(cuda->record(queue, &ticket), TRI_INTERNAL);
+    assert_int_equal(cuda->copy_in(queue, memory, values, sizeof values), TRI_INTERNAL);
+    assert_int_equal(cuda->copy_out(queue, values, memory, sizeof values), TRI_INTERNAL);
     check(cuda->end_capture(queue, &captured));
     check(tri_queue_read(queue, values, memory, sizeof values));
     assert_true(values[0] == 1 && values[1] == 2);

@@ -29,7 +29,9 @@ tri_status cuda_read_captures(bool *without) {
 tri_status cuda_begin_capture(tri_queue *queue) {
     char why[CUDA_WHY_BYTES] = "";
     const cuda_runtime *runtime = cuda_of(queue->device)->runtime;
-    return cuda_check(runtime->begin_capture(cuda_stream_of(queue), why), what, why);
+    TRI_TRY(cuda_check(runtime->begin_capture(cuda_stream_of(queue), why), what, why));
+    cuda_set_captures(queue, true);
+    return TRI_OK;
 }
 
 tri_status cuda_end_capture(tri_queue *queue, tri_captured **out) {
@@ -37,6 +39,7 @@ tri_status cuda_end_capture(tri_queue *queue, tri_captured **out) {
     const cuda_runtime *runtime = cuda_of(queue->device)->runtime;
     cuda_graph *graph;
     *out = NULL;
+    cuda_set_captures(queue, false);
     TRI_TRY(cuda_check(runtime->end_capture(cuda_stream_of(queue), &graph, why), what, why));
     tri_captured *captured = malloc(sizeof *captured);
     if (!captured) {

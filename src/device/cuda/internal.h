@@ -42,7 +42,8 @@ tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
-tri_status cuda_begin_capture(tri_queue *queue); // capture.c
+void cuda_set_captures(tri_queue *queue, bool captures); // what is issued from now on
+tri_status cuda_begin_capture(tri_queue *queue);         // capture.c
 tri_status cuda_end_capture(tri_queue *queue, tri_captured **out);
 tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
 void cuda_close_capture(tri_captured *captured);

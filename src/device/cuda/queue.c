@@ -27,6 +27,8 @@ typedef struct cuda_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
 
+    bool captures; // what is issued now becomes a graph
+
     cuda_event *events[EVENTS]; // ticket n has event n mod EVENTS
     uint64_t recorded;
 
@@ -48,6 +50,14 @@ static cuda_queue *queue_of(const tri_queue *queue) { return (cuda_queue *)(uint
 static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.device); }
 
 cuda_stream *cuda_stream_of(const tri_queue *queue) { return queue_of(queue)->stream; }
+void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
+
+// Refuses what cannot be part of a graph before CUDA does, because CUDA then gives the graph up, or
+// takes a call that would not mean the same in each repetition.
+static tri_status check_capture(const cuda_queue *q, const char *call) {
+    if (!q->captures) return TRI_OK;
+    return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
+}
 
 // A kernel cannot return an error, so it writes what is wrong with its input into a fault. Makes
 // the failure of it that `ref` would return. A kernel sets `kind` last, so that the other fields
@@ -189,6 +199,7 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     cuda_queue *q = queue_of(head);
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
+    TRI_TRY(check_capture(q, "a ticket"));
     // An earlier ticket had this event. Its work has to be done before the event is recorded again,
     // so that the ticket can be told from the new one by its number alone.
     tri_status status = device_of(q)->runtime->finish(event, why);
@@ -226,6 +237,7 @@ tri_status cuda_wait(tri_queue *head, const tri_ticket *ticket) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(outcome_now(q));
     if (!ticket->kind || other == q) return TRI_OK;
+    TRI_TRY(check_capture(q, "a wait for another queue"));
     if (ticket->kind != &cuda_ticket || other->head.device != head->device)
         return tri_ticket_is_done(ticket) ? tri_ticket_wait(ticket) : wait_foreign(q, ticket);
     cuda_event *event = event_of(other, ticket->number);
@@ -263,6 +275,7 @@ static tri_status next_small(cuda_queue *q, char **out) {
 tri_status cuda_copy_in(tri_queue *head, void *to, const void *from, size_t size_bytes) {
     cuda_queue *q = queue_of(head);
     TRI_TRY(outcome_now(q));
+    TRI_TRY(check_capture(q, "a copy from the host"));
     if (size_bytes == 0) return TRI_OK;
     if (size_bytes <= TRI_SMALL_COPY_BYTES) {
         char *row;
@@ -276,6 +289,7 @@ tri_status cuda_copy_in(tri_queue *head, void *to, const void *from, size_t size
 tri_status cuda_copy_out(tri_queue *head, void *to, const void *from, size_t size_bytes) {
     cuda_queue *q = queue_of(head);
     TRI_TRY(outcome_now(q));
+    TRI_TRY(check_capture(q, "a copy to the host"));
     return size_bytes ? copy(q, to, from, size_bytes) : TRI_OK;
 }
 

@@ -32,6 +32,7 @@ namespace {
     X(MatmulPreferenceSetAttribute)                                                                \
     X(MatmulPreferenceDestroy)                                                                     \
     X(MatmulAlgoGetHeuristic)                                                                      \
+    X(GetStatusName)                                                                               \
     X(Matmul)
 
 struct library {
@@ -188,8 +189,9 @@ tri_status run(const library *l, blas_state *state, prepared *x, cuda_stream *st
                                       &zero, p->c, x->c, p->c, x->c, &x->algorithm, p->workspace,
                                       x->workspace_bytes, (cudaStream_t)vendor_stream(stream));
     if (status == CUBLAS_STATUS_SUCCESS) return TRI_OK;
-    snprintf(why, CUDA_WHY_BYTES, "cublasLtMatmul: status %d", (int)status);
-    return TRI_INTERNAL;
+    char said[160];
+    snprintf(said, sizeof said, "cublasLtMatmul: %s", l->GetStatusName(status));
+    return vendor_failed(stream, said, why);
 }
 
 } // namespace

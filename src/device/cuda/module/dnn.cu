@@ -22,6 +22,7 @@ namespace {
 #define DNN_FUNCTIONS(X)                                                                           \
     X(Create)                                                                                      \
     X(SetStream)                                                                                   \
+    X(GetErrorString)                                                                              \
     X(BackendCreateDescriptor)                                                                     \
     X(BackendDestroyDescriptor)                                                                    \
     X(BackendSetAttribute)                                                                         \
@@ -33,6 +34,7 @@ struct library {
 #define X(name) decltype(&cudnn##name) name;
     DNN_FUNCTIONS(X)
 #undef X
+    void (*last_error)(char *, size_t); // cudnnGetLastErrorString; NULL: older than version 9
 };
 
 // NULL: the library is not installed.
@@ -45,6 +47,8 @@ const library *find_library() {
     if (!functions.name) return nullptr;
     DNN_FUNCTIONS(X)
 #undef X
+    functions.last_error =
+        (decltype(functions.last_error))vendor_symbol(handle, "cudnnGetLastErrorString");
     return &functions;
 }
 
@@ -252,7 +256,7 @@ bool is_exact(const descriptor &config, tri_dtype dtype) {
                                    CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                                    &count, notes) != CUDNN_STATUS_SUCCESS)
         return false;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
         switch (notes[i]) {
         case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
         case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
@@ -394,8 +398,11 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
         status = pack.finalize() ? dnn()->BackendExecute(state->handle, x->plan, pack.at)
                                  : CUDNN_STATUS_BAD_PARAM;
     if (status == CUDNN_STATUS_SUCCESS) return TRI_OK;
-    snprintf(why, CUDA_WHY_BYTES, "cudnnBackendExecute: status %d", (int)status);
-    return TRI_INTERNAL;
+    char reason[200] = "", said[300];
+    if (dnn()->last_error) dnn()->last_error(reason, sizeof reason);
+    snprintf(said, sizeof said, "cudnnBackendExecute: %s %s", dnn()->GetErrorString(status),
+             reason);
+    return vendor_failed(stream, said, why);
 }
 
 } // namespace

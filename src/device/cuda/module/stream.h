@@ -52,7 +52,8 @@ template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
                                     int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
-    if (shared_bytes > 48 * 1024) // what a kernel may have without asking
+    GPU_TRY(GPU_API(SetDevice)(stream->context->index)); // this thread's may be another
+    if (shared_bytes > 48 * 1024)                        // what a kernel may have without asking
         GPU_TRY(GPU_API(FuncSetAttribute)(
             (const void *)kernel, GPU_API(FuncAttributeMaxDynamicSharedMemorySize), shared_bytes));
     kernel<<<(unsigned)blocks, (unsigned)threads, (unsigned)shared_bytes, stream->handle>>>(params);

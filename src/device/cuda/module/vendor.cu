@@ -61,7 +61,19 @@ void *vendor_open(const char *name) {
 
 void *vendor_symbol(void *library, const char *name) { return dlsym(library, name); }
 void *vendor_stream(cuda_stream *stream) { return stream->handle; }
-int vendor_device(const cuda_stream *stream) { return stream->context->index; }
+int vendor_device(cuda_stream *stream) {
+    return vendor_use(stream->context) ? stream->context->index : -1;
+}
+
+tri_status vendor_failed(cuda_stream *stream, const char *said, char *why) {
+    gpu_error error = GPU_API(StreamQuery)(stream->handle);
+    bool is_fine = error == GPU_API(Success) || error == GPU_API(ErrorNotReady);
+    tri_status status = is_fine ? TRI_INTERNAL : gpu_failed(error, said, why);
+    if (status == TRI_IO) return gpu_launches_block() ? TRI_INTERNAL : TRI_IO;
+    snprintf(why, CUDA_WHY_BYTES, "%s", said);
+    return TRI_INTERNAL;
+}
+
 bool vendor_use(cuda_context *context) {
     return GPU_API(SetDevice)(context->index) == GPU_API(Success);
 }

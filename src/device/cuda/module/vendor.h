@@ -12,9 +12,13 @@
 // /usr/local/cuda/lib64. NULL: none.
 void *vendor_open(const char *name);
 void *vendor_symbol(void *library, const char *name);
-// The stream as the vendor's libraries take it, and the number of its device.
+// The stream as the vendor's libraries take it, and the number of its device, which becomes the one
+// that libraries use in this thread. -1: it does not work.
 void *vendor_stream(cuda_stream *stream);
-int vendor_device(const cuda_stream *stream);
+int vendor_device(cuda_stream *stream);
+// What a library's failure means, of which `said` tells: it is the library's own (TRI_INTERNAL)
+// unless the device does not work any more (TRI_IO), since a library says only that a call failed.
+tri_status vendor_failed(cuda_stream *stream, const char *said, char *why);
 // Makes the context's device the one that libraries use in this thread. False: it failed.
 bool vendor_use(cuda_context *context);
 
