@@ -185,6 +185,7 @@ typedef struct tri_graph_options {
     double dropout;          // replaces every rate when has_dropout
     bool has_dropout;
     bool direct_convolution; // no Winograd
+    bool tf32;               // products and convolutions of F32 may round their inputs to TF32
     // Looks up one of the recipe's model options: sets *out and returns true when `key` is there.
     // NULL: there are none.
     bool (*model_option)(void *context, const char *key, double *out);

@@ -6,6 +6,7 @@
 
 static const char *const precisions[] = {"32-true", "bf16-mixed", "16-mixed", "bf16-true", NULL};
 static const char *const convolutions[] = {"auto", "direct", NULL};
+static const char *const fp32_precisions[] = {"ieee", "tf32", NULL};
 static const char *const units[] = {"epoch", "step", NULL};
 static const char *const anneals[] = {"cos", "linear", NULL};
 static const char *const warmups[] = {"log", "linear", NULL};
@@ -76,6 +77,11 @@ static const tri_option trainer_rows[] = {
                     "normalise over the samples of the whole step, on all ranks"),
     TRI_OPTION_CHOICE(T, convolution, "auto", convolutions,
                       "algorithms of convolutions; direct: without Winograd"),
+    TRI_OPTION_CHOICE(
+        T, fp32_precision, "ieee", fp32_precisions,
+        "products and convolutions of float32 on a GPU; tf32: their inputs are rounded "
+        "to 10 bits behind the point, which is several times faster; a CPU computes "
+        "as with ieee"),
     TRI_OPTION_NESTED(T, early_stopping, E, &early_table, "when to end a run that stops improving"),
 };
 

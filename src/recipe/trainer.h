@@ -17,6 +17,7 @@ typedef enum tri_on_timeout {
 } tri_on_timeout;
 
 typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tri_convolution;
+typedef enum tri_fp32_precision { TRI_FP32_IEEE, TRI_FP32_TF32 } tri_fp32_precision;
 
 typedef struct tri_early_stopping_options {
     const char *monitor; // NULL: off
@@ -46,6 +47,7 @@ typedef struct tri_trainer_options {
     bool deterministic;
     bool sync_batchnorm;
     tri_convolution convolution;
+    tri_fp32_precision fp32_precision;
     tri_early_stopping_options early_stopping;
 } tri_trainer_options;
 

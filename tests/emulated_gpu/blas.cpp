@@ -21,6 +21,7 @@ struct operation {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     cudaDataType_t bias_type = CUDA_R_32F;
     const void *bias = nullptr;
+    bool tf32 = false;
 };
 
 struct matrix {
@@ -43,8 +44,12 @@ cublasStatus_t create(cublasLtHandle_t *out) {
 
 cublasStatus_t create_operation(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                 cudaDataType_t scale) {
-    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-    *out = (cublasLtMatmulDesc_t) new operation;
+    bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    if ((!tf32 && compute != CUBLAS_COMPUTE_32F) || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    operation *made = new operation;
+    made->tf32 = tf32;
+    *out = (cublasLtMatmulDesc_t)made;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -156,6 +161,8 @@ float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, 
     return read(x->type, data, i);
 }
 
+float rounded(const operation *x, float value) { return x->tf32 ? emulated_tf32(value) : value; }
+
 void compute(const operation *x, const matrix *a, const void *a_data, const matrix *b,
              const void *b_data, const matrix *c, void *c_data) {
     bool has_bias =
@@ -166,7 +173,8 @@ void compute(const operation *x, const matrix *a, const void *a_data, const matr
         for (uint64_t row = 0; row < c->rows; row++) {
             float sum = 0;
             for (uint64_t k = 0; k < depth; k++)
-                sum += at(a, x->first, a_data, row, k) * at(b, x->second, b_data, k, column);
+                sum += rounded(x, at(a, x->first, a_data, row, k)) *
+                       rounded(x, at(b, x->second, b_data, k, column));
             if (has_bias) sum += read(x->bias_type, x->bias, (int64_t)row);
             if (relu && sum <= 0) sum = 0;
             write(c->type, c_data, (int64_t)(column * c->leading + row), sum);

@@ -113,8 +113,9 @@ const layer layers[] = {
     {"dilated", 16, 24, 33, 31, 40, 1, 3, 1, 2, 2},
 };
 
-cuda_convolution convolution_of(const layer &l, tri_dtype dtype, cuda_pass pass) {
+cuda_convolution convolution_of(const layer &l, tri_dtype dtype, bool tf32, cuda_pass pass) {
     cuda_convolution p = {};
+    p.tf32 = tf32;
     p.pass = pass;
     p.samples = l.samples;
     p.channels = l.channels;
@@ -145,7 +146,10 @@ int check(const layer &l, const cuda_convolution &p, const char *what, vendor_le
     char why[CUDA_WHY_BYTES] = "";
     int before = executed;
     bool is_taken = vendor_convolution(nullptr, &p, &left, &status, why);
-    const char *type = p.in_type == TRI_F32 ? "F32" : p.in_type == TRI_F16 ? "F16" : "BF16";
+    const char *type = p.tf32                 ? "TF32"
+                       : p.in_type == TRI_F32 ? "F32"
+                       : p.in_type == TRI_F16 ? "F16"
+                                              : "BF16";
     if (is_taken && status == TRI_OK && (left == VENDOR_LEFT_NOTHING || left == most) &&
         executed == before + 1)
         return 0;
@@ -158,10 +162,10 @@ int check(const layer &l, const cuda_convolution &p, const char *what, vendor_le
     return 1;
 }
 
-int check_layer(const layer &l, tri_dtype dtype) {
+int check_layer(const layer &l, tri_dtype dtype, bool tf32) {
     static const char bias[16] __attribute__((aligned(16))) = "";
     int missing = 0;
-    cuda_convolution p = convolution_of(l, dtype, CUDA_FORWARD);
+    cuda_convolution p = convolution_of(l, dtype, tf32, CUDA_FORWARD);
     missing += check(l, p, "", VENDOR_LEFT_NOTHING);
     p.bias = bias;
     missing += check(l, p, ", bias", VENDOR_LEFT_NOTHING);
@@ -174,9 +178,9 @@ int check_layer(const layer &l, tri_dtype dtype) {
     p.activation = 2; // TRI_ACTIVATION_LEAKY_RELU
     p.slope = 0.01f;
     missing += check(l, p, ", bias and leaky ReLU", VENDOR_LEFT_FINISH);
-    p = convolution_of(l, dtype, CUDA_GRAD_INPUT);
+    p = convolution_of(l, dtype, tf32, CUDA_GRAD_INPUT);
     missing += check(l, p, "", VENDOR_LEFT_NOTHING);
-    p = convolution_of(l, dtype, CUDA_GRAD_WEIGHT);
+    p = convolution_of(l, dtype, tf32, CUDA_GRAD_WEIGHT);
     missing += check(l, p, "", dtype == TRI_F32 ? VENDOR_LEFT_NOTHING : VENDOR_LEFT_WIDEN);
     return missing;
 }
@@ -208,7 +212,9 @@ int main() {
     }
     int missing = 0;
     for (const layer &l : layers)
-        for (tri_dtype dtype : {TRI_F32, TRI_BF16, TRI_F16}) missing += check_layer(l, dtype);
+        for (tri_dtype dtype : {TRI_F32, TRI_BF16, TRI_F16})
+            for (bool tf32 : {false, true})
+                if (!tf32 || dtype == TRI_F32) missing += check_layer(l, dtype, tf32);
     printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
     return missing > 0;
 }

@@ -20,7 +20,14 @@
 
 namespace {
 
-enum { ENGINE_OF_CHANCE, ENGINE_OF_SPACE, ENGINE_THAT_SERVES, ENGINES, WORKSPACE_BYTES = 4096 };
+enum {
+    ENGINE_OF_CHANCE,
+    ENGINE_OF_SPACE,
+    ENGINE_OF_TENSOR_CORES, // rounds F32 to TF32
+    ENGINE_THAT_SERVES,
+    ENGINES,
+    WORKSPACE_BYTES = 4096
+};
 
 struct descriptor {
     cudnnBackendDescriptorType_t type;
@@ -174,9 +181,10 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t const at, cudnnBackendAttri
         (*(descriptor **)out)->engine = x->engine;
         *count = 1;
     } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
-        cudnnBackendNumericalNote_t note = x->engine == ENGINE_OF_CHANCE
-                                               ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
-                                               : CUDNN_NUMERICAL_NOTE_FFT;
+        cudnnBackendNumericalNote_t note =
+            x->engine == ENGINE_OF_CHANCE         ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+            : x->engine == ENGINE_OF_TENSOR_CORES ? CUDNN_NUMERICAL_NOTE_TENSOR_CORE
+                                                  : CUDNN_NUMERICAL_NOTE_FFT;
         memcpy(out, &note, sizeof note);
         *count = 1;
     } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
@@ -247,20 +255,22 @@ void for_products(const window &w, const tensor &x, const tensor &weight, const 
                     }
 }
 
+float as_it_is(float value) { return value; }
+
 // Sums the products for each element of the output, whose tensors have no gaps, so that places
 // count elements.
-std::vector<float> convolve(pass which, const window &w, const tensor &x, const tensor &weight,
-                            const tensor &y) {
+std::vector<float> convolve(pass which, float (*round)(float), const window &w, const tensor &x,
+                            const tensor &weight, const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
     std::vector<float> sums((size_t)(out.dims[0] * out.dims[1] * out.dims[2] * out.dims[3]));
     if (offset_of(out, out.dims[0], 0, 0, 0) != (int64_t)sums.size()) abort();
     for_products(w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
         if (which == FORWARD)
-            sums[(size_t)k] += read(x, i) * read(weight, j);
+            sums[(size_t)k] += round(read(x, i)) * round(read(weight, j));
         else if (which == GRAD_INPUT)
-            sums[(size_t)i] += read(y, k) * read(weight, j);
+            sums[(size_t)i] += round(read(y, k)) * round(read(weight, j));
         else
-            sums[(size_t)j] += read(x, i) * read(y, k);
+            sums[(size_t)j] += round(read(x, i)) * round(read(y, k));
     });
     return sums;
 }
@@ -328,7 +338,9 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     const descriptor *plan = of(plan_handle), *pack = of(pack_handle);
     if (emulated_failed((cuda_stream *)((handle *)at)->stream))
         return CUDNN_STATUS_EXECUTION_FAILED;
-    if (!pack->finished || plan->engine != ENGINE_THAT_SERVES) return CUDNN_STATUS_BAD_PARAM;
+    bool has_tensor_cores = plan->engine == ENGINE_OF_TENSOR_CORES;
+    if (!pack->finished || (!has_tensor_cores && plan->engine != ENGINE_THAT_SERVES))
+        return CUDNN_STATUS_BAD_PARAM;
     const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     auto part = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
     pass_names names = names_of(op);
@@ -346,7 +358,8 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     void *room = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     emulated_push((cuda_stream *)((handle *)at)->stream, [=] {
         memset(room, 0xff, WORKSPACE_BYTES);
-        std::vector<float> numbers = convolve(names.which, w, x, weight, y);
+        std::vector<float> numbers =
+            convolve(names.which, has_tensor_cores ? emulated_tf32 : as_it_is, w, x, weight, y);
         for (const step &s : steps) apply(s, out, &numbers);
         for (size_t i = 0; i < numbers.size(); i++) write(out, (int64_t)i, numbers[i]);
     });

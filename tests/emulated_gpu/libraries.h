@@ -2,9 +2,21 @@
 #ifndef TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 #define TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 
+#include <cstdint>
+#include <cstring>
+
 void *emulated_blas(const char *name);
 void *emulated_dnn(const char *name);
 void *emulated_nccl(const char *name);
 bool emulated_nccl_is_there();
+
+// Rounds to TF32: 10 bits behind the point, to nearest, ties to even.
+static inline float emulated_tf32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 #endif

@@ -92,6 +92,51 @@ static void test_reorder(void **state) {
     op_compare(family, &tri_device_cuda, 1, TRI_BF16, 400, test_gpu_rounds(10, 40));
 }
 
+enum { TF32_OUTPUTS = 2, TF32_MOST = 2 * 16 * 7 * 7 };
+
+// A product and a convolution of F32 on a GPU; out[k] are the numbers of the kth.
+static void run_tf32(bool tf32, double (*out)[TF32_MOST], int64_t *counts) {
+    op_case c = {.graph = op_graph_open(TRI_F32), .dtype = TRI_F32, .seed = 500};
+    c.graph->options.tf32 = tf32;
+    tri_value x = op_numbers(&c, tri_shape_of(8, 48), -1, 1);
+    tri_value weight = op_numbers(&c, tri_shape_of(40, 48), -1, 1);
+    tri_value image = op_numbers(&c, tri_shape_of(2, 8, 9, 9), -1, 1);
+    tri_value filter = op_numbers(&c, tri_shape_of(16, 8, 3, 3), -1, 1);
+    tri_conv2d_attr attr = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    tri_value made[TF32_OUTPUTS] = {
+        tri_node_add(c.graph, &tri_op_linear, (tri_value[]){x, weight, {0}}, 3,
+                     &(tri_linear_attr){.axes = 1}, ""),
+        tri_node_add(c.graph, &tri_op_conv2d, (tri_value[]){image, filter, {0}}, 3, &attr, "")};
+    tri_device *device = op_device_open(&tri_device_cuda, 1);
+    op_session *session = op_session_open(c.graph, device, false);
+    op_sources_fill(session, &c);
+    op_run_ok(session);
+    for (int k = 0; k < TF32_OUTPUTS; k++) {
+        counts[k] = op_count(session, made[k]);
+        for (int64_t i = 0; i < counts[k]; i++) out[k][i] = op_get(session, made[k], i);
+    }
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(c.graph);
+}
+
+// With TF32, inputs have 10 bits behind the point: results differ, and by no more than that.
+static void test_tf32(void **state) {
+    static double ieee[TF32_OUTPUTS][TF32_MOST], tf32[TF32_OUTPUTS][TF32_MOST];
+    int64_t counts[TF32_OUTPUTS];
+    run_tf32(false, ieee, counts);
+    run_tf32(true, tf32, counts);
+    for (int k = 0; k < TF32_OUTPUTS; k++) {
+        double most = 0, largest = 0;
+        for (int64_t i = 0; i < counts[k]; i++) {
+            most = fmax(most, fabs(tf32[k][i] - ieee[k][i]));
+            largest = fmax(largest, fabs(ieee[k][i]));
+        }
+        assert_true(most > 1e-6 * largest);
+        assert_true(most < 4e-3 * largest);
+    }
+}
+
 // Runs first_not_finite on 3 ranges of x, of which the second has a NaN and the third infinity.
 static double first_not_finite(bool halts) {
     tri_graph *g = op_graph_open(TRI_F32);
@@ -122,8 +167,8 @@ static void test_first_not_finite(void **state) {
 
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
-                                       cmocka_unit_test(test_reorder),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tf32), cmocka_unit_test(test_f32),
+                                       cmocka_unit_test(test_bf16), cmocka_unit_test(test_reorder),
                                        cmocka_unit_test(test_first_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

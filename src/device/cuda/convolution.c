@@ -51,6 +51,7 @@ static conv_state state_of(const tri_graph *graph, const tri_node *node) {
     cuda_convolution *p = &state.conv;
     p->in_type = cuda_in_type(graph, node, 0);
     p->out_type = cuda_out_type(graph, node, 0);
+    p->tf32 = p->in_type == TRI_F32 && graph->options.tf32;
     if (node->op == &tri_op_conv2d) {
         const tri_conv2d_attr *a = node->attr;
         p->pass = CUDA_FORWARD;

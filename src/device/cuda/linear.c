@@ -60,6 +60,7 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     }
     p->in_type = cuda_in_type(graph, node, 0);
     p->out_type = cuda_out_type(graph, node, 0);
+    p->tf32 = p->in_type == TRI_F32 && graph->options.tf32;
     return state;
 }
 

@@ -68,6 +68,7 @@ typedef struct cuda_product {
     tri_dtype in_type, out_type; // of a, b and the bias; of c
     int activation;              // tri_activation
     float slope;                 // of leaky ReLU; 0 for ReLU
+    bool tf32;                   // F32 inputs may be rounded to TF32
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
     void *workspace; // of the vendor's library

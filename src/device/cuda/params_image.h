@@ -37,6 +37,7 @@ typedef struct cuda_convolution {
     int64_t samples, channels, features, groups;
     int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     tri_dtype in_type, out_type;
+    bool tf32;             // F32 inputs may be rounded to TF32
     int activation;        // of y: a tri_activation
     float slope;           // of leaky ReLU; 0 for ReLU
     const void *a, *b;     // the inputs in the order above
@@ -48,16 +49,17 @@ typedef struct cuda_convolution {
     int64_t workspace_bytes;
 } cuda_convolution;
 
-// How much memory cuDNN may use for it. All kernels of a rank share it. For half types cuDNN
-// copies x, y and the weight to channels last and back, because tensor cores read them so, and the
-// gradient of the weight is held in the half type before it is widened.
+// How much memory cuDNN may use for it. All kernels of a rank share it. For tensor cores, which
+// read channels last, cuDNN copies x, y and the weight to that layout and back. The gradient of the
+// weight is held in a half type before it is widened.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20;
-    if (p->in_type == TRI_F32) return least;
+    if (p->in_type == TRI_F32 && !p->tf32) return least;
+    int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t);
     int64_t x = p->samples * p->channels * p->in[0] * p->in[1];
     int64_t y = p->samples * p->features * p->out[0] * p->out[1];
     int64_t weight = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
-    return least + (x + y + 2 * weight) * (int64_t)sizeof(uint16_t);
+    return least + (x + y + 2 * weight) * element;
 }
 
 // sums [channels] F32 = the sums of x [samples, channels, inner] over the other axes.

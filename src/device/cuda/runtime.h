@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 5, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 6, // raised by every change of this header or params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };

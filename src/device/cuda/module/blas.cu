@@ -59,9 +59,9 @@ const library *blas() {
     return found;
 }
 
-// What decides about the algorithm: sizes, transpositions, types, activation and whether there is a
-// bias, and the alignment of all operands.
-typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, int, bool, uint32_t>
+// What decides about the algorithm: sizes, transpositions, types, TF32, activation and whether
+// there is a bias, and the alignment of all operands.
+typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, uint32_t>
     product_key;
 
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
@@ -92,7 +92,8 @@ uint32_t alignment_of(const cuda_product *p) {
 
 product_key key_of(const cuda_product *p) {
     return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
-                       (int)p->out_type, p->activation, p->bias != nullptr, alignment_of(p));
+                       (int)p->out_type, p->tf32, p->activation, p->bias != nullptr,
+                       alignment_of(p));
 }
 
 cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
@@ -109,8 +110,8 @@ bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(p);
     cudaDataType_t bias_type = type_of(p->in_type);
-    return l->MatmulDescCreate(&x->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-               CUBLAS_STATUS_SUCCESS &&
+    cublasComputeType_t compute = p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    return l->MatmulDescCreate(&x->operation, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            SET(TRANSA, first) && SET(TRANSB, second) && SET(EPILOGUE, epilogue) &&
            (!p->bias || SET(BIAS_DATA_TYPE, bias_type));
 }

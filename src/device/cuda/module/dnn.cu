@@ -1,10 +1,11 @@
 // Convolutions by cuDNN, which is opened when the first convolution is asked for, and need not be
 // there: then convolution.cu's own kernel computes. For each shape and type a plan is chosen once:
-// the first of cuDNN's heuristics that gives the same bits in every run, computes F32 in F32 and
-// fits into the workspace (cuDNN's "graph API", cudnn_graph.h). Bias and activation belong to the
-// plan, which adds them in F32 and rounds once. Where the library has no such plan, they are a pass
-// of our own over y (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of
-// a half type; so it is rounded to that type, as in PyTorch, and widened by a pass of our own.
+// the first of cuDNN's heuristics that gives the same bits in every run, computes F32 in F32 (or in
+// TF32, if the recipe wants that) and fits into the workspace (cuDNN's "graph API", cudnn_graph.h).
+// Bias and activation belong to the plan, which adds them in F32 and rounds once. Where the library
+// has no such plan, they are a pass of our own over y (convolution.cu). No plan writes the gradient
+// of a weight in F32 from inputs of a half type; so it is rounded to that type, as in PyTorch, and
+// widened by a pass of our own.
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -243,8 +244,8 @@ descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finish
 }
 
 // Whether the configuration gives the same bits in every run, and does not round more than the
-// types say. For F32, tensor cores would round inputs to TF32.
-bool is_exact(const descriptor &config, tri_dtype dtype) {
+// types say. For F32, tensor cores round inputs to TF32.
+bool is_exact(const descriptor &config, const cuda_convolution *p) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
@@ -259,12 +260,14 @@ bool is_exact(const descriptor &config, tri_dtype dtype) {
     for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
         switch (notes[i]) {
         case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-        case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
             return false;
+        case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+            if (!p->tf32) return false;
+            break;
         case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-            if (dtype == TRI_F32) return false;
+            if (p->in_type == TRI_F32 && !p->tf32) return false;
             break;
         default:
             break;
@@ -289,7 +292,7 @@ int64_t held_bytes(const cuda_convolution *p) {
 
 bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convolution *p,
                prepared *out) {
-    if (!is_exact(config, p->in_type)) return false;
+    if (!is_exact(config, p)) return false;
     descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t bytes = 0, count = 0;
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
@@ -333,8 +336,8 @@ bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeur
 typedef std::vector<int64_t> convolution_key;
 
 convolution_key key_of(const cuda_convolution *p) {
-    convolution_key key = {p->pass,     p->in_type,  p->out_type, p->samples,
-                           p->channels, p->features, p->groups,   p->workspace_bytes};
+    convolution_key key = {p->pass,     p->in_type,  p->tf32,   p->out_type,       p->samples,
+                           p->channels, p->features, p->groups, p->workspace_bytes};
     if (has_finish(p)) {
         uint32_t slope;
         memcpy(&slope, &p->slope, sizeof slope);
