@@ -112,9 +112,22 @@ void add(cuda_stream *stream, work item) {
     stream->changed.notify_one();
 }
 
+// Gives the stream work. As many calls as the driver takes may be waiting, of all streams together;
+// then all callers block.
 void push(cuda_stream *stream, work item) {
+    enum { MOST_WAITING = 1024 };
+    static std::atomic<int> waiting;
     issued++;
-    add(stream, std::move(item));
+    if (capturing) {
+        add(stream, std::move(item));
+        return;
+    }
+    while (waiting >= MOST_WAITING) usleep(20);
+    waiting++;
+    add(stream, [=] {
+        item();
+        waiting--;
+    });
 }
 
 // While a thread captures, CUDA refuses it what could not be repeated or would wait, and the

@@ -8,6 +8,7 @@
 #include "device/ref/ref.h"
 #include "support/test_gpu.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -255,6 +256,52 @@ static bool is_open(void *source, uint64_t number) {
     return __atomic_load_n((bool *)source, __ATOMIC_ACQUIRE);
 }
 
+typedef struct other_work {
+    tri_queue *queue;
+    void *memory;
+    bool is_open;
+} other_work;
+
+// Has to issue work itself before the ticket is done.
+static void *work_then_open(void *context) {
+    other_work *w = context;
+    unsigned char bytes[64] = {1};
+    usleep(100000);
+    ok(tri_queue_write(w->queue, w->memory, bytes, sizeof bytes));
+    __atomic_store_n(&w->is_open, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+// Much work behind a ticket leaves room for the work of another thread, for which the ticket waits.
+static void test_much_behind_a_ticket(void **state) {
+    (void)state;
+    enum { CALLS = 5000 };
+    static const tri_ticket_kind kind = {.wait = wait_until_open, .is_done = is_open};
+    for (int b = 0; b < BACKENDS; b++) {
+        if (!backends[b]->runs_ahead) continue;
+        tri_device *device = open_device(backends[b]);
+        other_work w = {0};
+        tri_ticket ticket = {.kind = &kind, .source = &w.is_open};
+        tri_queue *queue;
+        pthread_t thread;
+        ok(tri_queue_open(device, &queue));
+        ok(tri_queue_open(device, &w.queue));
+        ok(backends[b]->alloc(device, 64, &w.memory));
+        assert_int_equal(pthread_create(&thread, NULL, work_then_open, &w), 0);
+        ok(backends[b]->wait(queue, &ticket));
+        alarm(60);
+        for (int i = 0; i < CALLS; i++) ok(backends[b]->zero(queue, w.memory, 64));
+        ok(tri_queue_finish(queue));
+        assert_true(w.is_open);
+        alarm(0);
+        pthread_join(thread, NULL);
+        backends[b]->free(device, w.memory);
+        tri_queue_close(w.queue);
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+}
+
 // A ticket stays done when as many follow it on its queue as the queue has events, and the last of
 // them is not done.
 static void test_old_ticket(void **state) {
@@ -374,6 +421,7 @@ int main(void) {
         cmocka_unit_test(test_memory_for_copies),
         cmocka_unit_test(test_order_in_a_queue),
         cmocka_unit_test(test_order_between_queues),
+        cmocka_unit_test(test_much_behind_a_ticket),
         cmocka_unit_test(test_old_ticket),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_time_of_waiting),

@@ -52,6 +52,7 @@ bool cuda_launches_block(void);
 // Whether TRIREME_CUDA_GRAPHS=0 says that nothing is captured, or CUDA_LAUNCH_BLOCKING=1, because a
 // kernel of a graph is not launched by itself.
 tri_status cuda_read_captures(bool *without);
+// The queue's stream, to which the caller issues one call. Only one thread issues to a queue.
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
 // Launches kernel NAME of the module; returns from the calling function if that fails.

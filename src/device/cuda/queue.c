@@ -3,7 +3,7 @@
 // A queue that waits for a queue of the same device waits on the GPU, by an event. For any other
 // ticket (of a communicator, of the storage) a thread of the queue waits in the GPU's place, and
 // then raises a number in pinned memory for which the stream waits: the host's thread that issues
-// work never blocks.
+// work does not block, unless it is far ahead (cuda_stream_of).
 #include "device/cuda/internal.h"
 
 #include "base/thread.h"
@@ -16,9 +16,12 @@
 #include <string.h>
 
 enum {
-    EVENTS = 256,   // tickets of a queue that are told apart; older ones are done
-    AWAITED = 64,   // foreign tickets that a queue waits for at one time
-    SMALL_ROOM = 64 // small copies from memory that the caller may change at once
+    EVENTS = 256,    // tickets of a queue that are told apart; older ones are done
+    AWAITED = 64,    // foreign tickets that a queue waits for at one time
+    SMALL_ROOM = 64, // small copies from memory that the caller may change at once
+    // Calls that are issued behind a foreign ticket that is still awaited. The driver takes about
+    // 1,024 calls of all streams together.
+    MOST_BEHIND = 320
 };
 
 typedef struct cuda_queue {
@@ -36,6 +39,7 @@ typedef struct cuda_queue {
     bool has_thread, stops;
     tri_ticket awaited[AWAITED]; // number n at n mod AWAITED
     uint64_t asked, answered;
+    int behind;     // calls issued while one of them was awaited
     uint32_t *word; // pinned: the low bits of `answered`
 
     char *small; // pinned: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
@@ -49,7 +53,25 @@ typedef struct cuda_queue {
 static cuda_queue *queue_of(const tri_queue *queue) { return (cuda_queue *)(uintptr_t)queue; }
 static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.device); }
 
-cuda_stream *cuda_stream_of(const tri_queue *queue) { return queue_of(queue)->stream; }
+// Where a stream waits for something of the host, what is issued to it piles up in the driver. When
+// the driver is full, calls for every stream block, in all threads: also those of the thread for
+// which the stream waits, so that nothing would ever go on. So the host waits before that.
+static void wait_for_answers(cuda_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    while (q->answered != q->asked) pthread_cond_wait(&q->changed, &q->lock);
+    pthread_mutex_unlock(&q->lock);
+}
+
+cuda_stream *cuda_stream_of(const tri_queue *queue) {
+    cuda_queue *q = queue_of(queue);
+    if (!q->has_thread) return q->stream;
+    bool is_awaited = __atomic_load_n(&q->answered, __ATOMIC_ACQUIRE) != q->asked;
+    q->behind = is_awaited ? q->behind + 1 : 0;
+    if (q->behind < MOST_BEHIND) return q->stream;
+    wait_for_answers(q);
+    q->behind = 0;
+    return q->stream;
+}
 void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
 
 // Refuses what cannot be part of a graph before CUDA does, because CUDA then gives the graph up, or
@@ -109,7 +131,7 @@ static void *answer_tickets(void *context) {
             q->status = status;
             snprintf(q->message, sizeof q->message, "%s", tri_error_message());
         }
-        q->answered++;
+        __atomic_store_n(&q->answered, q->answered + 1, __ATOMIC_RELEASE);
         __atomic_store_n(q->word, (uint32_t)q->answered, __ATOMIC_RELEASE);
         pthread_cond_broadcast(&q->changed);
     }
@@ -205,7 +227,8 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "cannot wait", why));
     __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);
-    TRI_TRY(cuda_check(device_of(q)->runtime->record(q->stream, event, why), "no ticket", why));
+    TRI_TRY(cuda_check(device_of(q)->runtime->record(cuda_stream_of(head), event, why), "no ticket",
+                       why));
     *out = (tri_ticket){&cuda_ticket, q, q->recorded};
     TRI_TRY(fault_of(device_of(q)));
     return outcome_now(q);
@@ -242,7 +265,8 @@ tri_status cuda_wait(tri_queue *head, const tri_ticket *ticket) {
         return tri_ticket_is_done(ticket) ? tri_ticket_wait(ticket) : wait_foreign(q, ticket);
     cuda_event *event = event_of(other, ticket->number);
     if (!event) return TRI_OK;
-    return cuda_check(device_of(q)->runtime->wait(q->stream, event, why), "cannot wait", why);
+    return cuda_check(device_of(q)->runtime->wait(cuda_stream_of(head), event, why), "cannot wait",
+                      why);
 }
 
 tri_status cuda_time(tri_queue *head, int64_t *ns) {
@@ -254,8 +278,9 @@ tri_status cuda_time(tri_queue *head, int64_t *ns) {
 
 static tri_status copy(cuda_queue *q, void *to, const void *from, size_t size_bytes) {
     char why[CUDA_WHY_BYTES] = "";
-    return cuda_check(device_of(q)->runtime->copy(q->stream, to, from, size_bytes, why),
-                      "cannot copy", why);
+    return cuda_check(
+        device_of(q)->runtime->copy(cuda_stream_of(&q->head), to, from, size_bytes, why),
+        "cannot copy", why);
 }
 
 // Finds room for a small copy's source, so that the caller's memory is free at once. The rows of
@@ -298,7 +323,7 @@ tri_status cuda_zero(tri_queue *head, void *memory, size_t size_bytes) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(outcome_now(q));
     if (size_bytes == 0) return TRI_OK;
-    return cuda_check(device_of(q)->runtime->zero(q->stream, memory, size_bytes, why),
+    return cuda_check(device_of(q)->runtime->zero(cuda_stream_of(head), memory, size_bytes, why),
                       "cannot zero", why);
 }
 

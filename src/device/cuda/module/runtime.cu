@@ -66,7 +66,13 @@ tri_status no_memory(char *why) {
     return TRI_NO_MEMORY;
 }
 
+// Streams share connections to the GPU, 8 unless the environment says more, 32 at most; those that
+// share one wait for each other. Ours may wait for something of the host that another of them has
+// to do first.
+void ask_for_connections() { (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
 tri_status count_devices(int *out, char *why) {
+    ask_for_connections(); // before the first call of CUDA
     *out = 0;
     gpu_error error = GPU_API(GetDeviceCount)(out);
     if (error == GPU_API(Success) && *out > 0) return TRI_OK;
