@@ -3,7 +3,7 @@
 // of the "device" is the host's.
 #include "device/cuda/runtime.h"
 
-#include "device/cuda/module/vendor.h"
+#include "device/cuda/module/table.h"
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/fibers.h"
 
@@ -21,12 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <vector>
-
-#define X(name)                                                                                    \
-    extern "C" tri_status cuda_launch_##name(cuda_stream *stream, const cuda_##name *params,       \
-                                             char *why);
-CUDA_KERNEL_LIST(X)
-#undef X
 
 namespace {
 
@@ -198,7 +192,7 @@ tri_status alloc_memory(cuda_context *context, size_t size_bytes, void **out, ch
     return allocate(context, &context->device, size_bytes, out, why);
 }
 
-tri_status alloc_pinned(cuda_context *context, size_t size_bytes, void **out, char *why) {
+tri_status alloc_host(cuda_context *context, size_t size_bytes, void **out, char *why) {
     return allocate(context, &context->pinned, size_bytes, out, why);
 }
 
@@ -228,6 +222,8 @@ void free_memory(cuda_context *context, void *memory) {
     }
     free(memory);
 }
+
+void free_host(cuda_context *context, void *memory) { free_memory(context, memory); }
 
 std::atomic<int64_t> marks;  // ranges that were begun
 std::atomic<int> marks_open; // and not ended
@@ -422,44 +418,4 @@ tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int
     return check_device(context, why) == TRI_OK ? TRI_OK : TRI_INTERNAL;
 }
 
-extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
-                                                    open_device,
-                                                    close_device,
-                                                    fault_of,
-                                                    clock_offset,
-                                                    alloc_memory,
-                                                    free_memory,
-                                                    alloc_pinned,
-                                                    free_memory,
-                                                    memory_left,
-                                                    mark,
-                                                    open_stream,
-                                                    close_stream,
-                                                    copy,
-                                                    zero,
-                                                    wait_value,
-                                                    open_event,
-                                                    close_event,
-                                                    record,
-                                                    wait,
-                                                    finish,
-                                                    query,
-                                                    begin_capture,
-                                                    end_capture,
-                                                    repeat,
-                                                    close_graph,
-                                                    vendor_find_nccl,
-                                                    vendor_nccl_id,
-                                                    vendor_open_nccl,
-                                                    vendor_split_nccl,
-                                                    vendor_alloc_nccl,
-                                                    vendor_free_nccl,
-                                                    vendor_register_nccl,
-                                                    vendor_deregister_nccl,
-                                                    vendor_nccl_state,
-                                                    vendor_issue_nccl,
-                                                    vendor_close_nccl,
-#define X(name) cuda_launch_##name,
-                                                    CUDA_KERNEL_LIST(X)
-#undef X
-};
+extern "C" const cuda_runtime cuda_runtime_table = CUDA_RUNTIME_TABLE;

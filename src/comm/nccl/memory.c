@@ -40,7 +40,7 @@ static void drop_user(cuda_device *device, region_user **at, bool deregisters) {
     free(user);
 }
 
-// Without it NCCL copies the data once more, and does what it is asked for all the same.
+// NCCL then copies the data through buffers of its own, which is slower but gives the same result.
 static void warn(const char *why) {
     static bool warned;
     if (!warned) tri_log(TRI_LOG_WARNING, "NCCL does not take memory as its own: %s", why);

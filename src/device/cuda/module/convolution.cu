@@ -248,7 +248,7 @@ tri_status launch(cuda_stream *stream, const cuda_convolution *p, char *why) {
 }
 
 template <typename T>
-tri_status launch_pass(cuda_stream *stream, const cuda_convolution *p, char *why) {
+tri_status launch_pass(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
     switch (p->pass) {
     case CUDA_FORWARD:
         return launch<CUDA_FORWARD, T, T>(stream, p, why);
@@ -261,7 +261,7 @@ tri_status launch_pass(cuda_stream *stream, const cuda_convolution *p, char *why
 }
 
 template <typename T>
-tri_status launch_sums(cuda_stream *stream, const cuda_channel_sums *p, char *why) {
+tri_status launch_sums(cuda_stream *stream, T *, const cuda_channel_sums *p, char *why) {
     return gpu_launch(stream, channel_sums<T>, gpu_blocks(stream, p->channels, 1), GPU_BLOCK, *p,
                       why);
 }
@@ -328,28 +328,10 @@ extern "C" tri_status cuda_launch_convolution(cuda_stream *stream, const cuda_co
     vendor_left left;
     if (vendor_convolution(stream, p, &left, &status, why))
         return status == TRI_OK ? finish(stream, p, left, why) : status;
-    switch (p->in_type) {
-    case TRI_F32:
-        return launch_pass<float>(stream, p, why);
-    case TRI_F16:
-        return launch_pass<gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return launch_pass<gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    return gpu_with_real(p->in_type, [=](auto *type) { return launch_pass(stream, type, p, why); });
 }
 
 extern "C" tri_status cuda_launch_channel_sums(cuda_stream *stream, const cuda_channel_sums *p,
                                                char *why) {
-    switch (p->type) {
-    case TRI_F32:
-        return launch_sums<float>(stream, p, why);
-    case TRI_F16:
-        return launch_sums<gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return launch_sums<gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    return gpu_with_real(p->type, [=](auto *type) { return launch_sums(stream, type, p, why); });
 }

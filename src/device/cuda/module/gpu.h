@@ -253,6 +253,16 @@ template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F 
     }
 }
 
+// Returns function((T *)NULL, (O *)NULL) for an output O of the same type or, where T is a half
+// type, of F32.
+template <typename F>
+static inline tri_status gpu_with_output(tri_dtype dtype, tri_dtype out_type, F function) {
+    return gpu_with_real(dtype, [=](auto *type) {
+        if (out_type == TRI_F32) return function(type, (float *)nullptr);
+        return out_type == dtype ? function(type, type) : TRI_UNSUPPORTED;
+    });
+}
+
 template <typename F> static inline tri_status gpu_with_float(tri_dtype dtype, F function) {
     return dtype == TRI_F64 ? function((double *)nullptr) : gpu_with_real(dtype, function);
 }

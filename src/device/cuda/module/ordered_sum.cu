@@ -18,7 +18,7 @@ template <typename T, typename O> GPU_KERNEL ordered_sum(cuda_ordered_sum p) {
 }
 
 template <typename T, typename O>
-tri_status launch_as(cuda_stream *stream, const cuda_ordered_sum *p, char *why) {
+tri_status launch_as(cuda_stream *stream, T *, O *, const cuda_ordered_sum *p, char *why) {
     if (p->count == 0) return TRI_OK;
     return gpu_launch(stream, ordered_sum<T, O>, gpu_blocks(stream, p->count, GPU_BLOCK), GPU_BLOCK,
                       *p, why);
@@ -28,19 +28,10 @@ tri_status launch_as(cuda_stream *stream, const cuda_ordered_sum *p, char *why) 
 
 extern "C" tri_status cuda_launch_ordered_sum(cuda_stream *stream, const cuda_ordered_sum *p,
                                               char *why) {
-    bool same = p->out_type == p->term_type;
-    switch (p->term_type) {
-    case TRI_F32:
-        return same ? launch_as<float, float>(stream, p, why) : TRI_UNSUPPORTED;
-    case TRI_F64:
-        return same ? launch_as<double, double>(stream, p, why) : TRI_UNSUPPORTED;
-    case TRI_F16:
-        return same ? launch_as<gpu_f16, gpu_f16>(stream, p, why)
-                    : launch_as<gpu_f16, float>(stream, p, why);
-    case TRI_BF16:
-        return same ? launch_as<gpu_bf16, gpu_bf16>(stream, p, why)
-                    : launch_as<gpu_bf16, float>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    double *wide = nullptr;
+    if (p->term_type == TRI_F64 && p->out_type == TRI_F64)
+        return launch_as(stream, wide, wide, p, why);
+    return gpu_with_output(p->term_type, p->out_type, [=](auto *term, auto *out) {
+        return launch_as(stream, term, out, p, why);
+    });
 }

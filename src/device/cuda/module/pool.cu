@@ -5,6 +5,8 @@
 
 #include "base/philox.h"
 
+#include <type_traits>
+
 namespace {
 
 // Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample of the micro-batch,
@@ -194,20 +196,12 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 } // namespace
 
 // Launches the kernel for the type of its real numbers, with a thread for each of `count` elements.
-#define LAUNCH(name, type, count)                                                                  \
-    switch (type) {                                                                                \
-    case TRI_F32:                                                                                  \
-        return gpu_launch(stream, name<float>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK,    \
-                          *p, why);                                                                \
-    case TRI_F16:                                                                                  \
-        return gpu_launch(stream, name<gpu_f16>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK,  \
-                          *p, why);                                                                \
-    case TRI_BF16:                                                                                 \
-        return gpu_launch(stream, name<gpu_bf16>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, \
-                          *p, why);                                                                \
-    default:                                                                                       \
-        return TRI_UNSUPPORTED;                                                                    \
-    }
+#define LAUNCH(name, dtype, count)                                                                 \
+    return gpu_with_real(dtype, [=](auto *type) {                                                  \
+        typedef typename std::remove_pointer<decltype(type)>::type T;                              \
+        return gpu_launch(stream, name<T>, gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p,    \
+                          why);                                                                    \
+    });
 
 extern "C" tri_status cuda_launch_max_pool(cuda_stream *stream, const cuda_max_pool *p, char *why) {
     LAUNCH(max_pool, p->type, p->samples * p->channels * p->window.out[0] * p->window.out[1] / 4)

@@ -58,7 +58,7 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
 }
 
 template <typename T, typename O>
-tri_status launch(cuda_stream *stream, const cuda_product *p, char *why) {
+tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *why) {
     int64_t blocks = (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE);
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
@@ -101,19 +101,8 @@ tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why
 extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
     tri_status status;
     if (vendor_product(stream, p, &status, why)) return status;
-    bool wide = p->out_type != p->in_type; // F32 of a half type
-    switch (p->in_type) {
-    case TRI_F32:
-        return launch<float, float>(stream, p, why);
-    case TRI_F16:
-        return wide ? launch<gpu_f16, float>(stream, p, why)
-                    : launch<gpu_f16, gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return wide ? launch<gpu_bf16, float>(stream, p, why)
-                    : launch<gpu_bf16, gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    return gpu_with_output(p->in_type, p->out_type,
+                           [=](auto *in, auto *out) { return launch(stream, in, out, p, why); });
 }
 
 extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_column_sums *p,

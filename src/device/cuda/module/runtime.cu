@@ -1,7 +1,7 @@
 // The functions of the module `cuda` that are no kernels: devices, memory, streams, events and
 // captured graphs, by the runtime of CUDA or HIP.
 #include "device/cuda/module/gpu.h"
-#include "device/cuda/module/vendor.h"
+#include "device/cuda/module/table.h"
 
 #include <new>
 #include <stdlib.h>
@@ -9,12 +9,6 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 #include <time.h>
-
-#define X(name)                                                                                    \
-    extern "C" tri_status cuda_launch_##name(cuda_stream *stream, const cuda_##name *params,       \
-                                             char *why);
-CUDA_KERNEL_LIST(X)
-#undef X
 
 struct cuda_event {
     cuda_context *context;
@@ -357,45 +351,5 @@ void close_graph(cuda_graph *graph) {
 } // namespace
 
 #if !defined(__HIP_DEVICE_COMPILE__) // HIP would put the constant table on the device too
-extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
-                                                    open_device,
-                                                    close_device,
-                                                    fault_of,
-                                                    clock_offset,
-                                                    alloc_memory,
-                                                    free_memory,
-                                                    alloc_host,
-                                                    free_host,
-                                                    memory_left,
-                                                    mark,
-                                                    open_stream,
-                                                    close_stream,
-                                                    copy,
-                                                    zero,
-                                                    wait_value,
-                                                    open_event,
-                                                    close_event,
-                                                    record,
-                                                    wait,
-                                                    finish,
-                                                    query,
-                                                    begin_capture,
-                                                    end_capture,
-                                                    repeat,
-                                                    close_graph,
-                                                    vendor_find_nccl,
-                                                    vendor_nccl_id,
-                                                    vendor_open_nccl,
-                                                    vendor_split_nccl,
-                                                    vendor_alloc_nccl,
-                                                    vendor_free_nccl,
-                                                    vendor_register_nccl,
-                                                    vendor_deregister_nccl,
-                                                    vendor_nccl_state,
-                                                    vendor_issue_nccl,
-                                                    vendor_close_nccl,
-#define X(name) cuda_launch_##name,
-                                                    CUDA_KERNEL_LIST(X)
-#undef X
-};
+extern "C" const cuda_runtime cuda_runtime_table = CUDA_RUNTIME_TABLE;
 #endif
