@@ -266,6 +266,47 @@ static void test_updates(void **state) {
         }
 }
 
+// Without a gradient, Adam's states fall to zero rather than to subnormal numbers, which are slow.
+// Each thread then counts with these again.
+static void test_subnormal_states(void **state) {
+    enum { COUNT = 40000 };
+    static float parameter[COUNT], gradient[COUNT], first[COUNT], second[COUNT];
+    static const tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    double step[TRI_STEP_SCALAR_COUNT] = {
+        [TRI_STEP_LR] = 0.1, [TRI_STEP_GRADIENT_SCALE] = 1, [TRI_STEP_UPDATE] = 1000};
+    for (int i = 0; i < COUNT; i++) {
+        parameter[i] = 1;
+        first[i] = second[i] = 1.2e-38f; // above the least normal number, 1.175e-38
+    }
+    tri_device *device;
+    assert_int_equal(tri_device_cpu.open(&(tri_device_config){.threads = 2}, &device), TRI_OK);
+    compare_case c = compare_open(1);
+    c.graph->phase = TRI_PHASE_STEP;
+    tri_value in[5];
+    for (int i = 0; i < 5; i++)
+        in[i] = i == 2 ? tri_scalar(c.graph, TRI_SCALAR_STEP)
+                       : compare_input(&c, TRI_F32, tri_shape_of(COUNT));
+    tri_node_add(c.graph, &tri_op_adam, in, 5, &adam, "");
+    assert_int_equal(c.graph->status, TRI_OK);
+    const tri_node *node = &c.graph->nodes[0];
+    tri_kernel kernel;
+    assert_int_equal(tri_kernel_prepare(tri_device_select(&device->description, c.graph, node),
+                                        device, c.graph, node, &kernel),
+                     TRI_OK);
+    void *const data[] = {parameter, gradient, step, first, second};
+    tri_queue queue = {device};
+    for (int update = 0; update < 100; update++)
+        assert_int_equal(kernel.def->run(&kernel, &(tri_kernel_args){.queue = &queue, .in = data}),
+                         TRI_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(first[i] == 0 && second[i] == 0 && parameter[i] == 1);
+    volatile float least = 1.2e-38f;
+    assert_true(least / 4 > 0);
+    tri_kernel_release(&kernel);
+    compare_close(&c);
+    device->backend->close(device);
+}
+
 static void test_reorders(void **state) {
     static const tri_layout layouts[] = {
         {0},
@@ -386,7 +427,7 @@ int main(void) {
         cmocka_unit_test(test_dropout),        cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_mse_loss_grad),  cmocka_unit_test(test_updates),
         cmocka_unit_test(test_reorders),       cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_sum_of_squares),
+        cmocka_unit_test(test_sum_of_squares), cmocka_unit_test(test_subnormal_states),
     };
     int failed = 0;
     static const char *const levels[] = {"avx512", "avx2", "base"};
