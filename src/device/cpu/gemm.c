@@ -12,6 +12,8 @@ enum {
     K_UNPACKED = 48,           // columns of a that are read in place rather than packed
     PANELS_MAX = 4,            // panels of b at a time: 512 KB
     GEMM_LINE = 16,            // floats in a cache line
+    FEW_TILES = 32,            // so many tiles below each other do not hide the reads of the next b
+    TILES_AHEAD = 2,           // a tile prefetches the c of the second next one
     SHARED_PRODUCTS = 1 << 17, // with fewer multiplications a second thread does not pay
 };
 
@@ -81,8 +83,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 // Whether the transposed product is computed instead. It has no epilogue, which is applied when c
 // is transposed back.
 static bool computes_transposed(const cpu_gemm *g) {
-    // It pays if transposing b while packing costs more than packing a and transposing c.
-    bool pays = 2.0 * (double)g->m * (double)(g->k + g->n) < (double)g->k * (double)g->n;
+    // It pays if transposing b while packing costs more than packing a, and writing c twice.
+    bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
     return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
 static cpu_gemm transposed_gemm(const cpu_gemm *g) {
@@ -132,8 +134,13 @@ size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *
 typedef struct block {
     int64_t k_begin, k_count, panel, panels, first_row, end_row;
     const float *b[PANELS_MAX];
-    float *a; // packed; NULL: read in place
+    const float *next_b[PANELS_MAX]; // of the next block; NULL: not to be prefetched
+    float *a;                        // packed; NULL: read in place
 } block;
+
+static int64_t tiles_of(const block *b) {
+    return (b->end_row - b->first_row + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
+}
 
 // Packs panels [p][64] of b(k_begin + p, column + j), with zeros beyond n. If b is transposed, only
 // 64 of its rows at a time are contiguous.
@@ -197,10 +204,28 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     }
 }
 
+// Chooses what a tile prefetches into the L2 cache, because the hardware's prefetcher is late where
+// a few tiles use up what they read or write: its share of the next block of b, or else c of a
+// later tile if that lies directly behind.
+static void set_ahead(const block *b, int64_t j, int64_t tile, int64_t tiles, int64_t rows,
+                      cpu_tile *job) {
+    enum { LINE = GEMM_LINE * sizeof(float), ROW = CPU_TILE_COLUMNS * sizeof(float) };
+    if (b->next_b[j]) {
+        int64_t step = ROW / tiles > LINE ? LINE : (ROW + tiles - 1) / tiles;
+        if (tile * step >= ROW) return;
+        job->ahead = (const char *)b->next_b[j] + tile * step * b->k_count;
+        job->ahead_step = step;
+    } else if (job->c_row == CPU_TILE_COLUMNS) {
+        int64_t step = (CPU_TILE_ROWS * ROW + b->k_count - 1) / b->k_count;
+        job->ahead = (const char *)(job->c + TILES_AHEAD * rows * job->c_row);
+        job->ahead_step = step < LINE ? step : LINE;
+    }
+}
+
 static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const block *b) {
     bool last = b->k_begin + b->k_count == g->k;
-    int64_t rows;
-    for (int64_t row = b->first_row; row < b->end_row; row += rows) {
+    int64_t rows, tile = 0, tiles = tiles_of(b);
+    for (int64_t row = b->first_row; row < b->end_row; row += rows, tile++) {
         cpu_tile job = {.k = b->k_count, .c_row = g->c.row, .accumulate = b->k_begin > 0};
         select_rows(g, b, row, &rows, &job);
         for (int64_t j = 0; j < b->panels; j++) {
@@ -210,6 +235,7 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             if (last) job.epilogue = g->epilogue;
             if (last && g->epilogue.bias)
                 job.epilogue.bias = (const float *)g->epilogue.bias + column;
+            set_ahead(b, j, tile, tiles, rows, &job);
             if (job.a_k == 1 && !job.a_skip) prefetch_rows(g, b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
@@ -228,6 +254,21 @@ static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end
                              end_column - column, &epilogue,
                              original->c.data + column * original->c.row + row, original->c.row);
     }
+}
+
+// Finds where the next block of b begins, if it is read in place and few tiles read this one.
+static void find_next(const cpu_gemm *g, block *b, int64_t first_panel, int64_t end_panel,
+                      int64_t most) {
+    int64_t panel = b->panel + b->panels, k = b->k_begin;
+    if (panel == end_panel) {
+        panel = first_panel;
+        k += b->k_count;
+    }
+    bool has_next = reads_b(g) && k < g->k && tiles_of(b) <= FEW_TILES;
+    for (int64_t j = 0; j < b->panels; j++)
+        b->next_b[j] = has_next && j < most && panel + j < end_panel
+                           ? at(&g->b, k, (panel + j) * CPU_TILE_COLUMNS)
+                           : NULL;
 }
 
 static void multiply_rectangle(const gemm_job *job, int index) {
@@ -255,6 +296,7 @@ static void multiply_rectangle(const gemm_job *job, int index) {
             for (int64_t j = 0; j < b.panels; j++)
                 b.b[j] = reads_b(g) ? at(&g->b, b.k_begin, (b.panel + j) * CPU_TILE_COLUMNS)
                                     : packed + j * b.k_count * CPU_TILE_COLUMNS;
+            find_next(g, &b, first_panel, end_panel, most_panels);
             multiply_block(job->code, g, &b);
         }
     }

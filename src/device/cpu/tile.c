@@ -9,6 +9,10 @@ enum {
     PACK_AHEAD = 16, // rows that packing prefetches ahead
 };
 
+// What the inner loop does: it multiplies numbers, numbers while it prefetches what `ahead` names,
+// or pairs of BF16.
+typedef enum tile_kind { TILE_NUMBERS, TILE_AHEAD, TILE_PAIRS, TILE_KIND_COUNT } tile_kind;
+
 // Computes sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the
 // intrinsic only compiles in functions with another target attribute.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
@@ -24,10 +28,12 @@ static inline bool is_bare(const cpu_epilogue *epilogue) {
 // Computes a tile of `rows` rows and `vectors` vectors of 16 columns. Stores only the columns of
 // the last vector that `last` selects. Callers give constants for all but `job` and `last`, so that
 // the compiler unrolls the loops and keeps the sums in registers.
-CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
+CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, tile_kind kind) {
+    const bool pairs = kind == TILE_PAIRS;
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
     const float *a = job->a, *b = job->b;
-    const int64_t a_row = job->a_row, a_k = job->a_k;
+    const int64_t a_row = job->a_row, a_k = job->a_k, ahead_step = job->ahead_step;
+    const char *ahead = job->ahead;
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -41,6 +47,10 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
     for (int64_t left = job->k; left > 0; left -= run, a += job->a_skip)
         for (int64_t p = left < run ? left : run; p > 0; p--) {
             __m512 column[TILE_VECTORS];
+            if (kind == TILE_AHEAD) {
+                _mm_prefetch(ahead, _MM_HINT_T1);
+                ahead += ahead_step;
+            }
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) column[v] = _mm512_loadu_ps(b + 16 * v);
 #pragma GCC unroll 6
@@ -82,23 +92,28 @@ typedef void (*tile_function)(const cpu_tile *job, __mmask16 last);
 
 // clang-format off
 #define TILE(rows, vectors)                                                                        \
-    static CPU_AVX512 void tile_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {          \
-        tile(job, last, rows, vectors, false);                                                     \
+    static CPU_AVX512 void numbers_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {       \
+        tile(job, last, rows, vectors, TILE_NUMBERS);                                              \
+    }                                                                                              \
+    static CPU_AVX512 void ahead_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {         \
+        tile(job, last, rows, vectors, TILE_AHEAD);                                                \
     }                                                                                              \
     static CPU_AVX512 void pairs_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {         \
-        tile(job, last, rows, vectors, true);                                                      \
+        tile(job, last, rows, vectors, TILE_PAIRS);                                                \
     }
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 #define ROW(name, rows) {name##_##rows##_1, name##_##rows##_2, name##_##rows##_3, name##_##rows##_4}
 #define ROWS(name)                                                                                 \
     {ROW(name, 1), ROW(name, 2), ROW(name, 3), ROW(name, 4), ROW(name, 5), ROW(name, 6)}
-static const tile_function tiles[2][CPU_TILE_ROWS][TILE_VECTORS] = {ROWS(tile), ROWS(pairs)};
+static const tile_function tiles[TILE_KIND_COUNT][CPU_TILE_ROWS][TILE_VECTORS] = {
+    [TILE_NUMBERS] = ROWS(numbers), [TILE_AHEAD] = ROWS(ahead), [TILE_PAIRS] = ROWS(pairs)};
 // clang-format on
 
 void cpu_tile_multiply(const cpu_tile *job, int64_t rows, int64_t columns) {
     int64_t vectors = (columns + 15) / 16;
-    tiles[job->pairs][rows - 1][vectors - 1](job, (__mmask16)(0xFFFF >> (16 * vectors - columns)));
+    tile_kind kind = job->pairs ? TILE_PAIRS : job->ahead ? TILE_AHEAD : TILE_NUMBERS;
+    tiles[kind][rows - 1][vectors - 1](job, (__mmask16)(0xFFFF >> (16 * vectors - columns)));
 }
 
 void cpu_tile_multiply_rows(const cpu_tile *job, int64_t rows, int64_t columns) {

@@ -26,6 +26,12 @@ typedef struct cpu_tile {
     bool pairs;
     uint16_t *c_bf16; // if set, takes the result as BF16; c is then only read, to accumulate
     int64_t c_bf16_row;
+    // What later tiles need. If set, the line at `ahead` is prefetched in the first step of k, and
+    // in each further one that ahead_step bytes behind it: so the requests are spread over the
+    // tile's time, and none waits for a free buffer of the L1 cache. Only the tiles of AVX-512 do
+    // this.
+    const char *ahead;
+    int64_t ahead_step;
 } cpu_tile;
 
 // Computes at most 6 rows and 64 columns, as many as registers hold. Adds up each element in the
