@@ -38,6 +38,8 @@ struct tri_loader {
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
+    int64_t free_count; // buffers in state BUFFER_FREE
+    int64_t asleep;     // workers that wait for one
     cursor next_cursor; // the micro-batch of next_fill
     int64_t next_fill;  // the number of the next micro-batch that a worker fills
     int64_t next_taken; // the number of the next micro-batch that the caller gets
@@ -115,12 +117,15 @@ static buffer *claim_next(tri_loader *loader, cursor *at) {
         buffer *target = &loader->buffers[loader->next_fill % loader->buffer_count];
         if (target->state == BUFFER_FREE) {
             target->state = BUFFER_FILLING;
+            loader->free_count--;
             *at = loader->next_cursor;
             advance(loader, &loader->next_cursor);
             loader->next_fill++;
             return target;
         }
+        loader->asleep++;
         pthread_cond_wait(&loader->freed, &loader->lock);
+        loader->asleep--;
     }
 }
 
@@ -156,8 +161,10 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
         }
     }
     bool ended = loader->next_taken == loader->next_fill && at_end(loader, &loader->next_cursor);
-    while (!ended && target->state != BUFFER_READY)
+    while (!ended && target->state != BUFFER_READY) {
+        if (loader->asleep > 0) pthread_cond_signal(&loader->freed);
         pthread_cond_wait(&loader->ready, &loader->lock);
+    }
     // A micro-batch that could not be read stays ready, so that each further call returns its error
     // too.
     if (!ended && target->status == TRI_OK) {
@@ -170,14 +177,19 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     return ended || *out ? TRI_OK : TRI_FAIL(target->status, "%s", target->message);
 }
 
+// Waking a thread takes the caller longer than a small batch takes to load. So a worker sleeps
+// until half of the buffers are free, and is woken when the caller no longer holds the lock that it
+// needs.
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch) {
     for (int64_t i = 0; i < loader->buffer_count; i++) {
         if (&loader->buffers[i].batch != batch) continue;
         TRI_ASSERT(loader->buffers[i].state == BUFFER_HELD);
         pthread_mutex_lock(&loader->lock);
         loader->buffers[i].state = BUFFER_FREE;
-        pthread_cond_broadcast(&loader->freed);
+        loader->free_count++;
+        bool wake = loader->asleep > 0 && 2 * loader->free_count >= loader->buffer_count;
         pthread_mutex_unlock(&loader->lock);
+        if (wake) pthread_cond_signal(&loader->freed);
         return;
     }
     TRI_ASSERT(!"a batch that is not this loader's");
@@ -300,7 +312,7 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     TRI_ASSERT(options->replica >= 0 && options->replica < sampler->options.replicas);
     TRI_ASSERT(options->workers >= 0 && options->workers <= TRI_MAX_WORKERS);
     TRI_ASSERT(options->step < loader->steps && options->round < rounds_of(loader, options->step));
-    loader->buffer_count = tri_loader_batches(options);
+    loader->buffer_count = loader->free_count = tri_loader_batches(options);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->ready, NULL);
     pthread_cond_init(&loader->freed, NULL);
