@@ -1,5 +1,6 @@
-// What the other public headers begin and end with, so that their functions have C names in C++
-// too, and are the only ones that the library and the program export.
+// Every other public header begins with TRI_API_BEGIN and ends with TRI_API_END. They give the
+// functions C names in C++ too, and make them the only names that the library and the program
+// export.
 #ifndef TRIREME_API_H
 #define TRIREME_API_H
 

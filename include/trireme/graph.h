@@ -13,8 +13,9 @@ TRI_API_BEGIN
 
 typedef struct tri_graph tri_graph;
 
-// One tensor of the graph: made once, read any number of times. id 0: none. If a value of another
-// graph is used by mistake, this is reported where this graph has no value of that id.
+// One tensor of the graph: made once, read any number of times. Id 0 means "none". A value belongs
+// to one graph: if it is used in another one that has no value of that id, the graph fails with a
+// message.
 typedef struct tri_value {
     uint32_t id;
 } tri_value;
@@ -29,12 +30,12 @@ typedef struct tri_batch {
     tri_value inputs;       // F32 [size, …], regression
     tri_value targets;      // F32 [size, …]
     tri_value input_ids;    // I64 [size, T]
-    const tri_graph *graph; // that has the fields
+    const tri_graph *graph; // the graph that has these fields
 } tri_batch;
 
-// The field `name` of the data: F32 or I64 [size, …]; none where the data has no such field. Fields
-// that are no members of tri_batch are attention_mask, soft_labels, and what the recipe's
-// data.extra_fields declares.
+// Finds the field `name` of the data, F32 or I64 [size, …]; none if the data have no such field. It
+// also finds fields for which tri_batch has no member: attention_mask, soft_labels, and what the
+// recipe's data.extra_fields declares.
 tri_value tri_batch_field(const tri_batch *batch, const char *name);
 
 // Begins the block `name`: the layers that follow belong to it. A block is what is sharded,
@@ -44,17 +45,17 @@ void tri_block(tri_graph *graph, const char *name);
 // How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`. A pair of
 // linear layers is sliced COLUMN and then ROW, as in Megatron-LM.
 typedef enum tri_split {
-    TRI_SPLIT_NONE, // every rank has the whole layer
-    // Each rank makes a slice of the output features: axis 0 of the weight, and the bias. Of an
-    // embedding: each rank has a slice of the vocabulary.
+    TRI_SPLIT_NONE, // every rank computes the whole layer
+    // Each rank computes a slice of the output features: axis 0 of the weight, and the bias. In an
+    // embedding, each rank has a slice of the vocabulary.
     TRI_SPLIT_COLUMN,
     TRI_SPLIT_ROW, // each rank reads a slice of the input features: axis 1 of the weight
 } tri_split;
 
 // Sets how the existing linear layer or embedding `layer` is sliced. A column layer followed by a
-// row layer needs only one exchange between the ranks, behind the second, because what lies between
-// works on each slice alone. The recipe's strategy.tensor overrides this; on a mesh without the
-// axis it has no effect.
+// row layer needs only one exchange between the ranks, after the second layer, because the ops
+// between the two work on each slice alone. The recipe's strategy.tensor overrides this. On a mesh
+// without the axis `tensor` it has no effect.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
 // From here on, layers of this name, of one kind and one size, share their parameters; the gradient
@@ -68,9 +69,10 @@ void tri_share_layer(tri_graph *graph, const char *name);
 // these means, as in PyTorch. Evaluation also reports each term of a sum as a metric, by the name
 // of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
-// Declares a metric: F64 [2], a sum over samples and their count, which evaluation reports as sum /
-// count under `name`. Sums and counts of several ranks can be added, means cannot. While the graph
-// is built for training, `metric` may be none: the metric is then computed in evaluation only.
+// Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
+// under `name`. It is a pair because sums and counts of several ranks can be added, and means
+// cannot. While the graph is built for training, `metric` may be none: the metric is then computed
+// in evaluation only.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // The shape of a value, for sizes that depend on the data. It has rank 0 after an error, and for a

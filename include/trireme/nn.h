@@ -18,12 +18,14 @@ TRI_API_BEGIN
 tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t features);
 
 typedef struct tri_linear_options {
-    int64_t features; // of the output
+    int64_t features; // size of the output's last axis
     bool no_bias;
     // The weight's name; NULL: the layer's. If a parameter of this name and of shape [features, in]
     // exists, the layer shares it: tied weights.
     const char *weight;
-    double std; // not 0: the weight starts normal(0, std) and the bias 0
+    // Standard deviation: the weight starts normal(0, std) and the bias 0; 0: PyTorch's default
+    // rules.
+    double std;
 } tri_linear_options;
 
 // A fully connected layer with options: no bias, tied weights, other initial weights.
@@ -31,7 +33,7 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x,
                           tri_linear_options options);
 
 typedef struct tri_conv2d_options {
-    int64_t channels; // of the output
+    int64_t channels; // number of channels of the output
     int64_t kernel;   // height and width
     int64_t stride;   // 0: 1
     int64_t padding;  // zeros on every side
@@ -47,7 +49,7 @@ tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d
 typedef struct tri_pool2d_options {
     int64_t kernel;
     int64_t stride;  // 0: kernel
-    int64_t padding; // on every side, at most kernel / 2; no maximum is ever a padded element
+    int64_t padding; // on every side, at most kernel / 2; padding never counts as a maximum
 } tri_pool2d_options;
 
 // The largest element of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d.
@@ -85,7 +87,7 @@ tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double e
 
 typedef struct tri_layer_norm_options {
     double eps; // 0: 1e-5
-    bool plain; // neither weight nor bias
+    bool plain; // true: the layer has neither weight nor bias
 } tri_layer_norm_options;
 
 // Layer norm: x [.., D] is normalised over the last axis. weight and bias [D].
@@ -156,9 +158,9 @@ tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value
 // The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
 // weight · loss, for tri_add and tri_loss; `loss` may be a sum of losses. Where losses with
-// different counts are added, each has to be divided by its own count before the gradients are
-// added. So their labels are counted before the step, and have to be the batch's own or made by
-// tri_next_token. A term whose labels are all left out adds nothing.
+// different counts are added, the gradient of each has to be divided by its own count before the
+// gradients are added. So their labels are counted before the step, and must be a field of the
+// batch or made by tri_next_token. A loss whose labels are all ignored adds nothing.
 tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END

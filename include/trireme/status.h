@@ -6,8 +6,8 @@
 
 TRI_API_BEGIN
 
-// X(code, exit code of the program, meaning). Each kind of failure has a code, so that a caller can
-// tell what to do, and a script can from the exit code.
+// X(code, exit code of the program, meaning). Each kind of failure has a code of its own, so that a
+// caller can tell from the code what to do, and a script from the exit code.
 #define TRI_STATUS_LIST(X)                                                                         \
     X(TRI_OK, 0, "done")                                                                           \
     X(TRI_BAD_INPUT, 2, "bad usage, recipe or input")                                              \

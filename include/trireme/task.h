@@ -12,7 +12,7 @@ TRI_API_BEGIN
 typedef struct tri_field {
     const char *name;
     tri_dtype dtype;
-    tri_shape shape; // of one sample: images {3, {1, 28, 28}}, labels {0}
+    tri_shape shape; // shape of one sample: {3, {1, 28, 28}} for images, {0} for labels
 } tri_field;
 
 enum { TRI_TASK_MAX_FIELDS = 4 };
@@ -23,17 +23,17 @@ typedef struct tri_task {
     // All these graphs and those of all ranks have to agree, so it must be a pure function of its
     // arguments. Ends with tri_loss.
     void (*build)(tri_graph *graph, const tri_batch *batch);
-    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init`,
-    // which never open the data, use it where the recipe does not tell the shapes (data.shapes, or
-    // a kind of data whose settings give them).
+    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init`
+    // never open the data: they use these fields where the recipe does not give the shapes, neither
+    // in data.shapes nor by a kind of data whose settings determine them.
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 
 // The whole program: every command of `trireme` with this task as its model. Returns the exit code.
 int tri_main(int argc, char **argv, const tri_task *task);
 
-// Exports the task of a shared object, which a recipe names as `model.name`:
-// TRI_EXPORT_TASK(my_task), once. The version of the headers is part of the symbol's name, so that
+// Exports the task of a shared object, which a recipe names as `model.name`. Write
+// TRI_EXPORT_TASK(my_task) once. The version of the headers is part of the symbol's name, so that
 // an object built for another version is refused instead of crashing.
 #ifdef __cplusplus
 #define TRI_TASK_LINKAGE extern "C"
