@@ -1,5 +1,5 @@
-// Memory with a named lifetime: process, run, step, … All memory of an arena is freed with it, so
-// that no owner has to free each piece.
+// Memory with a named lifetime: process, run, step, … All memory of an arena is freed together with
+// it, so that nobody has to free each allocation.
 #ifndef TRIREME_BASE_ARENA_H
 #define TRIREME_BASE_ARENA_H
 
@@ -9,26 +9,26 @@
 typedef struct tri_arena tri_arena;
 
 // Makes an arena. A child is destroyed with its parent at the latest. `name` must outlive the arena
-// (a literal). Out of memory aborts and prints the arena's name: arenas hold descriptions, never
-// tensors, so this hardly ever happens.
+// (a literal). If memory runs out, the program prints the arena's name and aborts. This hardly ever
+// happens, because arenas hold descriptions, never tensors.
 tri_arena *tri_arena_create(tri_arena *parent, const char *name);
 void tri_arena_destroy(tri_arena *arena); // NULL allowed
 // Frees all memory of the arena and destroys its children; the arena itself stays.
 void tri_arena_reset(tri_arena *arena);
-// Zeroed memory, aligned for any type. Size 0 gives a unique pointer.
+// Allocates zeroed memory, aligned for any type. Size 0 gives a unique pointer.
 void *tri_arena_alloc(tri_arena *arena, size_t size_bytes);
 char *tri_arena_strdup(tri_arena *arena, const char *text);
 char *tri_arena_printf(tri_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// How many bytes were allocated, children included, to find what uses memory.
+// Counts how many bytes were allocated, including children, to find what uses memory.
 size_t tri_arena_used(const tri_arena *arena);
 
 #define TRI_NEW(arena, type) ((type *)tri_arena_alloc((arena), sizeof(type)))
 #define TRI_NEW_ARRAY(arena, type, count)                                                          \
     ((type *)tri_arena_alloc((arena), (size_t)(count) * sizeof(type)))
 
-// A growing array in an arena: makes room for one more element of *items, doubling the capacity.
-// Old memory stays in the arena until it ends.
+// Adds one element to *items, an array that grows in an arena: doubles the capacity when it is
+// full. The old memory is freed with the arena.
 #define TRI_PUSH(arena, items, count, capacity)                                                    \
     (*((items) = tri_arena_grow((arena), (items), sizeof *(items), (count), &(capacity)),          \
        &(items)[(count)++]))

@@ -1,4 +1,4 @@
-// Runs another program and takes its output through pipes.
+// Runs another program and gets its output through pipes.
 #include "base/command.h"
 
 #include "base/os.h"
@@ -63,8 +63,8 @@ static tri_status start(command *c, int timeout_ms) {
                     strerror(error));
 }
 
-// Reads what has come on a stream. What finds no room is dropped, because the program would block
-// if its pipe were full. False: the other end is closed.
+// Reads what has arrived on a stream. If there is no room left, the bytes are dropped, because the
+// program would block on a full pipe. False: the other end is closed.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];
@@ -75,7 +75,7 @@ static bool take(command *c, int stream) {
     return got > 0;
 }
 
-// Reads both streams until they are closed. False: the time was over before.
+// Reads both streams until they are closed. False: the time limit came first.
 static bool read_all(command *c) {
     bool open[STREAMS] = {true, true};
     while (open[OUT] || open[ERR]) {

@@ -1,5 +1,5 @@
-// Runs another program and takes what it prints: `squeue`, for instance, tells how much time a job
-// of Slurm has left.
+// Runs another program and gets what it prints. For example, `squeue` tells how much time a job of
+// Slurm has left.
 #ifndef TRIREME_BASE_COMMAND_H
 #define TRIREME_BASE_COMMAND_H
 
@@ -7,10 +7,10 @@
 
 #include <stddef.h>
 
-// Runs argv[0], found in PATH, with no standard input, and waits for its end. `out` gets what it
-// printed on standard output: up to size - 1 bytes, with a 0 byte behind them; the rest is read and
-// dropped. TRI_NOT_FOUND: there is no such program. TRI_TIMEOUT: it was killed after timeout_ms.
-// TRI_IO: it ended with a code other than 0; the message has the first line of its error output.
+// Runs argv[0], found in PATH, without standard input, and waits until it ends. `out` gets what it
+// printed on standard output: up to size - 1 bytes, followed by a 0 byte; the rest is dropped.
+// TRI_NOT_FOUND: there is no such program. TRI_TIMEOUT: it was killed after timeout_ms. TRI_IO: its
+// exit code was not 0; the message has the first line of its error output.
 tri_status tri_command_run(char *const argv[], int timeout_ms, char *out, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 // Reads how long the threads of this process ran and how long they waited for a core. cpu_share.h
-// says what for.
+// tells why.
 #include "base/cpu_share.h"
 
 #include "base/limits.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-// Adds what one thread's file shows. It has three numbers: ns on a core, ns ready to run without a
-// core, and time slices.
+// Adds the numbers from one thread's file, which are: ns on a core, ns ready to run without a core,
+// and time slices.
 static bool add_thread(const char *thread, int64_t *delayed_ns) {
     char path[300], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);

@@ -1,21 +1,21 @@
-// How much of the cores this process gets, and how long its threads wait for a core: so a slow run
-// can be explained by other processes.
+// How much of the cores this process gets, and how long its threads wait for a core, so that a slow
+// run can be explained by other processes.
 #ifndef TRIREME_BASE_CPU_SHARE_H
 #define TRIREME_BASE_CPU_SHARE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// Times since an arbitrary start. All but wall_ns are sums over all threads.
+// Times since an arbitrary start. All except wall_ns are sums over all threads.
 typedef struct tri_cpu_share {
     int64_t wall_ns;
-    int64_t used_ns;    // on a core
-    int64_t delayed_ns; // ready to run while no core was free
+    int64_t used_ns;    // time on a core
+    int64_t delayed_ns; // time in which a thread was ready to run but no core was free
 } tri_cpu_share;
 
-// False if the system does not provide it (/proc/PID/task/TID/schedstat).
+// Reads the times. False: the system does not tell them (/proc/PID/task/TID/schedstat).
 bool tri_cpu_share_read(tri_cpu_share *out);
-// The difference of two readings. Threads that ended between them are left out.
+// The difference of two readings. Threads that ended in between are left out.
 tri_cpu_share tri_cpu_share_between(const tri_cpu_share *from, const tri_cpu_share *to);
 // True if threads waited for a core for at least TRI_STARVED_PERCENT of the time.
 bool tri_cpu_share_is_starved(const tri_cpu_share *passed);

@@ -21,8 +21,8 @@ static char *finish(text_buffer *b) {
     return b->items;
 }
 
-// Writes a quoted text, for YAML and JSON alike: JSON's escapes are all escapes of YAML's double
-// quotes too.
+// Writes a quoted text, for both YAML and JSON, because all escapes of JSON are also escapes in
+// YAML's double quotes.
 static void add_quoted(text_buffer *b, const char *text) {
     add(b, "\"");
     for (; *text; text++) {
@@ -41,13 +41,14 @@ static void add_quoted(text_buffer *b, const char *text) {
     add(b, "\"");
 }
 
-// True if the text needs no quotes in YAML: it has only letters, digits and the signs of paths and
-// names. Any other character needs quotes in some position, so all others get them.
+// True if the text needs no quotes in YAML because it has only letters, digits and the characters
+// of paths and names. Every other character needs quotes in some position, so texts with one are
+// quoted.
 static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
     if (!*text || text[strspn(text, safe)]) return false;
-    if (*text == '-' || *text == '.') // not "-", "---" or "..."
+    if (*text == '-' || *text == '.') // a plain text may not be "-", "---" or "..."
         return strspn(text, "-.") < strlen(text) && text[1] != '-' && text[1] != '.';
     return true;
 }
@@ -129,8 +130,8 @@ char *tri_yaml_flow(tri_arena *arena, const tri_tree *node) {
     return finish(&b);
 }
 
-// Writes a number in JSON. It keeps its text where that is a JSON number, so that no digit changes;
-// others ("+1", ".5", "007") are converted.
+// Writes a number in JSON. If its text is a JSON number, it is kept, so that no digit changes.
+// Other texts ("+1", ".5", "007") are converted.
 static void add_json_number(text_buffer *b, const tri_tree *node, double value) {
     const char *text = node->text + (node->text[0] == '-');
     size_t whole = strspn(text, "0123456789");

@@ -1,6 +1,6 @@
-// Finds how much memory is free: the least of what three bounds leave, because each of them alone
-// can end the process. They are the host's memory, the memory of the process's control group (of
-// either version), and the process's own limit.
+// Finds how much memory is free: the smallest amount that three limits leave, because each of them
+// alone can end the process. They are the host's memory, the memory of the process's control group
+// (of either version), and the process's own limit.
 #include "base/free_memory.h"
 
 #include "base/os.h"
@@ -14,7 +14,7 @@
 enum { MAX_FILE_BYTES = 1 << 16 };
 
 // Reads the number after `key` in a small text file ("": the first number). -1: there is no number,
-// or the word "max", which stands for no limit.
+// or the word "max", which means that there is no limit.
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;
@@ -35,12 +35,13 @@ static int64_t group_free(const char *limit_path, const char *used_path, const c
     int64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
     if (limit < 0 || used < 0) return -1;
     int64_t files =
-        number_in(stat_path, file_key); // cached pages of files, which the system can drop
+        // Cached pages of files, which the system can drop, so they count as free.
+        number_in(stat_path, file_key);
     if (files > 0) used -= files < used ? files : used;
     return limit > used ? limit - used : 0;
 }
 
-// What the limit of this process's address space leaves; -1: there is no such limit.
+// How much the limit of this process's address space leaves; -1: there is no such limit.
 static int64_t own_free(void) {
     struct rlimit limit;
     int64_t pages = number_in("/proc/self/statm", "");

@@ -4,22 +4,22 @@
 #include <string.h>
 
 typedef struct tri_index_slot {
-    const char *name; // NULL: free
+    const char *name; // NULL: this slot is free
     size_t length;
     int number;
 } tri_index_slot;
 
-enum { LEAST_SLOTS = 64 }; // a power of 2, like every capacity
+enum { LEAST_SLOTS = 64 }; // a power of 2, as every capacity is
 
-// FNV-1a, which is short and spreads names well.
+// The hash FNV-1a, which is short and distributes names well.
 static uint64_t hash_of(const char *name, size_t length) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
     return hash;
 }
 
-// The slot of the name, or the free one where the name belongs. At least one slot is free, so the
-// search ends.
+// Finds the slot of the name, or the free slot where the name belongs. At least one slot is always
+// free, so the search ends.
 static tri_index_slot *slot_of(const tri_index *index, const char *name, size_t length) {
     uint64_t mask = (uint64_t)index->capacity - 1;
     for (uint64_t at = hash_of(name, length);; at++) {

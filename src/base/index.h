@@ -1,5 +1,5 @@
-// Finds numbers by name, in time that does not depend on how many names there are: files may have
-// many thousand tensors.
+// Finds numbers by name, in a time that does not depend on how many names there are, because a file
+// may have many thousand tensors.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 
@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-// A hash table in an arena; zero is an empty one. The caller keeps the names, to which the table
-// only points.
+// A hash table in an arena; all zero, it is an empty table. The caller keeps the names, because the
+// table only points to them.
 typedef struct tri_index {
     struct tri_index_slot *slots;
     int count, capacity;
@@ -16,9 +16,10 @@ typedef struct tri_index {
 
 enum { TRI_NOT_IN_INDEX = -1 };
 
-// Finds the number of the name of `length` bytes, or TRI_NOT_IN_INDEX.
+// Finds the number that belongs to the name of `length` bytes; TRI_NOT_IN_INDEX: the name is not in
+// the table.
 int tri_index_find(const tri_index *index, const char *name, size_t length);
-// Sets the number of a name. A name that is in the index already gets the new number.
+// Sets the number of a name, also if the name is already in the table.
 void tri_index_put(tri_arena *arena, tri_index *index, const char *name, size_t length, int number);
 
 #endif

@@ -1,5 +1,5 @@
-// Parses JSON with jansson. Before that it blanks out comments and trailing commas, which people
-// add to configuration files (DeepSpeed's, for example).
+// Parses JSON by the library jansson. Before that it replaces comments and trailing commas by
+// blanks, because people add these to configuration files (DeepSpeed's, for example).
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -30,7 +30,8 @@ static tri_status convert_items(reader *r, const json_t *value, int depth, tri_t
     json_object_foreach((json_t *)value, key, below) {
         TRI_TRY(convert(r, below, depth + 1, &item));
         item->key = tri_arena_strdup(r->arena, key);
-        TRI_PUSH(r->arena, node->items, node->count, node->capacity) = item; // keys are unique
+        // Keys are unique, so the entry is new.
+        TRI_PUSH(r->arena, node->items, node->count, node->capacity) = item;
     }
     return TRI_OK;
 }
@@ -80,8 +81,8 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
     return status;
 }
 
-// The end of the comment that begins at position `at`; `at` itself if no comment begins there, or
-// if the comment has no end.
+// Finds the end of the comment that begins at position `at`; returns `at` itself if no comment
+// begins there, or if the comment has no end.
 static size_t comment_end(const char *text, size_t size, size_t at) {
     bool is_block = at + 1 < size && text[at] == '/' && text[at + 1] == '*';
     bool is_line = text[at] == '#' || (at + 1 < size && text[at] == '/' && text[at + 1] == '/');
@@ -102,8 +103,9 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    // Positions of the last character that is no blank, and of that character if it is a comma;
-    // `size`: there is none.
+    // `before` is the position of the last character that is not blank, and `comma` is the same
+    // position if that character is a comma. The value `size` means that there is no such
+    // character.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

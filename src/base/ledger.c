@@ -1,6 +1,6 @@
-// Records the actions of this rank in a ring that other processes read without locks, because a
-// rank that is stuck may hold one. An event whose number is 0, or changes while it is copied, is
-// being written.
+// Records the actions of this rank in a ring buffer. Other processes read it without locks, because
+// a rank that is stuck may hold one. If an event's number is 0, or changes while the event is
+// copied, the event is being written.
 #include "base/ledger.h"
 
 #include "base/os.h"
@@ -14,12 +14,13 @@
 const char TRI_LEDGER_WAIT[] = "WAIT";
 const char TRI_LEDGER_ISSUE[] = "ISSUE";
 
-// Whether a step that begins ends an action that is still open: a failed step leaves such actions.
+// Whether an action that is still open ends when a step begins: a step that failed leaves such
+// actions.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
 
 typedef struct ledger_open { // an action of lane 0 that has not ended
     uint64_t number;
-    int64_t nested_ns; // spent in actions inside it
+    int64_t nested_ns; // time spent in actions inside it
     int kind;
     ledger_span span;
 } ledger_open;
@@ -27,14 +28,15 @@ typedef struct ledger_open { // an action of lane 0 that has not ended
 struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
-    int users;                               // closes that are needed to end it
-    const char *kinds[TRI_MAX_LEDGER_KINDS]; // the pointers; the ring has the names
+    int users; // the ledger ends at this number of calls of close
+    // The pointers that callers passed; the ring has copies of the names.
+    const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];
-    pthread_t thread; // of lane 0, if has_thread
+    pthread_t thread; // the thread of lane 0, if has_thread
     _Atomic bool has_thread;
     tri_ledger_event *trace;
     size_t trace_capacity;
-    uint64_t trace_first; // number of its first event
+    uint64_t trace_first; // number of the first event in the trace
 };
 
 tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out) {
@@ -134,8 +136,8 @@ static int kind_of(tri_ledger *ledger, const char *kind) {
 
 static void event_write(tri_ledger_event *event, uint64_t number, int64_t begin_ns, int64_t end_ns,
                         int kind, const tri_ledger_action *action) {
-    // An exchange that acquires, so that no reader sees a later write before it sees that the event
-    // is being written.
+    // An exchange with acquire order: a reader that sees one of the later writes also sees that the
+    // event is being written.
     atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
     atomic_store_explicit(&event->end_ns, end_ns, memory_order_relaxed);
     event->begin_ns = begin_ns;
@@ -161,7 +163,7 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
 }
 
 // Writes a new event to the ring and the trace, and returns its number. end_ns 0: the event has not
-// ended. Called under the lock, because several lanes write.
+// ended. The caller holds the lock, because several lanes write.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -215,10 +217,10 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
     pthread_mutex_unlock(&ledger->lock);
 }
 
-// Ends an action of lane 0, and the actions that are still open inside it: a function that fails
-// does not end its own.
+// Ends an action of lane 0, and with it the actions inside it that are still open, because a
+// function that fails does not end its own actions.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
-    int depth = depth_of(ledger) - 1; // of the action
+    int depth = depth_of(ledger) - 1; // the depth of this action
     while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;
     if (depth < 0) return;
     int64_t took = now - mark.begin_ns;
@@ -270,7 +272,7 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
     return &ledger->trace[(dropped + index) % ledger->trace_capacity];
 }
 
-// Copies an event; false if it was being written, so that the copy may be half new.
+// Copies an event. False: it was being written, so the copy may be half new.
 static bool event_read(const tri_ledger_event *event, tri_ledger_event *out) {
     uint64_t number = atomic_load_explicit(&event->number, memory_order_acquire);
     if (!number) return false;
@@ -287,15 +289,16 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 }
 
 typedef struct ledger_view {
-    tri_ledger_event computes;           // innermost open action of lane 0 that is no wait
-    tri_ledger_event operates, operated; // newest open and newest ended action of another lane
+    tri_ledger_event computes; // the innermost open action of lane 0 that is not a wait
+    // The newest open action and the newest ended action of another lane.
+    tri_ledger_event operates, operated;
 } ledger_view;
 
 static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
-// How many entries of ring->open can be read. Another process wrote `depth`, so it may be any
+// How many entries of ring->open can be read. Another process has written `depth`, so it may be any
 // number.
 static int open_actions(const tri_ledger_ring *ring) {
     int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
@@ -332,8 +335,8 @@ static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
     tri_ledger_latest(ring, &view->operates, &view->operated);
 }
 
-// Writes "in FORWARD 'conv2' of step 17", so that messages can tell what a rank does; returns the
-// text's length, 0 for no event.
+// Writes "in FORWARD 'conv2' of step 17", for messages about what a rank does. Returns the length
+// of the text; 0: there is no event.
 static int describe(const tri_ledger_ring *ring, const tri_ledger_event *event,
                     const char *preposition, char *out, size_t size) {
     if (!event->number) return 0;

@@ -1,6 +1,6 @@
 // Packs a ledger's ring as bytes for processes that share no memory: totals, open actions, and the
 // newest actions of other lanes. The bytes need no conversion, because both ends run the same
-// program on machines of one byte order.
+// program on machines with the same byte order.
 #include "base/ledger.h"
 
 #include <pthread.h>
@@ -12,7 +12,8 @@ enum { MAGIC = 0x544c4731, PACKED_EVENTS = TRI_LEDGER_DEPTH + 2 };
 typedef struct packed_head {
     uint32_t magic;
     int32_t pid, peers;
-    int32_t kinds, depth, events; // how many follow; the first `depth` events are the open actions
+    // How many kinds and events follow. The first `depth` events are the open actions.
+    int32_t kinds, depth, events;
     int64_t realtime_offset_ns, steps, step;
     uint64_t begun, moves;
     char host[64];
@@ -110,8 +111,9 @@ static void unpack_event(const packed_event *event, tri_ledger_event *out) {
     atomic_store_explicit(&out->number, event->number, memory_order_release);
 }
 
-// Drops what the ring has from earlier bytes, since those events may have ended. An entry that was
-// never used is read but not written: only a write would make the system give it memory.
+// Removes what the ring has from earlier bytes, because those events may have ended. Entries that
+// were never used are read but not written: the system would give them memory only when they are
+// written.
 static void forget_events(tri_ledger_ring *ring) {
     for (int i = 0; i < TRI_LEDGER_EVENTS; i++)
         if (atomic_load_explicit(&ring->events[i].number, memory_order_relaxed))
@@ -143,7 +145,8 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
     for (int i = 0; i < head->events; i++, at += sizeof(packed_event)) {
         packed_event event;
         memcpy(&event, at, sizeof event);
-        if (event.kind < 0 || event.kind >= head->kinds) event.number = 0; // not to be read
+        // An event of an unknown kind must not be read.
+        if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
         unpack_event(&event, i < head->depth ? &ring->open[i]
                                              : &ring->events[event.number % TRI_LEDGER_EVENTS]);
     }

@@ -1,5 +1,5 @@
-// Messages on standard error, one line and one write() each, so that lines of several ranks are not
-// mixed.
+// Messages on standard error. Each is one line, written by one write(), so that lines of several
+// ranks are not mixed.
 #include "base/log.h"
 
 #include <errno.h>
@@ -62,7 +62,8 @@ void tri_log(tri_log_level level, const char *format, ...) {
     line[length++] = '\n';
     pthread_mutex_lock(&lock);
     if (wipe_line) wipe_line(wipe_context);
-    if (write(STDERR_FILENO, line, length) < 0) { /* there is no other place to report to */
+    if (write(STDERR_FILENO, line, length) <
+        0) { /* there is nothing else to which the failure could be reported */
     }
     pthread_mutex_unlock(&lock);
     errno = saved_errno;

@@ -1,5 +1,5 @@
-// Messages for people, on standard error. Results never go through here but to standard output, so
-// that they can be piped.
+// Messages for people, on standard error. Results are written to standard output instead, so that
+// they can be piped.
 #ifndef TRIREME_BASE_LOG_H
 #define TRIREME_BASE_LOG_H
 
@@ -13,19 +13,19 @@ typedef enum tri_log_level {
     TRI_LOG_TRACE,
 } tri_log_level;
 
-// Prints one line ("trireme: " and the text) if `level` is within the level of TRIREME_DEBUG
-// (0 or unset: info, 1: debug, 2: trace). Thread-safe; a line is written with one write().
+// Prints one line ("trireme: " and the text) if `level` is not above the level in TRIREME_DEBUG (0
+// or unset: info, 1: debug, 2: trace). Thread-safe; the line is written by one write().
 void tri_log(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Notes at level debug that the process has reached this stage of its start, with the time of
-// CLOCK_MONOTONIC, which all processes of a machine share. bench/startup reads these lines.
+// Logs, at level debug, that the process has reached this stage of its start, with the time of
+// CLOCK_MONOTONIC, which all processes of a host share. bench/startup reads these lines.
 void tri_log_stage(const char *stage);
 
-// Sets the function that wipes the progress line before a message, which would else be appended to
-// it; NULL: none.
+// Sets a function that wipes the progress line before a message is printed; else the message would
+// be appended to that line. NULL: there is no progress line.
 void tri_log_set_status_line(void (*wipe)(void *context), void *context);
 
-// True if standard error is a terminal; colours also need NO_COLOR to be unset.
+// True if standard error is a terminal. For colours, NO_COLOR must be unset too.
 bool tri_log_is_terminal(void);
 bool tri_log_has_colour(void);
 

@@ -1,5 +1,5 @@
-// Finds and loads modules. Refuses a module of another version before it calls any of its
-// functions, because the interface may differ.
+// Finds and loads modules. A module of another version is rejected before any of its functions is
+// called, because the interface may differ.
 #include "base/module.h"
 
 #include "base/program.h"
@@ -22,7 +22,7 @@ static bool beside_program(module_folder out) {
     return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
 }
 
-// Finds the folder of modules beside the library, for a program of a user's own that links it.
+// Finds the folder of modules beside the library, for a user's own program that links the library.
 static bool beside_library(module_folder out) {
     Dl_info where;
     char path[PATH_MAX];
@@ -82,7 +82,7 @@ tri_status tri_module_load(const char *name, const char *interface, uint32_t abi
         if (fits && access(path, F_OK) == 0) break;
     }
     if (at == count) return not_found(name, folders, count);
-    // RTLD_GLOBAL: some versions of MPI load parts of their own that expect its symbols there.
+    // RTLD_GLOBAL, because some versions of MPI load further libraries that need MPI's symbols.
     void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!object)
         return TRI_FAIL(TRI_UNSUPPORTED,

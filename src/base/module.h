@@ -1,6 +1,6 @@
-// Modules: shared objects that this program loads when a run needs them, for what not every machine
-// has (MPI, UCX). So the program starts everywhere, and a machine needs no library that it does not
-// use.
+// Modules: shared objects that the program loads when a run needs them, for libraries that not
+// every host has (MPI, UCX). So the program starts everywhere, and a host needs no library that it
+// does not use.
 #ifndef TRIREME_BASE_MODULE_H
 #define TRIREME_BASE_MODULE_H
 
@@ -8,19 +8,19 @@
 
 #include <stdint.h>
 
-// What the symbol tri_module_entry of a module holds. The first two fields never move, so that a
-// module of any version can be recognised and refused.
+// The contents of the symbol tri_module_entry of a module. The first two members never change, so
+// that a module of any version can be recognised and rejected.
 typedef struct tri_module {
-    uint32_t magic; // TRI_MODULE_MAGIC
-    uint32_t abi;   // of the interface
+    uint32_t magic; // always TRI_MODULE_MAGIC
+    uint32_t abi;   // version of the interface
     const char *interface, *name;
-    const void *table; // of the interface's functions
+    const void *table; // the table of the interface's functions
 } tri_module;
 
 enum { TRI_MODULE_MAGIC = 0x54524d4f };
 #define TRI_MODULE_SYMBOL "tri_module_entry"
 
-// Defines a module's entry, by which the program finds its table. The module's source says for
+// Defines a module's entry, by which the program finds its table. A module's source contains for
 // example: TRI_MODULE("transport", 1, "ucx", &table);
 #define TRI_MODULE(interface_name, abi_version, module_name, functions)                            \
     extern const tri_module tri_module_entry;                                                      \
@@ -31,10 +31,10 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
                                          .name = (module_name),                                    \
                                          .table = (functions)}
 
-// Loads the module NAME.so and returns its table; it stays loaded until the process ends. It lies
-// in the folder TRIREME_MODULES, or else beside the program (bin/../lib/trireme), beside the
-// library, or where both were installed. TRI_NOT_FOUND, with the folders; TRI_UNSUPPORTED: it
-// cannot be loaded, or is of another version than this program.
+// Loads the module NAME.so and returns its table. It stays loaded until the process ends. It is
+// searched for in the folder TRIREME_MODULES, beside the program (bin/../lib/trireme), beside the
+// library, and where both were installed. TRI_NOT_FOUND: the message lists these folders.
+// TRI_UNSUPPORTED: it cannot be loaded, or belongs to another version of the program.
 tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
                            const void **table);
 

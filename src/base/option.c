@@ -7,20 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where a table is read in the document, so that messages can name the key and the line.
+// The position in the document at which a table is read, so that messages can name the key and the
+// line.
 typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
-    const char *prefix;  // of its keys: "trainer."
-    const char *variant; // name of the chosen variant, or NULL
-    const tri_tree
-        *nearest_map; // the table's map, or the nearest enclosing one that the document has
+    const char *prefix;  // prefix of the table's keys, for example "trainer."
+    const char *variant; // name of the chosen variant; NULL: none
+    // The table's map or, if the document does not have it, the nearest enclosing map.
+    const tri_tree *nearest_map;
 } context;
 
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
                          const tri_tree *map, const tri_tree *enclosing, void *options);
 
-// A value for an error message, shortened so that the message stays one line.
+// Formats a value for an error message, shortened so that the message stays one line.
 static const char *value_text(const context *c, const tri_tree *node) {
     char *text = tri_yaml_flow(c->arena, node);
     if (strlen(text) > 60) memcpy(text + 57, "...", sizeof "...");
@@ -34,8 +35,8 @@ static const char *join(tri_arena *arena, const char *const *words) {
     return text;
 }
 
-// The range of a row as text, for messages. A very large maximum is only named if the value is
-// above it: else it would distract.
+// Formats the allowed range of a row for messages. A very large maximum is named only if the value
+// is above it; otherwise it would distract.
 static const char *range_text(tri_arena *arena, const tri_option *row, const tri_tree *node) {
     double value;
     bool is_above = tri_tree_to_double(node, &value) && value > row->max;
@@ -113,7 +114,7 @@ static bool read_amount(const tri_tree *node, tri_amount *out) {
 static bool read_duration(const tri_tree *node, double *out) {
     if (node->kind != TRI_TREE_SCALAR) return false;
     tri_tree plain = *node;
-    plain.quoted = false; // "00:12:00:00" is often written in quotes
+    plain.quoted = false; // because "00:12:00:00" is often written in quotes
     if (tri_tree_to_double(&plain, out)) return *out >= 0 && *out <= 1e9;
     char *end;
     if (*node->text < '0' || *node->text > '9') return false;
@@ -183,7 +184,7 @@ static bool read_int(const tri_option *row, const tri_tree *node, int64_t *out) 
     return tri_tree_to_int(node, out) && in_bounds(row, (double)*out);
 }
 
-// Reads one value that is not null; false if the row does not allow it.
+// Reads one value that is not null. False: the row does not allow it.
 static bool read_value(const context *c, const tri_option *row, const tri_tree *node,
                        void *member) {
     switch (row->type) {
@@ -217,7 +218,7 @@ static tri_status read_row(const context *c, const tri_option *row, const tri_tr
                            void *options) {
     void *member = (char *)options + row->offset;
     const tri_tree *node = tri_tree_get(map, row->key);
-    if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // choose_variant has read it
+    if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // choose_variant has read it already
     if (row->type == TRI_OPTION_IS_TABLE) {
         const char *prefix = tri_arena_printf(c->arena, "%s%s.", c->prefix, row->key);
         return decode(c->arena, row->table, prefix, node, c->nearest_map, member);
@@ -308,8 +309,8 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
                          join(c->arena, known));
 }
 
-// Refuses unknown keys, so that no misspelt key is ignored; or collects them as the rest if the
-// table has a row for that.
+// Rejects unknown keys, so that no misspelt key is ignored. If the table has a row for the rest,
+// collects them there instead.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
     const tri_option *rest_row = tri_option_row_of_type(c->table, TRI_OPTION_IS_REST);
@@ -328,8 +329,7 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
     return TRI_OK;
 }
 
-// Gives a hint for a section that is nothing but a name, "optimizer: adam": how to write it as a
-// map.
+// Explains, for a section that is only a name ("optimizer: adam"), how to write it as a map.
 static const char *named_mapping(const context *c, const tri_tree *node) {
     const tri_option *row = find_row(c->table->rows, c->table->count, "name");
     bool is_name = row && node->kind == TRI_TREE_SCALAR &&
@@ -451,9 +451,10 @@ static bool is_same(char a, char b) {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-// The restricted Damerau-Levenshtein distance, which counts typing errors: an inserted, a missing,
-// a changed letter and two swapped ones count one each. distances[i % 3][j] is the distance of the
-// first i letters of a and the first j letters of b. Upper and lower case are equal.
+// The restricted Damerau-Levenshtein distance, which counts typing errors: an inserted letter, a
+// missing letter, a changed letter and two swapped letters count one each. distances[i % 3][j] is
+// the distance of the first i letters of a and the first j letters of b. Upper and lower case count
+// as equal.
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
@@ -478,12 +479,11 @@ static int distance(const char *a, const char *b) {
 
 const char *tri_option_nearest(const char *word, const char *const *known, int count) {
     const char *nearest = NULL;
-    int best = (int)strlen(word) / 3 + 2; // up to a third of the letters wrong
+    int best = (int)strlen(word) / 3 + 2; // up to about a third of the letters may be wrong
     for (int i = 0; i < count; i++) {
         if (!known[i]) continue;
         int d = distance(word, known[i]);
-        // A short word that shares no letter with the other one is never near, though few edits lie
-        // between them.
+        // A short word without a common letter is never near, even if the distance is small.
         if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
     }
     return nearest;

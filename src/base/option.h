@@ -1,14 +1,15 @@
-// Options described by tables. A room writes a struct, and a table with one row per member. From
-// the table this module reads a recipe (with errors that name file, line, key and what is allowed),
-// fills in defaults, and writes the resolved recipe. option_manual.h prints the table's manual.
+// Options described by tables. Each part of the program defines a struct, and a table with one row
+// for each member. From the table this module reads a recipe (with errors that name file, line, key
+// and what is allowed), fills in defaults, and writes the resolved recipe, in which every option
+// has its value. option_manual.h prints the table's manual.
 //
-//     typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
-//     static const tri_option rows[] = {
-//         TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH, "samples per step"),
-//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "… of a micro-batch"),
-//     };
-//     const tri_option_table tri_batch_table =
-//         TRI_OPTION_TABLE("batch", tri_batch_options, rows, "how a step is cut");
+//   typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
+//   static const tri_option rows[] = {
+//       TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH, "samples per step"),
+//       TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "… of a micro-batch"),
+//   };
+//   const tri_option_table tri_batch_table =
+//       TRI_OPTION_TABLE("batch", tri_batch_options, rows, "how a step is cut");
 #ifndef TRIREME_BASE_OPTION_H
 #define TRIREME_BASE_OPTION_H
 
@@ -40,7 +41,8 @@ typedef struct tri_amount {
     bool is_fraction;
 } tri_amount;
 
-// The amount as a count: a fraction of `whole`, or the number itself, from 0 to `whole`.
+// Converts the amount to a count: the fraction of `whole`, or the number itself, limited to 0 …
+// `whole`.
 int64_t tri_amount_of(tri_amount amount, int64_t whole);
 
 typedef struct tri_ints {
@@ -64,19 +66,20 @@ typedef struct tri_option {
     const char *key;
     tri_option_type type;
     size_t offset;
-    const char *default_yaml;      // YAML text; NULL: null, or 0 for numbers
-    double min, max;               // of a number or of a list's elements, both included
+    const char *default_yaml; // YAML text; NULL: null, or 0 for numbers
+    double min, max; // limits of a number, or of the elements of a list; both are allowed values
     const char *const *choices;    // NULL at the end
-    const tri_option_table *table; // of a nested map
+    const tri_option_table *table; // table of a nested map
     // For manuals: one table for each kind of entry that the list, or the rest, can have, because
-    // its keys depend on the kind. The table's section is the name of the kind. NULL at the end.
+    // an entry's keys depend on its kind. A table's section is the name of the kind. NULL at the
+    // end.
     const tri_option_table *const *kinds;
-    int length;       // of a list; 0: any
-    const char *help; // one line
+    int length;       // required length of a list; 0: any
+    const char *help; // one line that describes the option
 } tri_option;
 
-// A named kind of a section (optimizer: sgd, adam …) with more rows in the same struct, because
-// each kind has options of its own.
+// A variant: a named kind of a section (optimizer: sgd, adam …) with additional rows for the same
+// struct, because each kind has options of its own.
 typedef struct tri_option_variant {
     const char *name;
     const tri_option *rows;
@@ -85,40 +88,40 @@ typedef struct tri_option_variant {
 } tri_option_variant;
 
 struct tri_option_table {
-    const char *section; // "optimizer"; "" for the top of a document
+    const char *section; // "optimizer"; "": the top level of a document
     const char *help;
-    size_t size; // of the struct
+    size_t size; // size of the struct
     const tri_option *rows;
     int count;
-    // The row of type TRI_OPTION_IS_NAME chooses one variant. Members of the other variants stay
-    // zero.
+    // The variants, if the table has a row of type TRI_OPTION_IS_NAME, which chooses one. Members
+    // of the other variants stay zero.
     const tri_option_variant *variants;
     int variant_count;
-    // Checks what rows cannot express. Called after reading; `map` (NULL: absent) is there to name
-    // lines in errors. NULL: nothing to check.
+    // Checks what rows cannot express, after reading. `map` (NULL: absent) is for naming lines in
+    // errors. NULL: there is nothing to check.
     tri_status (*check)(const void *options, const tri_tree *map);
 };
 
 // Reads `map` (NULL or a null node: all defaults) into *options, which is overwritten. Texts and
-// lists that options point to lie in `arena`. TRI_BAD_INPUT for an unknown key (with the nearest
-// known one), a wrong type or a value out of bounds.
+// lists to which options point lie in `arena`. TRI_BAD_INPUT: a key is not known (the message has
+// the nearest one), or a value has a wrong type or is out of bounds.
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options);
-// Makes a tree of all options, defaults included, in the order of the rows: the resolved recipe.
-// Reading the tree gives equal options.
+// Makes a tree of all options with their values, defaults included, in the order of the rows: the
+// resolved recipe. Reading this tree gives equal options.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
-// Describes what a row allows, to follow the words "has to be": "a whole number of at least 1".
-// `node`: the value that is refused; NULL: none.
+// Describes what a row allows, in words that follow "has to be": "a whole number of at least 1".
+// `node`: the value that is rejected; NULL: none.
 const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tri_tree *node);
 // Finds the table's first row of this type; NULL: there is none.
 const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_option_type type);
 
-// The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL if none
-// is near enough to be a likely typing error.
+// Finds the word of `known` (NULL entries are skipped) that is nearest to `word` by edit distance;
+// NULL: none is so near that a typing error is likely.
 const char *tri_option_nearest(const char *word, const char *const *known, int count);
 
-// A member's offset, with a check at compile time that it has the type of its row, because the
-// row's reader writes through a void pointer.
+// A member's offset, with a check at compile time that the member has the type of its row, because
+// a row is read through a void pointer.
 #define TRI_OPTION_OFFSET(S, member, T)                                                            \
     (offsetof(S, member) +                                                                         \
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((S *)0)->member), T) ? 1 : -1]))

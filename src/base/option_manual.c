@@ -1,5 +1,5 @@
-// Makes the manual of option tables: visits every key that a table allows, nested tables included,
-// and prints keys with their defaults and help.
+// Makes the manual of option tables: visits every key that a table allows, including nested tables,
+// and prints the keys with their defaults and help.
 #include "base/option_manual.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant);
 
-// Visits the kinds of a row (tri_option.kinds). A kind of the rest is chosen by the key `name` of
-// the same map, which also holds the kind's own keys.
+// Visits the kinds of a row (tri_option.kinds). For the rest, the key `name` of the same map
+// chooses the kind; the map also contains the kind's own keys.
 static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
     bool is_rest = row->type == TRI_OPTION_IS_REST;
     walk inner = {w->arena, w->visit, w->data, !is_rest};

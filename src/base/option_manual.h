@@ -1,5 +1,5 @@
 // The manual of option tables, for `trireme train --keys`, the manual page, completion and
-// docs/recipe.md: all are made from the rows, so that none can be out of date.
+// docs/recipe.md. All are made from the rows, so that none can be out of date.
 #ifndef TRIREME_BASE_OPTION_MANUAL_H
 #define TRIREME_BASE_OPTION_MANUAL_H
 
@@ -8,21 +8,22 @@
 #include <stdio.h>
 
 // One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
-// describes the values it takes, NULL: free text. A variant begins with an entry that has the key
-// of the row that chooses it ("optimizer.name") and no row; the entries of its rows follow, with
-// `variant` set. A row's kinds are listed in the same way.
+// describes its values, NULL: free text. A variant begins with an entry that has no row, and the
+// key of the row that chooses the variant ("optimizer.name"). The entries of the variant's rows
+// follow, with `variant` set. A row's kinds are listed in the same way.
 typedef struct tri_option_entry {
     const char *key;
     const tri_option *row;
     const tri_option_variant *variant;
     const char *allowed;
-    bool is_element; // `key` is of an element of a list, so it is no path of a recipe
+    bool is_element; // `key` belongs to an element of a list, so it is not a path of a recipe
 } tri_option_entry;
 typedef void tri_option_visit(void *data, const tri_option_entry *entry);
-// Calls `visit` for all entries in the order of the rows, those of nested tables in between.
+// Calls `visit` for all entries in the order of the rows, with the entries of nested tables in
+// between.
 void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data);
-// Prints the manual: key, default, help, what is allowed. Only keys that begin with `prefix` ("":
-// all); false if there are none.
+// Prints the manual: key, default, help, allowed values. It prints only keys that begin with
+// `prefix` ("": all). False: there are none.
 bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out);
 
 #endif

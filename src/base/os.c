@@ -1,4 +1,4 @@
-// The system's functions behind tri_os, and what is built on them: complete transfers, files that
+// The system's functions behind tri_os, and functions built on them: complete transfers, files that
 // are replaced as a whole, folders.
 #include "base/os.h"
 
@@ -155,8 +155,8 @@ tri_status tri_os_check_file(const char *path) {
     return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
 }
 
-// Syncs the folder that contains `path`, because a new name is only safe from a crash when its
-// folder is.
+// Syncs the folder that contains `path`, because a new name survives a crash only if its folder was
+// synced.
 static tri_status sync_above(const char *path) {
     char above[PATH_MAX];
     snprintf(above, sizeof above, "%s", path);
@@ -165,14 +165,15 @@ static tri_status sync_above(const char *path) {
     if (slash) slash[slash == above] = 0;
     tri_status status = tri_os_sync_folder(above);
     return status == TRI_BAD_INPUT ? TRI_OK
-                                   : status; // a folder that we may not read cannot be synced
+                                   // A folder that this process may not read cannot be synced.
+                                   : status;
 }
 
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
-    // Early in a boot there are no random bits yet. Names may then be guessed, but O_EXCL still
-    // keeps them apart.
+    // Early during a boot there are no random bits yet. Names can then be guessed, but O_EXCL still
+    // keeps anybody from using the same file.
     return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
 }
 
@@ -181,7 +182,7 @@ enum { TEMPORARY_DIGITS = 16, TEMPORARY_TRIES = 8 };
 
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
     struct stat info;
-    // A rename would put a file where a device such as /dev/null was, for every program here.
+    // A rename would replace a device such as /dev/null by a file, for every program of this host.
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is %s: name a file, which is replaced, or a new one",
                         path, S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket");
@@ -236,7 +237,8 @@ bool tri_os_is_temporary_of(const char *entry, const char *name) {
 
 int tri_os_open_or_create(const char *path, int flags, mode_t mode) {
     int fd = -1;
-    for (int i = 0; fd < 0 && i < 2; i++) { // twice, as another process may create it in between
+    // Try twice, because another process may create the file between the two calls of open.
+    for (int i = 0; fd < 0 && i < 2; i++) {
         fd = tri_os.open(path, flags, 0);
         if (fd >= 0 || errno != ENOENT) break;
         fd = tri_os.open(path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -270,7 +272,7 @@ tri_status tri_os_make_folders(const char *path) {
 tri_status tri_os_sync_folder(const char *path) {
     int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
-    // EINVAL means that this file system has nothing to sync of a folder.
+    // EINVAL means that on this file system there is nothing to sync for a folder.
     bool has_failed = tri_os.fsync(fd) < 0 && errno != EINVAL;
     tri_status status = has_failed ? tri_os_fail("sync", path) : TRI_OK;
     tri_os.close(fd);

@@ -1,6 +1,6 @@
-// The operating system behind a table of functions: clock, files, sockets. A test can replace them,
-// so that time is simulated and every failure can be tried. Where a slot exists, code calls
-// tri_os.slot(...) and never the C library's function.
+// The operating system behind a table of functions: clock, files, sockets. A test can replace the
+// functions, so that time is simulated and every failure can be tried. If there is a slot for a
+// function, code calls tri_os.slot(...) and never the C library's function.
 #ifndef TRIREME_BASE_OS_H
 #define TRIREME_BASE_OS_H
 
@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// A slot has the meaning, return value and errno of the system's function of its name. Where there
-// is no such function, a comment says what the slot does.
+// A slot has the meaning, return value and errno of the system's function of the same name. If
+// there is no such function, a comment tells what the slot does.
 typedef struct tri_os_hooks {
-    int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
-    int64_t (*realtime_ns)(void);  // CLOCK_REALTIME
+    int64_t (*monotonic_ns)(void); // the time of CLOCK_MONOTONIC
+    int64_t (*realtime_ns)(void);  // the time of CLOCK_REALTIME
     void (*sleep_ns)(int64_t duration_ns);
     int (*open)(const char *path, int flags, mode_t mode);
     int (*close)(int fd);
@@ -28,16 +28,17 @@ typedef struct tri_os_hooks {
     ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
     int (*fsync)(int fd);
     int (*ftruncate)(int fd, off_t size);
-    int (*fallocate)(int fd, int mode, off_t offset, off_t size); // Linux
+    int (*fallocate)(int fd, int mode, off_t offset, off_t size); // exists only on Linux
     int (*rename)(const char *from, const char *to);
     int (*renameat2)(int from_fd, const char *from, int to_fd, const char *to,
-                     unsigned flags); // Linux
+                     unsigned flags); // exists only on Linux
     int (*symlink)(const char *target, const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
     int (*rmdir)(const char *path);
-    int (*lock)(int fd);  // a write lock on the whole file, without waiting: fcntl(F_OFD_SETLK)
-    int (*touch)(int fd); // sets its time of modification to now: futimens
+    // Takes a write lock on the whole file, without waiting: fcntl(F_OFD_SETLK).
+    int (*lock)(int fd);
+    int (*touch)(int fd); // sets the file's time of modification to now: futimens
     int (*socket)(int domain, int type, int protocol);
     int (*connect)(int fd, const struct sockaddr *address, socklen_t size);
     int (*accept)(int fd, struct sockaddr *address, socklen_t *size);
@@ -49,62 +50,64 @@ typedef struct tri_os_hooks {
 extern tri_os_hooks tri_os;
 extern const tri_os_hooks tri_os_system;
 
-// Seconds since an arbitrary start, from tri_os.monotonic_ns.
+// Returns the seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);
-// CPUs that this process may use; at least 1.
+// Counts the CPUs that this process may use; at least 1.
 int tri_os_cpus(void);
 
-// Transfer all bytes: continue after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming
-// `path`.
+// Transfer all bytes: they continue after short counts and EINTR. TRI_IO or TRI_NO_SPACE: the
+// message names `path`.
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
-// Reads all bytes, as the functions above write them. A file that ends early is TRI_CORRUPT.
+// Reads all bytes. TRI_CORRUPT: the file ends too early.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
-// Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
+// Reads a whole file of at most `max_bytes`. *out is malloc'ed, ends with a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
-// Refuses what is no plain file: TRI_BAD_INPUT if `path` is a pipe, device, socket or folder,
-// because opening or reading it could wait without end. A missing file is no failure here.
+// Rejects everything that is not a plain file. TRI_BAD_INPUT: `path` is a pipe, device, socket or
+// folder, which could block for ever when it is opened or read. A missing file is not a failure
+// here.
 tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
-// and an existing file or link of that name is never opened.
-// A device, pipe, socket or folder at `path` is TRI_BAD_INPUT and stays.
+// and an existing file or link of that name is never opened. If `path` is a device, pipe, socket or
+// folder, the result is TRI_BAD_INPUT, and it stays.
 typedef struct tri_os_replacement {
-    const char *path; // borrowed until tri_os_replacement_end
+    const char *path; // must stay valid until tri_os_replacement_end
     int fd;
-    bool is_fleeting; // of no use after a crash of the system, so that nothing is synced
+    bool is_fleeting; // the file is of no use after a crash of the system, so nothing is synced
     char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
-// `written` is the result of writing to `fd`. If it is TRI_OK, renames the file so that it survives
-// a crash, else removes it. Returns the first failure.
+// Ends a replacement. `written` is the result of writing to `fd`. If it is TRI_OK, renames the file
+// in such a way that it survives a crash; if not, removes it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
-// Writes the whole file in one call. Readers see the old file or the new one, never a part, as with
-// tri_os_replacement.
+// Writes a whole file in one call, by tri_os_replacement: readers see the old file or the new one,
+// never a half-written one.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
-// Writes a file as tri_os_replace_file does, but syncs nothing, which is faster: for files that
-// need not survive a crash of the system.
+// As tri_os_replace_file, but syncs nothing, which is faster: for files that need not survive a
+// crash of the system.
 tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t size);
-// True if `entry` is the name of a temporary file for `name`: a killed process can leave one, which
-// the next removes.
+// True if `entry` is the name of a temporary file for `name`. A killed process may have left it,
+// and the next process removes it.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
-// open(2) of a file that is created if it does not exist, but not through a dangling link, which
-// another user may have put there. `flags` without O_CREAT.
+// Opens a file as open(2) does, and creates it if it does not exist, but not through a link to
+// nothing, which another user may have put there. `flags` without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
-// Random bits that other users cannot predict, so that they cannot create a file of the same name
-// first.
+// Returns random bits that other users cannot predict, so that they cannot create a file of the
+// same name first.
 uint64_t tri_os_random(void);
-// mkdir -p, synced so that the folders survive a crash. Existing ones are no failure.
+// Makes a folder and its parents (mkdir -p), synced so that the folders survive a crash. Folders
+// that exist already are no failure.
 tri_status tri_os_make_folders(const char *path);
-// fsync of a folder, so that a rename inside it survives a crash.
+// Syncs a folder, so that a rename inside it survives a crash.
 tri_status tri_os_sync_folder(const char *path);
-// Removes a folder and all in it. Symbolic links are removed and never followed, also if `path` is
-// one, because what they lead to is not ours.
+// Removes a folder and everything in it. Symbolic links are removed and never followed, even if
+// `path` is one, because the files behind them are not ours.
 tri_status tri_os_remove_tree(const char *path);
-// The error of a failed system call: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
-// TRI_IO from errno, message "PATH: cannot VERB: reason".
+// Makes the failure of a system call from errno: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not
+// permitted) or TRI_IO, with the message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-// Applies values from the command line: "trainer.max_epochs=3" sets one value of a recipe's tree.
+// Applies values from the command line: "trainer.max_epochs=3" sets one value in a recipe's tree.
 #include "base/limits.h"
 #include "base/tree.h"
 
@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Sets `value` at `path` below `node`, and makes missing maps on the way, because a recipe need not
-// have the section.
+// Sets `value` at `path` below `node`, and makes missing maps on the way, because the recipe need
+// not contain the section.
 static tri_status set_at(tri_arena *arena, tri_tree *node, const char *path, tri_tree *value) {
     const char *whole = path;
     for (int depth = 0;; depth++) {
@@ -52,7 +52,7 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
         return TRI_FAIL(TRI_BAD_INPUT,
                         "override '%.200s': the value is missing; null stands for the default",
                         assignment);
-    // A line feed would let the value be a document of its own.
+    // With a line feed the value could be a document of its own.
     if (strpbrk(assignment, "\r\n"))
         return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': has to be one line", assignment);
     char *source = tri_arena_printf(arena, "override '%.200s'", assignment);
@@ -61,7 +61,7 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
     json_t *text =
-        json_string(path); // NULL: not UTF-8, so that the resolved recipe could not be read back
+        json_string(path); // NULL: it is not UTF-8, and the resolved recipe could not be read back
     if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
     json_decref(text);
     TRI_TRY(tri_yaml_parse_value(arena, equals + 1, source, &value));

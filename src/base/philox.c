@@ -1,4 +1,5 @@
-// Keys and draws on top of the generator, which is in the header so that loops over it vectorise.
+// Keys and draws of the random generator. The generator itself is in the header, so that loops over
+// it vectorise.
 #include "base/philox.h"
 
 #include <math.h>

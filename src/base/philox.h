@@ -1,6 +1,6 @@
 // Philox4x32-10, a counter-based random number generator: Salmon, Moraes, Dror and Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011. Every number is a pure function of key and counter,
-// so that any rank can compute any number, and none depends on the number of ranks.
+// random numbers: as easy as 1, 2, 3", SC 2011. Every number is a pure function of key and counter.
+// So any rank can compute any number, and the numbers do not depend on the number of ranks.
 #ifndef TRIREME_BASE_PHILOX_H
 #define TRIREME_BASE_PHILOX_H
 
@@ -12,8 +12,8 @@ typedef struct tri_philox_block {
     uint32_t word[4];
 } tri_philox_block;
 
-// Four random words of a 128-bit counter (least significant word first) under a 64-bit key. The
-// compiler vectorises loops over counters.
+// Computes four random words from a 128-bit counter (least significant word first) and a 64-bit
+// key. The compiler vectorises loops over counters.
 TRI_KERNEL_INLINE tri_philox_block tri_philox(uint64_t key, const uint32_t counter[4]) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -32,29 +32,29 @@ TRI_KERNEL_INLINE tri_philox_block tri_philox(uint64_t key, const uint32_t count
     return block;
 }
 
-// The block with the random numbers of elements 4 · quad to 4 · quad + 3 of sample `sample` in step
-// `step`: see tri_philox_at.
+// Computes the block with the random numbers of elements 4 · quad to 4 · quad + 3 of sample
+// `sample` in step `step`: see tri_philox_at.
 TRI_KERNEL_INLINE tri_philox_block tri_philox_quad(uint64_t key, uint64_t step, uint32_t sample,
                                                    uint64_t quad) {
     uint32_t counter[4] = {(uint32_t)quad, sample, (uint32_t)step, (uint32_t)(step >> 32)};
     return tri_philox(key, counter);
 }
 
-// The key of a stream: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and
-// SplitMix64. Different names give independent streams, so that two layers never draw the same
-// numbers.
+// Makes the key of a stream of random numbers from the seed and a name ("dropout1",
+// "conv1.weight"), mixed by FNV-1a and SplitMix64. Different names give independent streams, so
+// that two layers never draw the same numbers.
 uint64_t tri_philox_key(uint64_t seed, const char *name);
 
-// A number in [0, 1) with 24 bits, which a float holds exactly.
+// Converts a random word to a number in [0, 1) with 24 bits, which a float holds exactly.
 static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
-// The random number of element `element` of sample `sample` in step `step`: word element % 4 of the
-// block whose counter is (element / 4, sample, step low, step high). Dropout draws these.
+// Draws the random number of element `element` of sample `sample` in step `step`: word element % 4
+// of the block whose counter is (element / 4, sample, step low, step high). Dropout uses these.
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
 
-// Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high,
-// 0, 0) and word e % 4. Normal ones by Box-Muller from words (0, 1) and (2, 3) of the block, in
-// double.
+// Draw uniform or normal numbers for initial weights. Element e uses word e % 4 of the block whose
+// counter is (e/4 low, e/4 high, 0, 0). Normal numbers are made by Box-Muller, from words (0, 1)
+// and (2, 3) of the block, in double.
 float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high);
 float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std);
 

@@ -1,4 +1,4 @@
-// Reads what identifies a process from /proc, and finds out whether it still runs.
+// Reads from /proc what identifies a process, and finds out whether it still runs.
 #include "base/process.h"
 
 #include "base/os.h"
@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PF_EXITING = 4 }; // of the kernel's linux/sched.h
+enum { PF_EXITING = 4 }; // defined in the kernel's linux/sched.h
 
 uint64_t tri_process_start_time(int64_t pid) {
     char path[64], *text;
     size_t size;
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (tri_os_read_file(path, 1 << 16, &text, &size) != TRI_OK) return 0;
-    // The program's name in parentheses may contain any character, so start behind the last one.
-    // Field 3 is the state, 9 the kernel's flags, 22 the start time.
+    // The program's name stands in parentheses and may contain any character, so this begins after
+    // the last parenthesis. Field 3 is the state, 9 the kernel's flags, 22 the start time.
     const char *at = strrchr(text, ')');
     bool lives = at && strlen(at) > 2 && !strchr("ZXx", at[2]);
     at = lives ? at + 2 : NULL;
@@ -39,8 +39,8 @@ static void read_boot(char *out, size_t size) {
     free(text);
 }
 
-// The PID namespace of this process, without which a pid means nothing. 0: unknown, or /proc shows
-// the processes of another namespace, which have other pids.
+// Finds the PID namespace of this process, without which a pid has no meaning. 0: it is not known,
+// or /proc shows the processes of another namespace, which have other pids.
 static int64_t own_namespace(void) {
     struct stat info;
     char self[32];

@@ -1,4 +1,4 @@
-// Finds this program's file by the memory that it was loaded into: program.h says why.
+// Finds this program's file from the memory into which it was loaded; program.h tells why.
 #include "base/program.h"
 
 #include "base/os.h"
@@ -12,14 +12,14 @@
 
 enum { MAPS_MAX_BYTES = 16 << 20 };
 
-// The first object that is listed is the main program.
+// Takes the first object in the list, which is the main program.
 static int take_first(struct dl_phdr_info *info, size_t size, void *context) {
     *(uintptr_t *)context = (uintptr_t)info->dlpi_phdr;
     return 1;
 }
 
-// Finds the path of the file at `address` in one line of /proc/self/maps: "55d0-55e0 r--p 00000000
-// fe:01 1234    /path". False: the line is about other memory, or no file.
+// Finds, in one line of /proc/self/maps, the path of the file at `address`: "55d0-55e0 r--p
+// 00000000 fe:01 1234 /path". False: the line describes other memory, or there is no file.
 static bool match(const char *line, uintptr_t address, char out[PATH_MAX]) {
     char *end;
     uintptr_t first = strtoull(line, &end, 16);

@@ -66,7 +66,7 @@ const char *tri_counted(int64_t count, const char *noun) {
 
 const char *tri_decimal(double value) {
     char *out = next_buffer();
-    if (isnan(value)) value = (double)NAN; // without a sign
+    if (isnan(value)) value = (double)NAN; // a NaN without a sign
     snprintf(out, BUFFER_BYTES, fabs(value) < 1e6 ? "%.4f" : "%.6g", value);
     return out;
 }

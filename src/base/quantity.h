@@ -1,15 +1,15 @@
-// Numbers with units, as people type them: 64G, 1.5GB, 80GiB, 60e9.
+// Numbers with units, as people write them: 64G, 1.5GB, 80GiB, 60e9.
 #ifndef TRIREME_BASE_QUANTITY_H
 #define TRIREME_BASE_QUANTITY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-// k, M, G, T and P are powers of 1000; Ki, Mi, … powers of 1024; a B at the end is ignored.
-// False: `text` is not such a number, or negative.
+// Reads a number. k, M, G, T and P are powers of 1000; Ki, Mi, … powers of 1024; a B at the end is
+// ignored. False: `text` is not such a number, or it is negative.
 bool tri_quantity_read(const char *text, double *out);
-// These return texts that are valid until the thread's eighth call after that: "1,199,882", "4.8
-// MB", "1 step" or "5,000 steps", and "0.6931" (large values as "3.40282e+38").
+// Format numbers. Each text stays valid until the thread's eighth call after that: "1,199,882",
+// "4.8 MB", "1 step" or "5,000 steps", and "0.6931" (large values as "3.40282e+38").
 const char *tri_grouped(double value);
 const char *tri_bytes_text(double bytes);
 const char *tri_counted(int64_t count, const char *noun);

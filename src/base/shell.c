@@ -1,11 +1,11 @@
-// Quoting for sh, so that a command that is printed can be pasted.
+// Quotes words for the shell sh, so that a printed command can be pasted.
 #include "base/shell.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-// True if the word needs no quotes. A ~ or # means something only at the start of a word, but both
-// are quoted anywhere, which is simpler and does no harm.
+// True if the word needs no quotes. The characters ~ and # are special only at the start of a word,
+// but are quoted everywhere, which is simpler and does no harm.
 static bool is_plain(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=,:+%@";
@@ -19,7 +19,7 @@ const char *tri_shell_word(tri_arena *arena, const char *word) {
     char *out = tri_arena_alloc(arena, strlen(word) + 3 * quotes + 3), *to = out;
     *to++ = '\'';
     for (const char *c = word; *c; c++) {
-        if (*c == '\'') { // ends the quotes, adds an escaped quote, begins quotes again
+        if (*c == '\'') { // ends the quotes, adds an escaped quote, and begins quotes again
             memcpy(to, "'\\'", 3);
             to += 3;
         }

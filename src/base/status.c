@@ -36,7 +36,8 @@ int tri_status_exit_code(tri_status status) {
 
 const char *tri_error_message(void) { return message; }
 
-// Makes the text one line: what comes from files and other processes may hold control characters.
+// Makes the text one line, because texts from files and other processes may contain control
+// characters.
 static void one_line(char *text) {
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';

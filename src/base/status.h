@@ -1,4 +1,4 @@
-// How a function of this program fails: TRI_FAIL where the failure is found, TRI_TRY on the way up.
+// How functions of this program fail: TRI_FAIL where the failure is found, TRI_TRY in all callers.
 #ifndef TRIREME_BASE_STATUS_H
 #define TRIREME_BASE_STATUS_H
 
@@ -6,21 +6,20 @@
 
 enum { TRI_MESSAGE_MAX_BYTES = 1024 };
 
-// Records the thread's message (file and line are shown at log level debug) and returns `status`.
+// Stores the thread's message (file and line are shown at log level debug) and returns `status`.
 // The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
-// `status` stands twice in the expression, so that the compiler knows that the result is not
-// TRI_OK.
+// TRI_FAIL contains `status` twice, so that the compiler knows that its value is not TRI_OK.
 #define TRI_FAIL(status, ...) (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Puts "context: " in front of the thread's message and returns `status` unchanged, for a caller
-// that knows more than the callee: which file, which rank.
+// Prefixes the thread's message with "context: " and returns `status` unchanged, for a caller that
+// knows more than the called function: which file, which rank.
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Returns from the calling function when `expression` is not TRI_OK. Logs each function that a
-// failure passes through at level debug, like a stack trace.
+// Returns from the calling function if `expression` is not TRI_OK. At log level debug it logs each
+// function through which a failure passes, like a stack trace.
 #define TRI_TRY(expression)                                                                        \
     do {                                                                                           \
         tri_status tri_try_status_ = (expression);                                                 \
@@ -31,8 +30,9 @@ tri_status tri_status_context(tri_status status, const char *format, ...)
     } while (0)
 void tri_status_hop(tri_status status, const char *file, int line);
 
-// Checks what only a bug can make false, not an operating failure: prints file and line and aborts,
-// in release builds too, because going on would compute garbage.
+// Checks a condition that only a bug can make false. (Failures in operation return a status
+// instead.) Prints file and line and aborts, also in release builds, because continuing would
+// compute wrong results.
 #define TRI_ASSERT(condition)                                                                      \
     ((condition) ? (void)0 : tri_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void tri_assert_failed(const char *condition, const char *file, int line);

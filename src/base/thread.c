@@ -1,5 +1,5 @@
 // Starts threads with signals blocked, so that the program's own threads handle them, and makes
-// conditions on the monotonic clock, because the real-time clock may be set.
+// conditions that use the monotonic clock, because the real-time clock may be set.
 #include "base/thread.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-// A ticket stands for work that a queue of a device, a communicator or the storage's thread does,
-// and that is waited for later. Each of these sources numbers its work in the order in which it is
-// started.
+// A ticket stands for work that was started and is waited for later: work of a device's queue, of a
+// communicator or of the storage's thread. Each of these sources numbers its work in the order in
+// which it is started.
 #ifndef TRIREME_BASE_TICKET_H
 #define TRIREME_BASE_TICKET_H
 
@@ -10,15 +10,16 @@
 #include <stdint.h>
 
 typedef struct tri_ticket_kind {
-    // Waits until the work is done. Fails as the work did. Any thread.
+    // Waits until the work is done. Fails if the work failed. Any thread may call it.
     tri_status (*wait)(void *source, uint64_t number);
-    // True once `wait` would return at once, also after a failure. Never blocks. Any thread.
+    // True if `wait` would return at once, also after a failure. Never blocks. Any thread may call
+    // it.
     bool (*is_done)(void *source, uint64_t number);
 } tri_ticket_kind;
 
 typedef struct tri_ticket {
-    const tri_ticket_kind *kind; // NULL: nothing is under way
-    void *source;                // a queue, a communicator, the storage; must outlive the ticket
+    const tri_ticket_kind *kind; // NULL: there is no work under way
+    void *source; // a queue, a communicator or the storage, which must outlive the ticket
     uint64_t number;
 } tri_ticket;
 

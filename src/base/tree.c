@@ -45,7 +45,7 @@ tri_tree *tri_tree_double(tri_arena *arena, double value) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    // "1e+02" and "-0" are numbers too, but people write 100.0.
+    // "1e+02" and "-0" would be numbers too, but people write 100.0.
     if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text, 'e'))
         snprintf(text, sizeof text, "%.1f", value);
     size_t used = strlen(text);
@@ -149,7 +149,7 @@ bool tri_tree_to_bool(const tri_tree *node, bool *out) {
 bool tri_tree_to_double(const tri_tree *node, double *out) {
     if (!node || node->kind != TRI_TREE_SCALAR || node->quoted) return false;
     const char *text = node->text;
-    // Decimal numbers only: strtod would also take " 1", "0x1p3", "inf" and "nan".
+    // Accepts decimal numbers only: strtod would also take " 1", "0x1p3", "inf" and "nan".
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
     char *end;
     errno = 0;
@@ -170,7 +170,7 @@ bool tri_tree_to_int(const tri_tree *node, int64_t *out) {
         *out = whole;
         return true;
     }
-    // 5e8 is a whole number, 2.0 is not meant as one.
+    // 5e8 is a whole number, but with a point, as in 2.0, a fraction is meant.
     if (strchr(node->text, '.') || fabs(value) > 9007199254740992.0 || value != floor(value))
         return false;
     *out = (int64_t)value;

@@ -1,4 +1,4 @@
-// The version of the library, which the build sets.
+// Returns the version of the library, which the build sets.
 #include <trireme/trireme.h>
 
 const char *tri_version(void) { return TRIREME_VERSION; }

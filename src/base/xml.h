@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-// Writes `text` so that it is only text in an element or a quoted attribute: names of blocks come
-// from users and must not become markup. What XML cannot hold, a control character, becomes a
-// question mark.
+// Writes `text` so that an element or a quoted attribute contains it as text, because names of
+// blocks come from users and must not become markup. Control characters, which XML does not allow,
+// become question marks.
 void tri_xml_put(const char *text, FILE *out);
 
 #endif

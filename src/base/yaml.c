@@ -1,4 +1,4 @@
-// Parses YAML: builds a tree from libyaml's events. Bounds are checked while the tree grows,
+// Parses YAML: builds a tree from libyaml's events. Limits are checked while the tree grows,
 // aliases included, so that a few hundred bytes cannot become gigabytes.
 #include "base/limits.h"
 #include "base/os.h"
@@ -10,14 +10,14 @@
 
 typedef struct anchor {
     const char *name;
-    const tri_tree *node; // NULL while it is being read: an alias to it would never end
+    const tri_tree *node; // NULL while the node is being read: an alias to it would never end
 } anchor;
 
 typedef struct reader {
     tri_arena *arena;
     yaml_parser_t parser;
     const char *file;
-    bool has_lines; // false for a value that comes from no file
+    bool has_lines; // false for a value that does not come from a file
     int nodes;
     anchor *anchors;
     int anchor_count, anchor_capacity;
@@ -77,8 +77,8 @@ static tri_status check_tag(const reader *r, const yaml_event_t *event, const ya
 
 enum { NO_ANCHOR = -1 };
 
-// Remembers an anchor while its node is read, so that a later alias finds it; the caller fills in
-// the node. *out: its index.
+// Records an anchor while its node is being read, so that a later alias finds it. The caller fills
+// in the node. *out: the anchor's index.
 static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, int *out) {
     *out = NO_ANCHOR;
     if (!name) return TRI_OK;
@@ -89,8 +89,8 @@ static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, in
     return TRI_OK;
 }
 
-// Copies the node that an alias stands for, because each copy has a position of its own in the
-// tree; texts are shared, nodes are counted. `depth` is that of the copy.
+// Copies the node for which an alias stands, because each copy has its own position in the tree;
+// texts are shared, nodes are counted. `depth` is the depth of the copy.
 static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth, tri_tree **out) {
     TRI_TRY(count_node(r, line));
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply, aliases expanded");
@@ -107,7 +107,8 @@ static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth
 static tri_status read_alias(reader *r, const yaml_event_t *event, int depth, tri_tree **out) {
     const char *name = (const char *)event->data.alias.anchor;
     size_t line = event->start_mark.line;
-    for (int i = r->anchor_count - 1; i >= 0; i--) { // the latest anchor of a name is valid
+    // The search goes backwards, because the latest anchor of a name is the valid one.
+    for (int i = r->anchor_count - 1; i >= 0; i--) {
         if (strcmp(r->anchors[i].name, name) != 0) continue;
         if (!r->anchors[i].node) return fail_at(r, line, "an alias inside the node it stands for");
         TRI_TRY(expand(r, r->anchors[i].node, line, depth, out));
@@ -224,7 +225,7 @@ static tri_status read_collection(reader *r, const yaml_event_t *event, int dept
     return TRI_OK;
 }
 
-// Reads the node that `event` starts, and deletes the event.
+// Reads the node that begins with `event`, and deletes the event.
 static tri_status read_node(reader *r, yaml_event_t *event, int depth, tri_tree **out) {
     tri_status status;
     if (event->type == YAML_ALIAS_EVENT)
