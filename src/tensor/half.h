@@ -48,7 +48,8 @@ static inline uint16_t tri_float_to_f16(float value) {
     uint32_t bits = tri_float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
     if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds past 65504
-    if (size < 0x38800000) // below 2^-14: steps of 2^-24, rounded by the addition
+    // Below 2^-14 an F16 counts in steps of 2^-24; the addition rounds to them.
+    if (size < 0x38800000)
         return (uint16_t)(sign | (tri_float_bits(tri_float_from_bits(size) + 0x1p-1f) -
                                   tri_float_bits(0x1p-1f)));
     return (uint16_t)(sign | ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13);

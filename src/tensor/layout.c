@@ -23,10 +23,13 @@ bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
     return !memcmp(a->order, b->order, sizeof a->order);
 }
 
-// How many elements one step along each axis is, outside and inside its blocks.
+// How many elements an index moves by when it goes one step along an axis: from block to block, and
+// inside a block.
 typedef struct layout_strides {
-    int64_t outer[TRI_MAX_RANK];   // per whole block of the axis
-    int64_t block[TRI_MAX_RANK];   // product of the axis's block sizes
+    // Stride from one block of the axis to the next; of an axis without blocks, from one index to
+    // the next.
+    int64_t outer[TRI_MAX_RANK];
+    int64_t block[TRI_MAX_RANK];   // product of the axis's block sizes; 1: the axis has no blocks
     int64_t inner[TRI_MAX_BLOCKS]; // stride of each inner block
     int64_t elements;
 } layout_strides;
@@ -93,9 +96,9 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
     return out;
 }
 
-// The offsets of elements along the last axis, computed once so that copies need no divisions:
-// offsets[i] is that of position i, below `period`. Further on they repeat: position i + period
-// lies `step` elements behind position i.
+// The offsets of elements along the last axis, computed once so that copies need no divisions.
+// offsets[i] is the offset of index i, for i below `period`. After that the pattern repeats: index
+// i + period lies `step` elements behind index i.
 enum { KNOWN_OFFSETS = 1024 };
 typedef struct last_axis {
     int64_t period, step;

@@ -39,7 +39,7 @@ static affine_function *affine(void) {
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         return affine_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return affine_avx2;
-    return NULL; // without fused multiply-add the table is faster
+    return NULL; // the processor has no fused multiply-add: the table is faster
 }
 #elif defined(__ARM_FEATURE_FMA)
 static void affine_plain(const uint8_t *restrict from, float *restrict to, int64_t count,
