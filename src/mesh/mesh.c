@@ -1,5 +1,5 @@
-// Arranges ranks along axes. Where the given sizes do not fit, names sizes that do, because few
-// users know their products by heart.
+// Arranges ranks along axes. If the given sizes do not multiply to the number of ranks, the message
+// names sizes that do, so that users need not search for them.
 #include "mesh/mesh.h"
 
 #include "base/limits.h"
@@ -17,7 +17,7 @@ typedef struct mesh_wish {
     const int *size;
     tri_axis own;
     int ranks;
-    int64_t product; // of the sizes that are given
+    int64_t product; // product of the sizes that the user gave
 } mesh_wish;
 
 static bool is_open(const mesh_wish *wish) { return wish->size[wish->own] == 0; }
@@ -27,7 +27,7 @@ static bool is_possible(const mesh_wish *wish, int64_t product) {
     return is_open(wish) ? wish->ranks % product == 0 : product == wish->ranks;
 }
 
-typedef struct mesh_text { // a text that is cut off when its memory is full
+typedef struct mesh_text { // a message under construction; it is cut off when its memory is full
     char *at;
     size_t left;
 } mesh_text;
@@ -148,7 +148,7 @@ int tri_mesh_replica(const tri_mesh *mesh, int rank) {
 }
 
 char *tri_mesh_text(const tri_mesh *mesh, char *out, size_t size) {
-    enum { SHOWN = 4 }; // ranks of a long axis
+    enum { SHOWN = 4 }; // how many ranks of a long axis are listed
     mesh_text text = {out, size};
     const char *between = "";
     *out = 0;

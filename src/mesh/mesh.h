@@ -18,7 +18,7 @@ typedef enum tri_axis {
 
 typedef struct tri_mesh {
     int size[TRI_AXIS_COUNT];
-    int ranks; // their product
+    int ranks; // product of the sizes: the number of ranks
 } tri_mesh;
 
 const char *tri_axis_name(tri_axis axis);
@@ -30,16 +30,17 @@ tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks
 // A rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 
-// Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): the ranks that differ along these
-// alone. Colour and key are what a communicator's split wants: one colour for each group, and
-// within it the ranks in mesh order. No axes: each rank alone.
+// Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): a group is the ranks whose coordinates
+// differ along these axes alone. Colour and key are the arguments of a communicator's split: all
+// ranks of a group have one colour, and the key orders them as in the mesh. With no axes each rank
+// is a group of its own.
 int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
 // The rank that has number `key` in the group of `rank`.
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 
-// Replicas are the ranks that get different micro-batches: replicate × shard.
+// Replicas get different micro-batches; there are replicate × shard of them.
 #define TRI_AXES_REPLICAS (1u << TRI_AXIS_REPLICATE | 1u << TRI_AXIS_SHARD)
 int tri_mesh_replicas(const tri_mesh *mesh);
 int tri_mesh_replica(const tri_mesh *mesh, int rank);
