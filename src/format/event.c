@@ -1,5 +1,5 @@
-// Writes TensorBoard event files. Messages are built from their ends, because each stands behind
-// its length: see protobuf.h.
+// Writes TensorBoard event files. Messages are built from their ends, because a message is preceded
+// by its length: see protobuf.h.
 #include "format/event.h"
 
 #include "base/os.h"
@@ -17,7 +17,7 @@
 
 struct tri_event_writer {
     int fd;
-    int64_t complete_bytes; // of the complete records in the file
+    int64_t complete_bytes; // size of the complete records in the file
     protobuf buffer;
     char path[PATH_MAX];
 };
@@ -41,8 +41,8 @@ static uint32_t masked(const void *data, size_t size) {
 
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
-// Begins a record. It is built from its end: first comes room for the checksum of its data, last
-// its length.
+// Begins a record. It is built from its end: the room for the checksum of its data comes first, and
+// its length last.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);
@@ -65,7 +65,7 @@ static tri_status finish(tri_event_writer *writer) {
     tri_status status = tri_os_write_all(writer->fd, protobuf_bytes(buffer), size, writer->path);
     if (status == TRI_OK)
         writer->complete_bytes += (int64_t)size;
-    else // removes the partial record; the next write appends
+    else // removes the incomplete record; the next write appends
         (void)tri_os.ftruncate(writer->fd, writer->complete_bytes);
     return status;
 }
@@ -95,12 +95,12 @@ tri_status tri_event_writer_create(const char *folder, tri_event_writer **out) {
         return status;
     }
     begin(writer);
-    protobuf_string(&writer->buffer, 3, "brain.Event:2"); // Event.file_version
+    protobuf_string(&writer->buffer, 3, "brain.Event:2"); // field Event.file_version
     tri_status status = finish(writer);
     if (status == TRI_OK) {
         *out = writer;
     } else {
-        tri_os.unlink(writer->path); // it holds no complete record
+        tri_os.unlink(writer->path); // remove the file, because it contains no complete record
         tri_event_writer_destroy(writer);
     }
     return status;
@@ -131,8 +131,8 @@ tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
     return finish(writer);
 }
 
-// Wraps the bytes since `data`, field `kind` of HParamsPluginData, in the messages around it
-// (Value, Summary, Event), and writes the record.
+// Wraps the bytes since `data`, which are field `kind` of HParamsPluginData, in the messages that
+// contain it (Value, Summary, Event), and writes the record.
 static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data, const char *tag) {
     protobuf *buffer = &writer->buffer;
     protobuf_message(buffer, kind, data);
@@ -148,7 +148,7 @@ static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data
 
 static tri_status write_experiment(tri_event_writer *writer, const tri_event_hparam *hparams,
                                    int count, const char *const *metric_tags, int metric_count) {
-    // The numbers of DataType in TensorBoard's api.proto.
+    // The numbers of the enum DataType in TensorBoard's api.proto.
     static const uint64_t types[] = {
         [TRI_HPARAM_STRING] = 1, [TRI_HPARAM_BOOL] = 2, [TRI_HPARAM_NUMBER] = 3};
     begin(writer);
@@ -176,8 +176,8 @@ static void put_hparam(protobuf *buffer, const tri_event_hparam *hparam) {
         protobuf_string(buffer, 3, hparam->text); // google.protobuf.Value
     if (hparam->type == TRI_HPARAM_NUMBER) protobuf_double(buffer, 2, hparam->number);
     if (hparam->type == TRI_HPARAM_BOOL) protobuf_varint(buffer, 4, hparam->number != 0);
-    protobuf_message(buffer, 2, entry);       // the map entry's value
-    protobuf_string(buffer, 1, hparam->name); // and its key
+    protobuf_message(buffer, 2, entry);       // the value of an entry of the map
+    protobuf_string(buffer, 1, hparam->name); // the key of that entry
     protobuf_message(buffer, 1, entry);       // SessionStartInfo.hparams
 }
 

@@ -10,25 +10,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// CRC-32C (Castagnoli) of `size` bytes, which frames of TFRecord hold.
+// Computes the CRC-32C (Castagnoli) of `size` bytes, which is part of TFRecord frames.
 uint32_t tri_crc32c(const void *data, size_t size);
 
 typedef struct tri_event_writer tri_event_writer;
 
 // Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID and writes the version record. Each record
-// is one write, so a killed program leaves complete records; after a failed write the file is
-// truncated to the last complete record, and later calls may succeed. One thread at a time.
+// is one write, so a killed program leaves complete records. After a failed write the file is
+// truncated to the last complete record, and later calls may succeed. Only one thread at a time may
+// use a writer.
 tri_status tri_event_writer_create(const char *folder, tri_event_writer **out);
 void tri_event_writer_destroy(tri_event_writer *writer); // NULL allowed
 const char *tri_event_writer_path(const tri_event_writer *writer);
 
 typedef struct tri_event_scalar {
-    const char *tag; // "train/loss"
+    const char *tag; // name of the value, for example "train/loss"
     float value;
 } tri_event_scalar;
 
-// Writes one record with all of `scalars`, at `step`; one record, so that a crash cannot tear them
-// apart.
+// Writes all of `scalars`, at `step`, as one record, so that a crash cannot separate them.
 tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
                              const tri_event_scalar *scalars, int count);
 
@@ -41,8 +41,8 @@ typedef enum tri_event_hparam_type {
 typedef struct tri_event_hparam {
     const char *name;
     tri_event_hparam_type type;
-    const char *text; // of TRI_HPARAM_STRING
-    double number;    // of the others; a bool is true when it is not 0
+    const char *text; // the value of a TRI_HPARAM_STRING
+    double number;    // the value of other types; a bool is true when it is not 0
 } tri_event_hparam;
 
 // Writes the start of a session: the experiment (names of hyperparameters and metrics), and this

@@ -1,4 +1,5 @@
-// Reads IDX files into memory, and checks their sizes before it believes them.
+// Reads IDX files into memory. The sizes in the header are checked against the file before memory
+// is allocated.
 #include "format/idx.h"
 
 #include "base/os.h"
@@ -66,7 +67,7 @@ static tri_status read_header(tri_unzip *source, const char *path, tri_idx *out)
     return TRI_OK;
 }
 
-// Reverses the bytes of the elements, which are big-endian in the file.
+// Reverses the bytes of each element, because the file is big-endian.
 static void to_host_order(tri_idx *idx) {
     size_t bytes = tri_dtype_bytes(idx->dtype);
     uint8_t *at = idx->data, *end = at + idx->size_bytes;
@@ -79,13 +80,13 @@ static void to_host_order(tri_idx *idx) {
     }
 }
 
-// Allocates memory for the elements, in large pages where possible: samples are read in random
-// order, and large pages reduce TLB misses.
+// Allocates memory for the elements, in huge pages where possible: samples are read in random
+// order, and huge pages cause fewer TLB misses.
 static void *allocate(size_t bytes) {
     if (bytes < LARGE_PAGE_BYTES) return malloc(bytes ? bytes : 1);
     size_t whole = (bytes + LARGE_PAGE_BYTES - 1) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
     void *data = aligned_alloc(LARGE_PAGE_BYTES, whole);
-    if (data) madvise(data, whole, MADV_HUGEPAGE); // failure only makes reads slower
+    if (data) madvise(data, whole, MADV_HUGEPAGE); // if this fails, reads are only slower
     return data;
 }
 

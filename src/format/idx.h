@@ -1,6 +1,6 @@
-// IDX files, raw or gzip-compressed: the format of MNIST and similar data.
-// Format: "The IDX file format" at http://yann.lecun.com/exdb/mnist/: a big-endian magic (type << 8
-// | axes), big-endian sizes, then the elements, row-major and big-endian.
+// IDX files, raw or gzip-compressed: the format of MNIST and similar data. Format: "The IDX file
+// format" at http://yann.lecun.com/exdb/mnist/: a big-endian magic number (type << 8 | axes),
+// big-endian sizes, then the elements, row-major and big-endian.
 #ifndef TRIREME_FORMAT_IDX_H
 #define TRIREME_FORMAT_IDX_H
 
@@ -9,9 +9,9 @@
 #include <trireme/tensor.h>
 
 typedef struct tri_idx {
-    tri_dtype dtype; // U8 I8 I16 I32 F32 F64
+    tri_dtype dtype; // U8, I8, I16, I32, F32 or F64
     tri_shape shape;
-    void *data; // row-major, in this machine's byte order
+    void *data; // row-major, in the byte order of this machine
     int64_t size_bytes;
 } tri_idx;
 
@@ -21,10 +21,10 @@ typedef enum tri_idx_kind {
     TRI_IDX_LABELS, // U8 [N]
 } tri_idx_kind;
 
-// Reads the whole file into memory, decompressing it once, because samples are read in random
-// order. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (wrong magic, truncated, trailing bytes, damaged gzip),
-// TRI_BAD_INPUT (images where labels are expected, or the reverse). Sizes that the file cannot hold
-// are refused before allocation. The caller frees *out with tri_idx_free.
+// Reads the whole file into memory and decompresses it, because samples are later read in random
+// order. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (wrong magic number, truncated, trailing bytes, damaged
+// gzip), TRI_BAD_INPUT (images where labels are expected, or the reverse). Sizes that the file
+// cannot contain are rejected before memory is allocated. The caller frees *out with tri_idx_free.
 tri_status tri_idx_read(const char *path, tri_idx_kind kind, tri_idx *out);
 void tri_idx_free(tri_idx *idx);
 

@@ -1,4 +1,4 @@
-// Opens and reads NumPy arrays, in files and archives. Next: npy_header.c, zip.c.
+// Opens and reads NumPy arrays in files and archives. Next: npy_header.c, zip.c.
 #include "format/npy.h"
 
 #include "base/limits.h"
@@ -17,9 +17,10 @@ struct tri_npy {
     tri_zip zip;
     const tri_zip_member *member; // NULL unless the file is an archive
     tri_npy_header header;
-    int64_t offset;   // of the first element, in `memory` or else in the file
+    // Where the first element lies: in `memory` or, if `memory` is NULL, in the file.
+    int64_t offset;
     uint8_t *memory;  // an unpacked member; NULL: elements are read from the file
-    size_t width;     // bytes per element
+    size_t width;     // bytes of an element
     bool is_verified; // the member's checksum was verified
 };
 
@@ -41,7 +42,7 @@ static tri_status open_file(const char *path, int *fd, int64_t *bytes, bool *is_
     return TRI_OK;
 }
 
-// The length of a member's name without ".npy", which users leave out.
+// The length of a member's name without ".npy", because users leave that out.
 static size_t bare(const char *name) {
     size_t length = strlen(name);
     return length > 4 && !strcmp(name + length - 4, ".npy") ? length - 4 : length;
@@ -77,8 +78,8 @@ static tri_status unpack(tri_npy *array) {
     return tri_zip_inflate(&array->zip, array->fd, array->member, array->memory);
 }
 
-// Reads the header of the array, which takes `bytes` bytes from array->offset on, in `memory` or
-// else in the file.
+// Reads the header of the array: `bytes` bytes from array->offset on, in `memory` or, if that is
+// NULL, in the file.
 static tri_status read_header(tri_npy *array, int64_t bytes) {
     uint8_t *head = array->memory, *copy = NULL;
     size_t size = bytes < TRI_NPY_HEADER_BYTES ? (size_t)bytes : TRI_NPY_HEADER_BYTES;

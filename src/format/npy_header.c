@@ -11,7 +11,7 @@ enum { HAS_DESCR = 1, HAS_ORDER = 2, HAS_SHAPE = 4, HAS_ALL = 7 };
 
 typedef struct cursor {
     const char *at, *end;
-    const char *name; // of the array, for messages
+    const char *name; // name of the array, for messages
 } cursor;
 
 static void skip_space(cursor *c) {
@@ -29,7 +29,7 @@ static tri_status fail(const cursor *c) {
     return TRI_FAIL(TRI_CORRUPT, "%s: its NumPy header is damaged", c->name);
 }
 
-// Reads 'text' or "text"; escapes are not supported.
+// Reads 'text' or "text", without support for escapes.
 static bool take_text(cursor *c, char out[WORD_BYTES]) {
     skip_space(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -57,11 +57,11 @@ static bool take_size(cursor *c, int64_t *out) {
             __builtin_add_overflow(*out, *c->at - '0', out))
             return false;
     if (c->at == first) return false;
-    if (c->at < c->end && *c->at == 'L') c->at++; // written by Python 2
+    if (c->at < c->end && *c->at == 'L') c->at++; // Python 2 writes sizes with an L
     return true;
 }
 
-// What a type's letter means, for the message about a type that is not supported.
+// Tells what a type's letter means, for the message about a type that is not supported.
 static const char *meaning(char letter) {
     static const struct {
         char letter;
@@ -73,7 +73,7 @@ static const char *meaning(char letter) {
     return "an unknown type";
 }
 
-// Reads a type: byte order, letter, bytes: "<f4", "|u1", ">i8".
+// Reads a type, which is byte order, letter and bytes: "<f4", "|u1", ">i8".
 static tri_status read_descr(const cursor *c, const char *text, tri_npy_header *out) {
     static const struct {
         const char *type;

@@ -1,4 +1,5 @@
-// The header of a NumPy array: a Python dictionary of three entries, read without Python.
+// The header of a NumPy array: a Python dictionary with three entries, which is read without
+// Python.
 #ifndef TRIREME_FORMAT_NPY_HEADER_H
 #define TRIREME_FORMAT_NPY_HEADER_H
 
@@ -6,7 +7,8 @@
 
 #include <trireme/tensor.h>
 
-enum { TRI_NPY_HEADER_BYTES = 1 << 16 }; // at most; NumPy itself refuses more than 10000
+// The largest header; NumPy itself rejects more than 10000 bytes.
+enum { TRI_NPY_HEADER_BYTES = 1 << 16 };
 
 typedef struct tri_npy_header {
     tri_dtype dtype;

@@ -1,4 +1,4 @@
-// Encodes protocol buffers back to front: see protobuf.h.
+// Encodes protocol buffers from back to front: see protobuf.h.
 #include "format/protobuf.h"
 
 #include <endian.h>

@@ -1,5 +1,5 @@
 // Encodes the wire format of protocol buffers, from the last field to the first: a message is
-// preceded by its length, which is known only once its bytes are written. Format:
+// preceded by its length, which is known only once the message is written. Format:
 // https://protobuf.dev/programming-guides/encoding/
 #ifndef TRIREME_FORMAT_PROTOBUF_H
 #define TRIREME_FORMAT_PROTOBUF_H
@@ -8,25 +8,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The bytes written so far, at the end of the buffer: data[start] … data[capacity - 1]. A
+// The bytes written so far, which are at the end of the buffer: data[start] … data[capacity - 1]. A
 // zero-initialised struct is empty; the caller frees `data`.
 typedef struct protobuf {
     uint8_t *data;
     size_t capacity, start;
-    bool failed; // an allocation failed: the bytes are incomplete
+    bool failed; // an allocation has failed, so the bytes are incomplete
 } protobuf;
 
 void protobuf_clear(protobuf *out);
 size_t protobuf_size(const protobuf *out);
 const uint8_t *protobuf_bytes(const protobuf *out);
 
-// Each function puts bytes in front of those already written.
+// Each function puts bytes in front of those that were already written.
 void protobuf_raw(protobuf *out, const void *data, size_t size);
 void protobuf_varint(protobuf *out, int field, uint64_t value);
 void protobuf_double(protobuf *out, int field, double value);
 void protobuf_float(protobuf *out, int field, float value);
 void protobuf_string(protobuf *out, int field, const char *text);
-// Makes all bytes written since protobuf_size() was `end` a message of `field`.
+// Makes all bytes that were written since protobuf_size() was `end` a message, as field number
+// `field`.
 void protobuf_message(protobuf *out, int field, size_t end);
 
 #endif

@@ -1,5 +1,5 @@
-// Opens and reads safetensors files. The header is checked completely, because files come from
-// anywhere. Writing: safetensors_write.c.
+// Opens and reads safetensors files. The header is checked completely, because files may come from
+// anywhere. safetensors_write.c writes such files.
 #include "format/safetensors.h"
 
 #include "base/limits.h"
@@ -20,7 +20,7 @@ struct tri_safetensors {
     int fd;
     int64_t size_bytes, data_start;
     int count;
-    tri_safetensors_entry *entries;        // by offset
+    tri_safetensors_entry *entries;        // sorted by offset
     const tri_safetensors_entry **by_name; // sorted by name
     int pair_count;
     tri_safetensors_pair *pairs;
@@ -97,8 +97,9 @@ static tri_status parse_shape(const tri_safetensors *file, const char *name, jso
     return TRI_OK;
 }
 
-// Bytes of a tensor, or -1 if the number overflows. A tensor of which one size is 0 is refused too
-// if the product of the sizes before it overflows, because other programs would fail on it.
+// Computes the size of a tensor in bytes; -1: the number overflows. A tensor with a size of 0 is
+// rejected too if the product of the sizes before it overflows, because other programs would fail
+// on it.
 static int64_t bytes_of(const tri_shape *shape, tri_dtype dtype) {
     int64_t count = tri_shape_count(shape), bytes;
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)tri_dtype_bytes(dtype), &bytes))
@@ -136,7 +137,7 @@ static tri_status parse_entry(const tri_safetensors *file, const char *name, jso
         return TRI_FAIL(TRI_CORRUPT,
                         "%s: tensor '%s' has %lld bytes by its data_offsets, but %lld by its shape",
                         file->path, name, (long long)(last - first), (long long)size);
-    out->offset = first; // relative to the data; check_offsets makes it absolute
+    out->offset = first; // relative to the data; check_offsets makes it relative to the file
     out->size_bytes = size;
     return TRI_OK;
 }
@@ -148,11 +149,12 @@ static int compare_offset(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Checks that the tensors are contiguous from 0 to the file's end, as the format demands: holes and
-// overlaps could hide data. Makes their offsets absolute.
+// Checks that the tensors are contiguous from 0 to the file's end, as the format demands, because
+// gaps and overlaps could hide data. Makes their offsets relative to the file.
 static tri_status check_offsets(tri_safetensors *file) {
     qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_offset);
-    int64_t end = 0, available = file->size_bytes - file->data_start; // end of the tensors so far
+    // `end`: the end of the tensors so far.
+    int64_t end = 0, available = file->size_bytes - file->data_start;
     for (int i = 0; i < file->count; i++) {
         tri_safetensors_entry *entry = &file->entries[i];
         if (entry->offset < end)

@@ -1,9 +1,9 @@
-// Safetensors files: a count, a JSON header, then the tensors' bytes, contiguous.
-// Format: https://github.com/huggingface/safetensors, "Format" in its README.
+// Safetensors files: a count, a JSON header, then the tensors' bytes, contiguous. Format:
+// https://github.com/huggingface/safetensors, "Format" in its README.
 //
-// An open file keeps only the header in memory; tensors are read by byte ranges. Writing computes
-// the header and every tensor's offset first, so that several processes can write ranges of one
-// file.
+// An open file keeps only the header in memory; ranges of bytes of tensors are read when they are
+// needed. For writing, the header and every tensor's offset are computed first, so that several
+// processes can write ranges of one file.
 #ifndef TRIREME_FORMAT_SAFETENSORS_H
 #define TRIREME_FORMAT_SAFETENSORS_H
 
@@ -18,33 +18,34 @@ typedef struct tri_safetensors_entry {
     const char *name;
     tri_dtype dtype;
     tri_shape shape;
-    int64_t offset;     // of the first byte, from the start of the file
-    int64_t size_bytes; // row-major, little-endian
+    int64_t offset;     // position of the first byte in the file
+    int64_t size_bytes; // size of the elements, which are row-major and little-endian
 } tri_safetensors_entry;
 
 // Opens `path` and checks the whole header against the file's size; reads no tensor. Messages name
-// file and tensor: TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (not this format,
-// truncated, hole, overlap, tail, duplicate name, size that differs), TRI_UNSUPPORTED (dtype, more
-// than TRI_MAX_RANK axes). *out belongs to the caller until tri_safetensors_close.
+// file and tensor: TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (another format, truncated, a gap, an
+// overlap, bytes at the end, a duplicate name, a wrong size), TRI_UNSUPPORTED (dtype, more than
+// TRI_MAX_RANK axes). *out belongs to the caller until tri_safetensors_close.
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
 void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 
-// True if the first bytes of `path` look like this format; the suffix of its name does not matter,
+// True if the first bytes of `path` look like this format. The suffix of the name does not matter,
 // because users rename files.
 bool tri_safetensors_probe(const char *path);
 
 const char *tri_safetensors_path(const tri_safetensors *file);
-int64_t tri_safetensors_size_bytes(const tri_safetensors *file); // of the whole file
+// The size of the whole file.
+int64_t tri_safetensors_size_bytes(const tri_safetensors *file);
 int tri_safetensors_count(const tri_safetensors *file);
-// The index-th tensor in the order of the file. Entries live as long as the open file.
+// Gets the index-th tensor in the order of the file. Entries live as long as the open file.
 const tri_safetensors_entry *tri_safetensors_at(const tri_safetensors *file, int index);
 const tri_safetensors_entry *tri_safetensors_find(const tri_safetensors *file,
-                                                  const char *name); // or NULL
-// A value of the header's __metadata__, or NULL.
+                                                  const char *name); // NULL: there is none
+// Gets a value from the header's __metadata__; NULL: there is none.
 const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key);
 
 // Reads `size_bytes` bytes of a tensor from its byte `first` on, so that a tensor larger than
-// memory can be read in chunks. Any number of threads may read at once.
+// memory can be read in chunks. Any number of threads may read at the same time.
 tri_status tri_safetensors_read(const tri_safetensors *file, const tri_safetensors_entry *entry,
                                 int64_t first, int64_t size_bytes, void *out);
 
@@ -59,24 +60,24 @@ typedef struct tri_safetensors_pair {
 } tri_safetensors_pair;
 
 typedef struct tri_safetensors_layout {
-    char *header; // the file's first bytes: count, JSON, padding
+    char *header; // the first bytes of the file: count, JSON, padding
     int64_t header_bytes;
     int count;
-    tri_safetensors_entry *entries; // entries[i] says where specs[i] lies
+    tri_safetensors_entry *entries; // entries[i] tells where specs[i] lies in the file
     int *order;                     // order[k]: index of the k-th tensor in the file
     int64_t file_bytes;
 } tri_safetensors_layout;
 
 // Lays out a file of `count` tensors: larger element types first, then by name, so that every
-// tensor is aligned; the header is padded with spaces to a multiple of 8. The result does not
-// depend on the order of `specs`; it lies in `arena`, names are copied. TRI_BAD_INPUT: a name that
-// is used twice, is not UTF-8 or is "__metadata__"; a size that overflows.
+// tensor is aligned. The header is padded with spaces to a multiple of 8. The result does not
+// depend on the order of `specs`. It lies in `arena`; names are copied. TRI_BAD_INPUT: a name is
+// used twice, is not UTF-8 or is "__metadata__", or a size overflows.
 tri_status tri_safetensors_lay_out(tri_arena *arena, const tri_safetensors_spec *specs, int count,
                                    const tri_safetensors_pair *metadata, int metadata_count,
                                    tri_safetensors_layout *out);
 
-// Writes a file from memory (data[i] holds specs[i]), atomically: to a temporary file, then synced
-// and renamed.
+// Writes a file from memory (data[i] contains specs[i]) atomically: to a temporary file, which is
+// synced and then renamed.
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_spec *specs,
                                  const void *const *data, int count,
                                  const tri_safetensors_pair *metadata, int metadata_count);

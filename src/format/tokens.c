@@ -1,5 +1,5 @@
-// Reads files of tokens. The file is read, not mapped: if it is truncated while open, a read
-// returns an error, while access to a mapping would kill the process.
+// Reads files of tokens. The file is read and not mapped: if it is truncated while it is open, a
+// read returns an error, but access to a mapping would kill the process.
 #include "format/tokens.h"
 
 #include "base/os.h"
@@ -38,11 +38,12 @@ enum { ROWS = sizeof headers / sizeof *headers };
 
 typedef struct header {
     int32_t words[COUNT + 1];
-    int row; // of `headers`; ROWS: the file has no header
+    int row; // row of `headers`; ROWS: the file has no header
 } header;
 
-// Reads the header, if the file begins with one. No file without a header looks as if it had one:
-// the magic number is not valid UTF-8, and as a token it is larger than any in such files.
+// Reads the header, if the file begins with one. A file without a header cannot look as if it had
+// one, because the magic number is not valid UTF-8, and as a token it would be larger than any in
+// such files.
 static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, header *out) {
     out->row = ROWS;
     if (file_bytes < HEADER_BYTES) return TRI_OK;
@@ -150,7 +151,7 @@ tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t c
 }
 
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count) {
-    // If this fails, the read is only slower.
+    // If this fails, only the reading becomes slower.
     posix_fadvise(tokens->fd, offset_of(tokens, first),
                   count * (int64_t)tri_dtype_bytes(tokens->dtype), POSIX_FADV_WILLNEED);
 }

@@ -8,40 +8,39 @@
 #include <trireme/tensor.h>
 
 typedef enum tri_token_type {
-    // By llm.c's header if the file begins with one, else by the file's name: .bin and .u16 are
-    // U16, .u32 is U32, all others U8.
+    // Found by the header of llm.c, if the file begins with one, else by the file's name: .bin and
+    // .u16 are U16, .u32 is U32, all others U8.
     TRI_TOKENS_AUTO,
     TRI_TOKENS_U8,
     TRI_TOKENS_U16,
     TRI_TOKENS_U32,
 } tri_token_type;
 
-// An open file. Any number of threads may read it at once.
+// An open file. Any number of threads may read it at the same time.
 typedef struct tri_tokens {
     tri_dtype dtype; // U8, U16 or U32
-    int64_t count;   // tokens
+    int64_t count;   // number of tokens
     char *path;
     int fd;
-    int64_t offset; // of the first token, bytes
+    int64_t offset; // position of the first token in the file, in bytes
 } tri_tokens;
 
-// Opens a file and counts its tokens. TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: not a regular file, or
-// a size that is not a multiple of a token's; TRI_CORRUPT: the header does not fit the file. The
-// header is that of llm.c (dev/data/data_common.py): 256 I32, of which the first three are magic
-// number, version and the count of tokens. Magic number 20240520 with version 1 means U16 tokens,
-// 20240801 with version 7 U32 tokens.
+// Opens a file and counts its tokens. TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: it is not a regular
+// file, or its size is not a multiple of a token's size; TRI_CORRUPT: the header does not fit the
+// file. The header is that of llm.c (dev/data/data_common.py): 256 I32, of which the first three
+// are a magic number, a version and the number of tokens. Magic number 20240520 with version 1
+// means U16 tokens, 20240801 with version 7 U32 tokens.
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out);
 void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 
 // Copies tokens first … first + count - 1 to `out`, in the file's type. TRI_IO; TRI_CORRUPT: the
 // file was truncated after it was opened.
 tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out);
-// Finds the largest of these tokens, which the vocabulary must have; reads them all. Errors as of
-// tri_tokens_read.
+// Finds the largest of these tokens, to check the vocabulary; it reads all of them. Fails as
+// tri_tokens_read does.
 tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
                               uint32_t *out);
-// Asks the system to read tokens ahead that will be read soon, so that reading them does not wait
-// for the disk.
+// Asks the system to read tokens ahead, so that reading them soon does not wait for the disk.
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count);
 
 #endif

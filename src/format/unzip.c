@@ -1,5 +1,5 @@
-// Reads plain and gzip-compressed files as a stream, so that readers of formats need not know which
-// it is.
+// Reads plain and gzip-compressed files as a stream, so that readers of formats need not
+// distinguish them.
 #include "format/unzip.h"
 
 #include "base/os.h"
@@ -13,23 +13,24 @@
 
 enum {
     INPUT_BYTES = 1 << 16,
-    MAGIC_BYTES = 2,             // 0x1f 0x8b
-    OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MAX_EXPANSION = 1032,        // of deflate: at most 258 bytes from 2 bits
+    MAGIC_BYTES = 2, // the bytes 0x1f 0x8b
+    // Zlib counts in 32 bits, so it gets at most this many bytes at a time.
+    OUTPUT_STEP_BYTES = 1 << 30,
+    MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
 };
 
 struct tri_unzip {
     int fd;
     char *path;
     int64_t file_bytes;
-    int64_t taken; // of an uncompressed file: bytes returned so far
+    int64_t taken; // for an uncompressed file: how many bytes were returned so far
     bool gzip, ended;
     struct inflate_state state;
     uint8_t input[INPUT_BYTES];
 };
 
-// Refills the empty input buffer, with at least `least` bytes unless the file ends before: a header
-// must not be cut in two. The buffer stays empty at the end of the file.
+// Refills the empty input buffer with at least `least` bytes, unless the file ends before that,
+// because a header must not be cut in two. At the end of the file the buffer stays empty.
 static tri_status refill(tri_unzip *source, uint32_t least) {
     struct inflate_state *state = &source->state;
     state->next_in = source->input;
@@ -87,8 +88,8 @@ void tri_unzip_close(tri_unzip *source) {
     free(source);
 }
 
-// Called after the end of a gzip member: begins the next one, if there is one, because a file may
-// consist of several (RFC 1952, 2.2).
+// Called at the end of a gzip member: begins the next one, if there is one, because a file may have
+// several (RFC 1952, 2.2).
 static tri_status next_member(tri_unzip *source) {
     if (source->state.avail_in == 0) TRI_TRY(refill(source, 1));
     if (source->state.avail_in == 0) {
@@ -104,7 +105,7 @@ static tri_status next_member(tri_unzip *source) {
     return TRI_OK;
 }
 
-// Decompresses up to `size` bytes; fewer than that only at the end of the file.
+// Decompresses up to `size` bytes. It returns fewer only at the end of the file.
 static tri_status inflate_some(tri_unzip *source, uint8_t *out, uint32_t size, uint32_t *got) {
     struct inflate_state *state = &source->state;
     *got = 0;

@@ -1,5 +1,5 @@
-// Reads zip archives, of which .npz files are one kind: directory, local headers, stored and
-// deflated members.
+// Reads zip archives (.npz files are such archives): directory, local headers, stored and deflated
+// members.
 #include "format/zip.h"
 
 #include "base/limits.h"
@@ -19,8 +19,9 @@ enum {
     ENTRY_BYTES = 46,
     LOCAL_BYTES = 30,
     CHUNK_BYTES = 1 << 16,
-    OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MAX_EXPANSION = 1032,        // of deflate: at most 258 bytes from 2 bits
+    // Zlib counts in 32 bits, so it gets at most this many bytes at a time.
+    OUTPUT_STEP_BYTES = 1 << 30,
+    MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
     ENCRYPTED = 1,
     STORED = 0,
     DEFLATED = 8,
@@ -49,8 +50,8 @@ static tri_status damaged(const char *path) {
                     path);
 }
 
-// True if `size` bytes from `offset` lie within a file of `total` bytes; neither number is trusted,
-// so sums that overflow are avoided.
+// True if `size` bytes from `offset` on lie within a file of `total` bytes. Neither number is
+// trusted, so the check avoids sums that could overflow.
 static bool lies_within(uint64_t offset, uint64_t size, int64_t total) {
     return offset <= (uint64_t)total && size <= (uint64_t)total - offset;
 }
@@ -59,8 +60,8 @@ typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
 
-// Finds the end record, behind which only the archive's comment may follow, and reads from the
-// record where the directory lies.
+// Finds the end record, after which only the archive's comment may follow, and reads from it where
+// the directory lies.
 static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     int64_t tail = zip->file_bytes < END_BYTES + COMMENT_BYTES + LOCATOR_BYTES
                        ? zip->file_bytes
@@ -93,8 +94,8 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     return TRI_OK;
 }
 
-// Reads numbers that do not fit into 32 bits: they are UINT32_MAX in the entry, and an extra field
-// of type 1 holds them, in the order of `wanted`.
+// Reads numbers that do not fit into 32 bits: in the entry they are UINT32_MAX, and an extra field
+// of type 1 contains them, in the order of `wanted`.
 static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wanted[3]) {
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;
@@ -218,7 +219,7 @@ static tri_status inflate_all(const tri_zip *zip, const tri_zip_member *member, 
     isal_inflate_init(state);
     tri_status status = TRI_OK;
     int64_t made = 0;
-    uint8_t beyond; // receives a byte past the declared size: an error
+    uint8_t beyond; // receives a byte beyond the declared size, which is an error
     while (status == TRI_OK && state->block_state != ISAL_BLOCK_FINISH) {
         if (state->avail_in == 0 && from->left > 0) {
             status = next_chunk(from, zip->path, &state->avail_in);
