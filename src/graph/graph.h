@@ -25,7 +25,7 @@ typedef enum tri_value_kind {
     TRI_VALUE_PARAMETER, // lies in a flat buffer
     TRI_VALUE_SCALAR,    // supplied per step: the loss seeds, the step scalars
     TRI_VALUE_RESULT,    // an output of a node
-    TRI_VALUE_WEIGHTED,  // a sum of losses, which no node reads (loss.h)
+    TRI_VALUE_WEIGHTED,  // a weighted sum of losses, which no node reads (loss.h)
 } tri_value_kind;
 
 typedef struct tri_value_info {
@@ -33,19 +33,22 @@ typedef struct tri_value_info {
     tri_dtype dtype;
     tri_shape shape;
     tri_layout layout; // plain until the layout pass
-    int node, output;  // of a result
-    int index; // of the graph's input, parameter or weighted sum; of a scalar: tri_scalar_kind
+    // For a result: the node that computes it, and which of the node's outputs it is.
+    int node, output;
+    // For an input, parameter or weighted sum: its index in the graph; for a scalar: its
+    // tri_scalar_kind.
+    int index;
 } tri_value_info;
 
 struct tri_node {
     const tri_op *op;
-    const char *name; // the layer's; "" for none
+    const char *name; // name of the layer that added the node; "": no layer did
     int block;
     tri_phase phase;
     int input_count, output_count;
     tri_value inputs[TRI_MAX_INPUTS]; // id 0: an optional input that was left out
     tri_value outputs[TRI_MAX_OUTPUTS];
-    const void *attr; // op->attr_bytes
+    const void *attr; // the op's attributes: op->attr_bytes bytes
 };
 
 typedef enum tri_init_kind {
@@ -57,45 +60,50 @@ typedef enum tri_init_kind {
 
 typedef struct tri_init {
     tri_init_kind kind;
-    double a, b; // constant: a; uniform: [a, b); normal: mean a, standard deviation b
+    // A constant fills with a; uniform draws from [a, b); normal has mean a, standard deviation b.
+    double a, b;
 } tri_init;
 
 typedef enum tri_parameter_role {
-    TRI_ROLE_TRAINED,   // updated by the optimizer
-    TRI_ROLE_FROZEN,    // a trained one that this run leaves as it is (tri_graph_freeze)
-    TRI_ROLE_STATISTIC, // a moving average; its gradient is the batch's value times samples
-    TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
+    TRI_ROLE_TRAINED, // updated by the optimizer
+    TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_freeze)
+    // A moving average. In place of a gradient, the value of the batch times the number of its
+    // samples travels between the ranks.
+    TRI_ROLE_STATISTIC,
+    TRI_ROLE_COUNTER, // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
 // How the ranks of the tensor-parallel axis hold a value or a parameter: it decides whether its
 // gradient has to be summed over them.
 typedef enum tri_placement {
     TRI_PLACEMENT_REPLICATED,       // every rank has all of it, and all of its gradient
-    TRI_PLACEMENT_SLICED,           // each rank has a slice of it, and of its gradient
+    TRI_PLACEMENT_SLICED,           // each rank has one slice of the parameter and of its gradient
     TRI_PLACEMENT_PARTIAL_GRADIENT, // every rank has all of it, and one term of its gradient
 } tri_placement;
 
 // What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them: a
 // slice of it.
 typedef struct tri_parameter_slice {
-    int axis;         // the dimension that is cut
-    int count, index; // slices in all, and this rank's; count 0: the parameter is not sliced
-    tri_shape full;   // shape of the full parameter
+    int axis; // the dimension that is cut
+    // How many slices there are, and which one this rank has; count 0: the parameter is not sliced.
+    int count, index;
+    tri_shape full; // shape of the full parameter
 } tri_parameter_slice;
 
 typedef struct tri_parameter_info {
     const char *name; // canonical: "layer1.0.weight"
     tri_parameter_role role;
-    tri_dtype dtype; // in which it is kept; `value` has the type in which it is computed
+    // The type in which it is stored; `value` has the type in which kernels compute with it.
+    tri_dtype dtype;
     tri_shape shape;
-    tri_layout layout;  // its home layout
+    tri_layout layout;  // the layout in which the parameter is stored between steps
     bool layout_chosen; // false until the layout pass chose one
     tri_init init;
-    double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
+    double momentum; // for a statistic: new = (1 − momentum)·old + momentum·batch
     int block;
     tri_value value;
     int before;                // the parameter of the same layer that was added before it; -1: none
-    tri_split split;           // as its layer was annotated
+    tri_split split;           // how tri_split_layer says that the layer is sliced
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
 } tri_parameter_info;
@@ -108,7 +116,9 @@ typedef struct tri_gradient_info {
 } tri_gradient_info;
 
 typedef struct tri_input_info {
-    const char *name; // "images", …, "position" (I64 [2]: step, position in the step of sample 0)
+    // "images", "labels", …; "position" is I64 [2]: the step, and where in the step the first
+    // sample stands.
+    const char *name;
     tri_value value;
 } tri_input_info;
 
@@ -123,9 +133,10 @@ typedef struct tri_loss_term {
 } tri_loss_term;
 
 typedef struct tri_metric_info {
-    const char *name;   // "loss" is always the first
-    tri_value value;    // none: not computed in training, or "loss" where it is a sum of losses
-    tri_loss_term term; // of a metric that is a loss of that sum
+    const char *name; // "loss" is always the first
+    // None: training does not compute it; also none for a "loss" that is a sum of losses.
+    tri_value value;
+    tri_loss_term term; // set where this metric is one loss of the weighted sum
 } tri_metric_info;
 
 enum { TRI_MAX_LOSS_TERMS = 8 };
@@ -139,18 +150,18 @@ typedef struct tri_weighted_sum {
 // When the counts of the losses of a weighted sum, over the whole step, are known, and so where the
 // division takes place.
 typedef enum tri_counting {
-    TRI_COUNT_BEHIND, // after BACKWARD: NORM learns the one count that all losses have
-    TRI_COUNT_KNOWN,  // always: each loss counts a fixed number for each sample
-    TRI_COUNT_AHEAD,  // before the step: labels are counted
+    TRI_COUNT_BEHIND, // after BACKWARD: all losses have one count, which NORM learns
+    TRI_COUNT_KNOWN,  // always: each loss counts a fixed number per sample
+    TRI_COUNT_AHEAD, // before the step: the labels of all its samples are counted on the host first
 } tri_counting;
 
 typedef struct tri_layer_info {
     const char *name;
-    bool shared; // may be used again
+    bool shared; // tri_share_layer was called: the name may be used again
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
-    TRI_SCALAR_SEED, // [1], in the graph's dtype: the loss seed
+    TRI_SCALAR_SEED, // [1], in the graph's dtype: the loss seed, where the loss is no sum of losses
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
     TRI_SCALAR_TERM, // the loss seed of the first loss of a sum; those of the others follow
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
@@ -159,12 +170,12 @@ typedef enum tri_scalar_kind {
 // The elements of the step scalars, which NORM makes and update ops read.
 enum {
     TRI_STEP_LR,
-    // Times every gradient: nominal / true count × clip factor / loss scale.
+    // Factor of every gradient: nominal / true count × clip factor / loss scale.
     TRI_STEP_GRADIENT_SCALE,
-    TRI_STEP_STATISTIC_SCALE, // 1 / samples of the step
-    TRI_STEP_SKIP,            // not 0: leave everything as it is
+    TRI_STEP_STATISTIC_SCALE, // factor of every statistic: 1 / samples of the step
+    TRI_STEP_SKIP,            // not 0: the update changes nothing
     TRI_STEP_UPDATE,          // number of this update, from 1
-    TRI_STEP_NORM,            // of the mean gradient before clipping
+    TRI_STEP_NORM,            // norm of the mean gradient before clipping
     TRI_STEP_HALTS,           // not 0: this step is not finite, and no loss scale makes up for it
     TRI_STEP_SCALAR_COUNT = 8
 };
@@ -173,19 +184,20 @@ enum {
 typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
     TRI_PRECISION_BF16_MIXED, // matrix products and what lies between them in BF16
-    TRI_PRECISION_16_MIXED,   // likewise in F16, with a scaled loss
-    TRI_PRECISION_BF16_TRUE,  // all activations in BF16
+    TRI_PRECISION_16_MIXED, // matrix products and what lies between them in F16, with a scaled loss
+    TRI_PRECISION_BF16_TRUE, // all activations in BF16
 } tri_precision;
 
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
-    tri_dtype dtype; // of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`
-    tri_precision precision; // of an F32 graph
+    // Type of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`.
+    tri_dtype dtype;
+    tri_precision precision; // precision of an F32 graph
     double dropout;          // replaces every rate when has_dropout
     bool has_dropout;
-    bool direct_convolution; // no Winograd
-    bool tf32;               // products and convolutions of F32 may round their inputs to TF32
+    bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
+    bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
     // Looks up one of the recipe's model options: sets *out and returns true when `key` is there.
     // NULL: there are none.
     bool (*model_option)(void *context, const char *key, double *out);
@@ -197,15 +209,17 @@ struct tri_graph {
     tri_graph_options options;
     tri_status status;
     const char *message;
-    tri_value_info *values; // [0] is none
+    tri_value_info *values; // entry 0 stands for "none"
     int value_count, value_capacity;
-    tri_node *nodes; // in an order in which they can run
+    tri_node *nodes; // the nodes, in an order in which they can run
     int node_count, node_capacity;
-    const tri_node *pending_nodes; // those that the layout pass has not rewritten yet
+    const tri_node *pending_nodes; // the nodes that the layout pass has not rewritten yet
     int pending_node_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
-    tri_gradient_info *gradients; // of statistics from the start, of trained ones after autodiff
+    // The statistics' gradients are there from the start, those of trained parameters after
+    // autodiff.
+    tri_gradient_info *gradients;
     int gradient_count, gradient_capacity;
     tri_input_info *inputs;
     int input_count, input_capacity;
@@ -218,12 +232,15 @@ struct tri_graph {
 
     tri_layer_info *layers;
     int layer_count, layer_capacity;
-    tri_index layer_index, block_index, parameter_index; // by name
-    tri_index layer_parameters; // by layer: its last parameter, see tri_parameter_info.before
-    const char **blocks;        // names
+    // Find layers, blocks and parameters by their names.
+    tri_index layer_index, block_index, parameter_index;
+    // layer_parameters[l]: the last parameter added for layer l; tri_parameter_info.before leads
+    // on.
+    tri_index layer_parameters;
+    const char **blocks; // names of the blocks
     int block_count, block_capacity;
-    tri_phase phase; // of nodes added from now on
-    int block;       // likewise; -1 before the first
+    tri_phase phase; // phase of the nodes that are added from now on
+    int block;       // block of the nodes that are added from now on; -1: no block has begun
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
 };
 
@@ -244,7 +261,7 @@ tri_value tri_input_find(const tri_graph *graph, const char *name);
 // The batch that a task's build function gets: the graph's inputs are its fields.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
 // The input "position", which tells where in the step the micro-batch begins, so that dropout draws
-// the same numbers in any division into micro-batches; added when it is missing.
+// the same numbers however the step is divided into micro-batches. It is added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // True if `value` is one of the graph's values, or the value none.
@@ -270,14 +287,14 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
 
-// Makes every trained parameter frozen whose name matches a pattern (`*` and `?`, as fnmatch).
-// TRI_BAD_INPUT when a pattern matches none, because it is mistyped then, or nothing is left to
-// train. To be called before autodiff, which makes no gradients of frozen ones.
+// Freezes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch). Call it
+// before autodiff, which makes no gradients of frozen parameters. TRI_BAD_INPUT: a pattern matches
+// no parameter (it is probably mistyped), or nothing is left to train.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// The only contribution to the parameter's gradient; none if there is none. The caller has to know
-// that there is at most one.
+// Gets the contribution to the parameter's gradient where at most one block adds to it, which the
+// caller has to know; none if no block does.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // The index in the full parameter, in row-major order, of element `index` of a slice of shape
@@ -285,9 +302,10 @@ tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 // so that slices get the values of the whole.
 int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index);
-// Finds element `full` of the full parameter in the slices: returns the number of the slice that
-// has it; *local is its index there, and *count how many elements from it on are consecutive in
-// both, so that they can be copied at once. A parameter that is not sliced counts as slice 0.
+// Finds in which slice the element with index `full` of the full parameter lies. Returns the number
+// of the slice; *local is the element's index there, and *count is how many elements from it on are
+// consecutive both in the slice and in the full parameter, so that they can be copied at once. A
+// parameter that is not sliced counts as slice 0.
 int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count);
 // How many elements, starting at any multiple of this number, are consecutive both in the slice and

@@ -106,8 +106,9 @@ static int64_t batch_size(const tri_graph *g) {
     return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
 }
 
-// Finds how labels can be counted before the step: the index of the graph's input that holds them,
-// or from which a single op, *maker, makes them and can count them; -1: there is none.
+// Finds how labels can be counted before the step. Returns the index of the graph's input that
+// holds the labels. If a single op makes the labels from that input and can count them, *maker is
+// that op. -1: they cannot be counted.
 static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
     *maker = NULL;
     for (;;) {

@@ -1,6 +1,5 @@
-// What a loss that is a weighted sum of others is made of, for passes and engine. Each loss of the
-// sum is a mean: its sum divided by its count, both over the whole step. Model code sees
-// <trireme/graph.h>.
+// Weighted sums of losses, for passes and engine; model code uses <trireme/graph.h>. Each loss of
+// such a sum is a mean: its sum divided by its own count, both over the whole step.
 #ifndef TRIREME_GRAPH_LOSS_H
 #define TRIREME_GRAPH_LOSS_H
 
@@ -8,8 +7,8 @@
 
 // Makes weight · a + b, of losses; b may be none.
 tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b);
-// Declares a metric as another graph has it, with this graph's value: for passes, which write a new
-// graph from another.
+// Copies the declaration of a metric from another graph, with this graph's `value`: for passes,
+// which write a new graph from an old one.
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value);
 // How many labels of a micro-batch of `size` samples the loss counts; `labels` points to its field.
 // Labels that are left out do not count.

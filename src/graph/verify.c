@@ -1,5 +1,5 @@
-// Checks what every pass has to leave true of a graph, so that a wrong pass is found where it is,
-// and not by wrong losses.
+// Checks the rules that every graph must keep after every pass, so that a wrong pass is found at
+// once and not by wrong losses.
 #include "graph/graph.h"
 
 #include <string.h>
