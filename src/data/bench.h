@@ -7,10 +7,10 @@
 
 typedef struct tri_data_rate {
     int64_t workers;
-    int64_t batches;      // micro-batches read
-    double samples_per_s; // for one replica that only reads
-    double bytes_per_s;   // after conversion and transforms
-    double time_us;       // per micro-batch
+    int64_t batches;      // number of micro-batches that were read
+    double samples_per_s; // samples per second of one replica that does nothing but read
+    double bytes_per_s;   // bytes after conversion and transforms
+    double time_us;       // time for each micro-batch
 } tri_data_rate;
 
 // Reads shuffled micro-batches of replica 0 for about `seconds`, from the start of an epoch, as

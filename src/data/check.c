@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Statistics of the values so far. Mean and squares follow Welford's recurrence (1962), which stays
-// precise over billions of values, where a plain sum does not.
+// Statistics of the values so far. Mean and squares are computed by Welford's recurrence (1962),
+// which stays precise over billions of values; a plain sum does not.
 typedef struct moments {
     double min, max, mean;
-    double squares; // sum of the squared distances from the mean
+    double squares; // sum of the squared deviations from the mean
     int64_t count, not_finite;
 } moments;
 
@@ -28,8 +28,8 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-// The moments of a field: over all samples, of the first sample, and of each channel, which are the
-// numbers that `normalize` wants.
+// The moments of a field: over all samples, of the first sample, and of each channel. The last are
+// the numbers that the transform `normalize` needs.
 typedef struct sums {
     moments all, first, channel[TRI_CHECK_CHANNELS];
     int64_t first_not_finite;
@@ -82,7 +82,7 @@ static void report_field(const tri_dataset *dataset, int index, const sums *from
 }
 
 // Warns of images whose values look like bytes but have another type: only bytes are divided by
-// 255, so these would be 255 times too large.
+// 255, so these images would be 255 times too large.
 static void warn_of_large(tri_data_report *out) {
     for (int i = 0; i < out->field_count; i++) {
         const tri_data_summary *s = &out->fields[i];
@@ -107,7 +107,7 @@ static void report_classes(const int64_t *counts, int64_t classes, tri_data_repo
 
 typedef struct reading {
     void *scratch, *sample;
-    int64_t *classes; // samples of each class; NULL: no labels
+    int64_t *classes; // by class: its number of samples; NULL: there are no labels
 } reading;
 
 static tri_status allocate(const tri_dataset *dataset, int labels, reading *out) {

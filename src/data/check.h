@@ -1,4 +1,4 @@
-// Reads a whole data set and reports what it contains, so that mistakes in data are found before a
+// Reads a whole data set and reports what it contains, so that mistakes in data are found before
 // training.
 #ifndef TRIREME_DATA_CHECK_H
 #define TRIREME_DATA_CHECK_H
@@ -8,21 +8,22 @@
 
 enum { TRI_CHECK_CHANNELS = 4, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
 
-// Range and mean of finite values, as the model gets them: after conversion and transforms, without
+// Range and mean of finite values as the model gets them: after conversion and transforms, without
 // ignored labels. All zero if there are no such values.
 typedef struct tri_data_range {
     double min, max, mean;
 } tri_data_range;
 
 typedef struct tri_data_summary {
-    tri_data_field field;      // its name lives as long as the options
+    tri_data_field field;      // the field; its name lives as long as the options
     tri_dtype stored;          // the type in the files
-    bool is_divided_by_255;    // images of bytes, whose values become 0 to 1
-    tri_data_range all, first; // of all samples, and of the first sample
+    bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
+    tri_data_range all, first; // over all samples, and of the first sample
     double std;
-    int64_t not_finite;       // NaN and infinite values
-    int64_t first_not_finite; // the first sample with such a value; -1: none
-    int channels; // entries of `channel`; 0 unless the field is images of several channels
+    int64_t not_finite;       // number of NaN and infinite values
+    int64_t first_not_finite; // the first sample with such a value; -1: there is none
+    // Number of entries of `channel`; 0 unless the field is images of several channels.
+    int channels;
     tri_data_range channel[TRI_CHECK_CHANNELS];
 } tri_data_summary;
 
@@ -31,12 +32,13 @@ typedef struct tri_data_report {
     char shapes[512]; // the value of data.shapes that describes the data
     int field_count;
     tri_data_summary fields[TRI_MAX_DATA_FIELDS];
-    int64_t classes; // 0: no labels
+    int64_t classes; // number of classes; 0: there are no labels
     int64_t min_class_samples,
-        max_class_samples;                // samples of the rarest and of the most frequent class
-    int64_t histogram[TRI_CHECK_CLASSES]; // samples of the first classes
+        max_class_samples; // numbers of samples of the rarest and of the most frequent class
+    // By class: number of samples; only the first classes are counted here.
+    int64_t histogram[TRI_CHECK_CLASSES];
     int warning_count;
-    char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do
+    char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them
 } tri_data_report;
 
 // Opens `split`, verifies its checksums and reads every sample. Fails at the first sample that

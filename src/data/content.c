@@ -1,4 +1,4 @@
-// Recognises file formats by their first bytes, so that the error about a wrong file says what the
+// Recognises file formats by their first bytes, so that the error about a wrong file tells what the
 // file is.
 #include "data/content.h"
 
@@ -16,13 +16,13 @@ enum { HEAD_BYTES = 560, TAR_MAGIC = 257, NAME_START = 30 };
     "safetensors.torch.save_file({'images': x, 'labels': y}, 'data.safetensors') writes what "     \
     "data.name=tensors reads"
 
-// A file format, recognised by `bytes` at `offset`; or, without them, by code below.
+// A file format. It is recognised by `bytes` at `offset`; if there are none, by the code below.
 typedef struct content {
     const char *bytes;
     int size, offset;
-    const char *what;   // completes "the file is …"
-    const char *reader; // the data.name that reads it; NULL: none
-    const char *advice; // what to do; NULL: use `reader`
+    const char *what;   // text that completes "the file is …"
+    const char *reader; // the data.name that reads such files; NULL: none
+    const char *advice; // tells what to do; NULL: use `reader`
 } content;
 
 #define AT(position, text) .bytes = (text), .size = sizeof(text) - 1, .offset = (position)
@@ -68,8 +68,8 @@ static const content json = {.what = "JSON text", .advice = "read it in Python, 
 static const content table = {.what = "a table as text (CSV)",
                               .advice = "numpy.loadtxt reads it, and " SAVE_NPZ};
 
-// True if the first bytes of an archive contain `name`, as the name of its first member does: the
-// directory at the end need not be read.
+// True if the first bytes of an archive contain `name`, because the name of the first member stands
+// there. So the directory at the archive's end need not be read.
 static bool has_member(const uint8_t *head, size_t size, const char *name) {
     return size > NAME_START && memmem(head + NAME_START, size - NAME_START, name, strlen(name));
 }
@@ -90,7 +90,7 @@ static const content *look_at_text(const uint8_t *head, size_t size) {
         commas += head[i] == ',' || head[i] == ';' || head[i] == '\t';
         others += head[i] == ' ';
     }
-    if (size < 8) return NULL; // too short to recognise
+    if (size < 8) return NULL; // too short to be recognised
     if (*head == '{' || *head == '[') return &json;
     return commas > 0 && commas > others ? &table : NULL;
 }
@@ -107,18 +107,18 @@ static const content *recognize(const uint8_t *head, size_t size) {
     if (head[0] == 0x1f && head[1] == 0x8b && head[2] == 8) return &gzip;
     bool is_idx = head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14;
     if (is_idx && head[3] >= 1 && head[3] <= 4) return &idx;
-    // torch.save before version 1.6 wrote a pickle that begins with a magic number.
+    // Before version 1.6, torch.save wrote a pickle that begins with a magic number.
     if (head[0] == 0x80 && head[1] == 2 && head[2] == 0x8a && head[3] == 0x0a) return &torch;
     if (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return &pickle;
     return look_at_text(head, size);
 }
 
-// True if data sets of `kind` read such a file.
+// True if data sets of `kind` can read such a file.
 static bool is_readable(const content *found, const char *kind) {
     if (found->reader && !strcmp(found->reader, kind)) return true;
     if (!strcmp(kind, "idx")) return found == &gzip;
-    // Any text can be tokens. So can a file that only looks like a pickle or an IDX file: these are
-    // recognised by fewer than four bytes.
+    // Any text can be tokens. A file that only looks like a pickle or an IDX file can be too,
+    // because these formats are recognised by fewer than four bytes.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
     return false;

@@ -1,5 +1,5 @@
-// Opens a data set of any kind, selects the samples of a split, and reads them: conversion and
-// transforms included. Next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
+// Opens a data set of any kind, selects the samples of a split, and reads them, with conversion and
+// transforms. Next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
 #include "data/dataset.h"
 
 #include "data/convert.h"
@@ -27,7 +27,7 @@ static const tri_dataset_kind *kind_of(const tri_data_options *options) {
 static tri_status fail_rank(const char *source, const char *name, const tri_shape *shape,
                             const char *wanted) {
     char sizes[128];
-    tri_shape_text(shape, sizes, sizeof sizes); // of one sample, "[3, 32]"
+    tri_shape_text(shape, sizes, sizeof sizes); // the shape of one sample, such as "[3, 32]"
     return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is [N%s%s, but must be %s%s", source, name,
                     shape->rank ? ", " : "", sizes + 1, wanted,
                     shape->rank ? "" : ": write x.reshape(-1, 1) in place of x");
@@ -77,8 +77,8 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
-// Refuses fields with one value for each token whose numbers of tokens differ: they belong to the
-// same sequence.
+// Rejects fields that have one value for each token but different numbers of tokens, because such
+// fields belong to the same sequence.
 static tri_status check_tokens(const tri_dataset *dataset) {
     const tri_stored_field *first = NULL;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -95,8 +95,8 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Sets up transforms, sizes and scratch memory, after the kind has added its fields, because these
-// depend on the fields' shapes.
+// Sets up transforms, sizes and scratch memory. This happens after the kind has added its fields,
+// because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;
@@ -127,7 +127,8 @@ static tri_status finish_fields(tri_dataset *dataset) {
     }
     if (!is_used)
         return tri_tree_fail(list, "data.transform is for images, and this data set has none");
-    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64; // aligns the scratch behind it
+    // Rounds the size up, so that the scratch memory behind the buffer is aligned.
+    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64;
     return TRI_OK;
 }
 
@@ -145,8 +146,8 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     return dataset;
 }
 
-// Selects the samples of the training files that count: applies data.limit first, then
-// data.val_fraction to what is left.
+// Selects the samples of the training files that are used: applies data.limit first, then
+// data.val_fraction to the rest.
 static tri_status select_samples(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     if (dataset->file_split != TRI_DATA_TRAIN) return TRI_OK;
@@ -175,8 +176,8 @@ static tri_shapes shapes_of(const tri_dataset *dataset) {
     return shapes;
 }
 
-// Refuses data whose shapes differ from data.shapes, because `trireme plan` relies on these: the
-// plan would be of another network.
+// Rejects data whose shapes differ from data.shapes, because `trireme plan` relies on data.shapes
+// and would have planned another network.
 static tri_status check_declared_shapes(tri_dataset *dataset) {
     tri_shapes declared, found = shapes_of(dataset);
     TRI_TRY(tri_shapes_read(dataset->options->shapes, &declared));
@@ -242,7 +243,7 @@ const char *tri_data_split_name(tri_data_split split) {
 
 static tri_status describe_declared(tri_dataset *dataset, const tri_shapes *declared) {
     for (int i = 0; i < declared->count; i++) {
-        tri_field_row row = {.dtype = TRI_F32}; // tri_dataset_add refuses other names
+        tri_field_row row = {.dtype = TRI_F32}; // tri_dataset_add rejects unknown names
         tri_field_find(dataset->options->extra_fields, declared->names[i], &row);
         TRI_TRY(tri_dataset_add(dataset, "data.shapes", declared->names[i], row.dtype,
                                 &declared->shapes[i]));
@@ -285,8 +286,8 @@ tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
     return dataset->fields[index].stored;
 }
 
-// Warns of images that seem to be [H, W, C], the common order in Python, where models read [C, H,
-// W]: the last axis is 1, 3 or 4, the others are larger.
+// Warns of images that seem to be [H, W, C], the usual order in Python, because models read [C, H,
+// W]: the last axis has size 1, 3 or 4, and the others are larger.
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size) {
     int index = tri_dataset_find(dataset, "images");
     if (index == TRI_NO_FIELD) return false;
@@ -345,8 +346,7 @@ void tri_dataset_keep_bytes(tri_dataset *dataset) {
     field->size_bytes = (size_t)tri_shape_count(&field->shape);
 }
 
-// Converts a sample's number in this split to its number in the files, which have the samples of
-// both splits.
+// Converts a sample's number in this split to its number in the files, which contain both splits.
 static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
     if (!split) return sample;
@@ -363,7 +363,7 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
     const void *stored;
     tri_status status =
         dataset->kind->read(dataset, field, sample, is_unchanged ? out : scratch, &stored);
-    if (status == TRI_CORRUPT) // opening checked the file, so this is not bad input
+    if (status == TRI_CORRUPT) // opening has checked the file, so this is not bad input
         return tri_status_context(TRI_IO, "a data file was changed while it was in use");
     TRI_TRY(status);
     if (row->transforms && row->field.dtype == TRI_U8)

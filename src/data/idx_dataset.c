@@ -1,6 +1,6 @@
-// The kind "idx": MNIST and similar data, a file of images and one of labels, raw or
+// The kind "idx": MNIST and similar data, which have a file of images and a file of labels, raw or
 // gzip-compressed. Both are kept in memory, because such data are small and compressed files cannot
-// be read at random.
+// be read at random positions.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
@@ -16,7 +16,7 @@ typedef struct idx_state {
     tri_idx images, labels;
 } idx_state;
 
-// Finds the file PREFIX-SUFFIX or PREFIX-SUFFIX.gz, whichever was downloaded.
+// Finds the file PREFIX-SUFFIX or PREFIX-SUFFIX.gz, because both can be downloaded.
 static tri_status find_file(tri_dataset *dataset, const char *prefix, const char *suffix,
                             const char **out) {
     const char *plain =
@@ -92,7 +92,8 @@ static tri_status idx_read(const tri_dataset *dataset, int field, int64_t sample
     return TRI_OK;
 }
 
-// Fetches an image into the cache: the hardware cannot predict where a shuffled sample lies.
+// Prefetches an image into the cache, because the hardware cannot predict where a shuffled sample
+// lies.
 static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
     enum { CACHE_LINE_BYTES = 64 };
     const void *stored;
@@ -102,7 +103,7 @@ static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
         __builtin_prefetch((const char *)stored + at);
 }
 
-// Describes the data without opening them: the shapes of MNIST, which similar data usually share.
+// Describes the data without opening them: by the shapes of MNIST, which similar data usually have.
 static tri_status idx_describe(tri_dataset *dataset) {
     tri_shape image = tri_shape_of(1, 28, 28);
     TRI_TRY(tri_dataset_add(dataset, "data", "images", TRI_U8, &image));

@@ -1,4 +1,4 @@
-// The interface of a kind of data set (data.name). A new kind is a file that defines a
+// The interface of a kind of data set (data.name). To add a kind, write a file that defines a
 // tri_dataset_kind, and a row in kinds.h.
 #ifndef TRIREME_DATA_KIND_H
 #define TRIREME_DATA_KIND_H
@@ -11,35 +11,37 @@
 #include "data/transform.h"
 
 typedef struct tri_dataset_kind {
-    // Fills samples, state and fields (through tri_dataset_add; then `classes` of I64 fields), in
-    // memory of dataset->arena. If it fails, `close` is called and has to release what was opened.
+    // Opens the data: fills in samples, state and fields (by tri_dataset_add; then `classes` of I64
+    // fields), in memory of dataset->arena. If it fails, `close` is called and has to release what
+    // was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
-    // Reads the stored elements of one sample: *stored points into the kind's own memory, or to
-    // `buffer`, which has room for them. Any number of threads call it at once.
+    // Reads the stored elements of one sample. *stored then points into the kind's own memory, or
+    // to `buffer`, which has room for them. Any number of threads may call it at the same time.
     tri_status (*read)(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
                        const void **stored);
-    // Fetches a sample into caches that will be read soon. NULL: nothing would be gained.
+    // Prefetches a sample that will be read soon. NULL: that would not make reading faster.
     void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
-    // Verifies checksums of all bytes, which `open` skips to be fast. NULL: there are none.
+    // Verifies checksums of all bytes, which `open` skips in order to be fast. NULL: there are
+    // none.
     tri_status (*verify)(const tri_dataset *dataset);
     // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
-    // Adds the fields as far as the options alone determine them, for plans. NULL: they determine
-    // nothing.
+    // Adds the fields as far as they follow from the options alone, for plans. NULL: none do.
     tri_status (*describe)(tri_dataset *dataset);
-    bool describes_guess; // `describe` adds the usual shapes of the kind; the files may differ
+    // `describe` adds the kind's usual shapes, but those in the files may differ.
+    bool describes_guess;
 } tri_dataset_kind;
 
-// A field in the files and, in `field`, as the model receives it.
+// A field as the files contain it and, in `field`, as the model gets it.
 typedef struct tri_stored_field {
     tri_data_field field;
     tri_field_row row;
-    int64_t classes;  // of I64 fields, set by the kind: see tri_dataset_classes
-    bool has_ignored; // likewise: some numbers are -100
+    int64_t classes;  // number of classes of an I64 field, set by the kind: see tri_dataset_classes
+    bool has_ignored; // some numbers of an I64 field are -100, which losses ignore; set by the kind
     tri_dtype stored;
-    tri_shape stored_shape;           // of one sample
-    size_t stored_bytes;              // of one sample
+    tri_shape stored_shape;           // shape of one sample in the files
+    size_t stored_bytes;              // size of one sample in the files, in bytes
     const tri_transforms *transforms; // NULL unless the field is `images`
 } tri_stored_field;
 
@@ -53,26 +55,27 @@ struct tri_dataset {
     tri_data_split file_split;
     uint64_t seed;
     const tri_validation_split
-        *validation_split;    // NULL: all samples of the files belong to `split`
-    const tri_dataset *owner; // the data set whose files and state this one borrows; NULL: its own
+        *validation_split; // NULL: all samples in the files belong to `split`
+    // The data set whose files and state this one uses; NULL: it has its own.
+    const tri_dataset *owner;
     int64_t samples;
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
-    size_t scratch_bytes, buffer_bytes; // of a thread: for transforms, for one stored sample
-    void *state;                        // of the kind
+    // Memory of each thread: for transforms, and for one stored sample.
+    size_t scratch_bytes, buffer_bytes;
+    void *state; // belongs to the kind
 };
 
-// Adds the field `name`, of which each sample is stored as elements of type `stored` in `shape`.
-// TRI_BAD_INPUT if fields.c has no row of that name, or a row of another shape or type; the message
+// Adds the field `name`. Each of its samples is stored as elements of type `stored` in `shape`.
+// TRI_BAD_INPUT: fields.c has no row of that name, or one of another shape or type; the message
 // names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
-// tri_dataset_files gets the value of data.train, data.val or data.test, whichever file_split
-// names; NULL: the recipe does not set it. tri_dataset_file gets the value's text; NULL if it is a
-// map.
+// tri_dataset_files gets the value of data.train, data.val or data.test, depending on file_split;
+// NULL: the recipe does not set it. tri_dataset_file gets the value's text; NULL if it is a map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
-// Makes a path of `name`: relative names are relative to data.path.
+// Makes a path from `name`; a relative name is relative to data.path.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 
 #define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;

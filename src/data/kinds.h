@@ -1,9 +1,9 @@
-// The kinds of data sets there are (data.name): one row each. kind.h says what a kind is.
+// The kinds of data sets (data.name), one row for each. kind.h explains what a kind is.
 #ifndef TRIREME_DATA_KINDS_H
 #define TRIREME_DATA_KINDS_H
 
 // Every kind: ROW(name, the rows of its own options, their count (in options.c), help text). The
-// kind X is defined as tri_dataset_X, so that a new kind needs only a row here and a file.
+// kind X is defined as tri_dataset_X, so that a new kind needs only a file and a row here.
 #define TRI_DATASET_KINDS(ROW)                                                                     \
     ROW(idx, NULL, 0, "IDX files as of MNIST and Fashion-MNIST, raw or gzip")                      \
     ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \

@@ -1,4 +1,4 @@
-// Reads a replica's micro-batches ahead of their use, in order, on its own threads.
+// Reads a replica's micro-batches ahead of their use, in order, on threads of its own.
 //
 // The order of batches is computed (sampler.h), so a loader can begin at any epoch, step and round
 // without reading what comes before. It allocates all memory when it is created.
@@ -11,7 +11,7 @@
 
 typedef struct tri_loader tri_loader;
 
-// Where a loader's memory comes from: a device may want memory of its own kind, from which it
+// Where a loader gets its memory. A device may supply memory of a special kind, from which it
 // copies faster. All zero: from the C library.
 typedef struct tri_loader_memory {
     tri_status (*alloc)(void *context, size_t size_bytes, void **out); // aligned to 64 bytes
@@ -20,13 +20,13 @@ typedef struct tri_loader_memory {
 } tri_loader_memory;
 
 typedef struct tri_loader_options {
-    int64_t replica;            // reads the micro-batches of this replica
-    int64_t workers;            // threads; 0: tri_loader_next reads by itself
-    int64_t prefetch;           // batches to read ahead; 0: twice the workers
-    int64_t hold;               // batches that the caller may hold at once; 0: 1
-    int64_t epoch, step, round; // of the first micro-batch
-    int64_t end_epoch;          // ends before this epoch; 0: never
-    int64_t steps_per_epoch;    // at most this many steps of each epoch; 0: all
+    int64_t replica;            // the replica whose micro-batches are read
+    int64_t workers;            // number of threads; 0: tri_loader_next itself reads
+    int64_t prefetch;           // how many batches are read ahead; 0: twice the workers
+    int64_t hold;               // how many batches the caller may hold at the same time; 0: 1
+    int64_t epoch, step, round; // position of the first micro-batch
+    int64_t end_epoch;          // the loader ends before this epoch; 0: never
+    int64_t steps_per_epoch;    // limit on the steps of each epoch; 0: all steps
     tri_loader_memory memory;
 } tri_loader_options;
 
@@ -34,9 +34,9 @@ typedef struct tri_loader_options {
 // count the same rounds.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
-    tri_micro_batch micro;  // its index and position in the step, and its size
+    tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size
     const int64_t *samples; // [size]: numbers of the samples in the data set
-    // [size, …] each, in the data set's order of fields; aligned to 64 bytes.
+    // [size, …] each, by field of the data set; aligned to 64 bytes.
     void *fields[TRI_MAX_DATA_FIELDS];
 } tri_data_batch;
 
@@ -44,20 +44,20 @@ typedef struct tri_data_batch {
 // TRI_NO_MEMORY, TRI_BAD_INPUT.
 tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
                              const tri_loader_options *options, tri_loader **out);
-// The number of batches for which a loader with these options allocates memory, which the plan
-// counts.
+// For how many batches a loader with these options allocates memory. The plan counts this memory.
 int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads and frees all batches, including those that the caller holds. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
 
-// Returns the next micro-batch: first the rounds of a step, then the steps of an epoch, then the
-// epochs. *out is NULL after the last. The batch belongs to the loader and stays valid until it is
-// released; the caller may hold at most `hold`. If a sample cannot be read, this and every further
-// call returns the error of the read. Both functions must be called by the same thread.
+// Gets the next micro-batch: first all rounds of a step, then the next step of the epoch, then the
+// next epoch. *out is NULL after the last one. The batch belongs to the loader and stays valid
+// until it is released; the caller may hold at most `hold` batches. If a sample cannot be read,
+// this call and every further one returns the error. Both functions must be called by the same
+// thread.
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out);
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch);
 
-// Total time that tri_loader_next has spent waiting or reading: time in which training waits for
+// The total time that tri_loader_next has spent waiting or reading, in which training waits for
 // data.
 int64_t tri_loader_waited_ns(const tri_loader *loader);
 

@@ -1,6 +1,6 @@
-// The kind "npy": NumPy arrays whose first axis is the sample, one for each field: the members of a
-// .npz archive, or one file for each field. Samples are read one by one; compressed arrays are
-// unpacked into memory.
+// The kind "npy": NumPy arrays whose first axis is the sample, one for each field. They are the
+// members of a .npz archive, or there is one file for each field. Samples are read one by one;
+// compressed arrays are unpacked into memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 typedef struct npy_state {
-    tri_npy *arrays[TRI_MAX_DATA_FIELDS];  // of each field
-    int64_t elements[TRI_MAX_DATA_FIELDS]; // of one sample of each field
+    tri_npy *arrays[TRI_MAX_DATA_FIELDS];  // by field: its array
+    int64_t elements[TRI_MAX_DATA_FIELDS]; // by field: number of elements of one sample
     int count;
 } npy_state;
 
@@ -20,7 +20,8 @@ static tri_status read_elements(const void *context, int64_t first, int64_t coun
     return tri_npy_read(context, first, count, out);
 }
 
-// Adds the array `member` of the archive `path`, or the file `path` (member NULL), as field `name`.
+// Adds field `name` from the array `member` of the archive `path`; member NULL: from the file
+// `path`.
 static tri_status add_array(tri_dataset *dataset, const char *name, const char *path,
                             const char *member) {
     npy_state *state = dataset->state;
@@ -30,7 +31,8 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
     tri_npy *array;
     TRI_TRY(tri_npy_open(path, member, &array));
     int field = state->count;
-    state->arrays[state->count++] = array; // from here on npy_close closes it
+    // From here on npy_close closes the array, also after a failure.
+    state->arrays[state->count++] = array;
     tri_shape shape = *tri_npy_shape(array), sample = {.rank = shape.rank - 1};
     if (shape.rank == 0 || shape.dims[0] == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no samples: its first axis must be the sample",
@@ -41,7 +43,7 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
                         (long long)dataset->samples);
     dataset->samples = shape.dims[0];
     memcpy(sample.dims, shape.dims + 1, (size_t)sample.rank * sizeof *sample.dims);
-    if (!strcmp(name, "images") && sample.rank == 2) // grey images, without an axis of channels
+    if (!strcmp(name, "images") && sample.rank == 2) // grey images without an axis for channels
         sample = tri_shape_of(1, sample.dims[0], sample.dims[1]);
     TRI_TRY(tri_dataset_add(dataset, tri_npy_name(array), name, tri_npy_dtype(array), &sample));
     state->elements[field] = tri_shape_count(&sample);
@@ -63,7 +65,7 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     TRI_TRY(tri_npy_list(dataset->arena, path, &names, &count));
     if (count == 0) {
         tri_npy *array;
-        TRI_TRY(tri_npy_open(path, NULL, &array)); // refuses a file that is no array
+        TRI_TRY(tri_npy_open(path, NULL, &array)); // rejects a file that is not an array
         tri_npy_close(array);
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: is one array: name its field, and the files of the others: "
@@ -83,7 +85,7 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     return TRI_OK;
 }
 
-// Adds a field from an entry of the map data.train: FILE, or FILE:ARRAY of an archive.
+// Adds a field from an entry of the map data.train: FILE, or FILE:ARRAY for an array in an archive.
 static tri_status add_entry(tri_dataset *dataset, const tri_tree *entry) {
     if (entry->kind != TRI_TREE_SCALAR)
         return tri_tree_fail(entry, "'%s' has to be a file, or FILE.npz:ARRAY", entry->key);

@@ -1,5 +1,5 @@
-// Computes the order of samples by a Feistel network over the positions, keyed by seed and epoch.
-// permutation.h says why.
+// Computes the order of samples by a Feistel network over the positions, with keys from seed and
+// epoch. permutation.h tells why.
 #include "data/permutation.h"
 
 #include "base/philox.h"
@@ -19,7 +19,7 @@ tri_permutation tri_permutation_make(uint64_t seed, int64_t epoch, int64_t count
     return order;
 }
 
-// MurmurHash3's 64-bit finalizer: every bit of the input reaches every bit of the result.
+// The 64-bit finalizer of MurmurHash3: every bit of the input influences every bit of the result.
 static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
     x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;

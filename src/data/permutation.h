@@ -1,5 +1,5 @@
-// A pseudo-random order of N items. The item at any position is computed, not looked up in a list,
-// so that the order takes no memory and a resumed run can begin anywhere in it.
+// A pseudo-random order of N items. The item at any position is computed instead of looked up in a
+// list, so that the order takes no memory and a resumed run can begin anywhere in it.
 #ifndef TRIREME_DATA_PERMUTATION_H
 #define TRIREME_DATA_PERMUTATION_H
 
@@ -8,16 +8,18 @@
 enum { TRI_PERMUTATION_ROUNDS = 8 };
 
 // A Feistel network over the smallest power of two that is at least N; its halves may differ by one
-// bit. Such a network maps no two positions to the same item. A result outside 0 … N-1 is encrypted
-// once more until it lies inside ("cycle walking": Black and Rogaway, "Ciphers with arbitrary
-// finite domains", CT-RSA 2002), fewer than two times on average. The keys come from Philox.
+// bit. Such a network never maps two positions to the same item. A result outside 0 … N-1 is
+// encrypted again until it lies inside ("cycle walking": Black and Rogaway, "Ciphers with arbitrary
+// finite domains", CT-RSA 2002), which takes fewer than two encryptions on average. The keys come
+// from Philox.
 typedef struct tri_permutation {
     int64_t count;
     int low_bits, high_bits;
     uint64_t keys[TRI_PERMUTATION_ROUNDS];
 } tri_permutation;
 
-// The order of `count` items in epoch `epoch` of the run with `seed`: each epoch has another order.
+// Makes the order of `count` items in epoch `epoch` of the run with `seed`; each epoch has another
+// order.
 tri_permutation tri_permutation_make(uint64_t seed, int64_t epoch, int64_t count);
 // Computes the item at `position`; both are 0 … count-1.
 int64_t tri_permutation_at(const tri_permutation *order, int64_t position);

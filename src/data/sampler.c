@@ -1,5 +1,5 @@
-// Divides an epoch into steps, and a step into micro-batches of the replicas: see sampler.h. All is
-// computed from epoch and step, so a resumed run continues with the right samples.
+// Divides an epoch into steps, and a step into the micro-batches of the replicas: see sampler.h.
+// Everything is computed from epoch and step, so a resumed run continues with the right samples.
 #include "data/sampler.h"
 
 #include "base/limits.h"

@@ -1,9 +1,10 @@
 // Computes which samples a replica trains on and in which order. Nothing is stored, so any step of
 // any epoch is found at once. See ARCHITECTURE.md, "One step, exactly".
 //
-// An epoch is one order of the data set's samples. A step takes the next `global` positions of it;
-// the last step takes the rest. A step is cut into micro-batches of consecutive positions, and
-// replica j mod replicas runs micro-batch j in round j div replicas. All replicas run all rounds.
+// An epoch is one order of the data set's samples. Each step takes the next `global` positions of
+// this order; the last step takes the rest. A step is cut into micro-batches of consecutive
+// positions: micro-batch j is run by replica j mod replicas, in round j div replicas. All replicas
+// run all rounds.
 #ifndef TRIREME_DATA_SAMPLER_H
 #define TRIREME_DATA_SAMPLER_H
 
@@ -14,47 +15,48 @@
 #include <stdint.h>
 
 typedef struct tri_sampler_options {
-    int64_t samples;  // in the data set
-    int64_t global;   // per step, over all replicas
-    int64_t micro;    // per micro-batch; 0: one micro-batch per replica
-    int64_t replicas; // 0: 1
-    bool keep_order;  // every epoch in the data set's own order
-    bool drop_last;   // leaves out an epoch's partial last step
+    int64_t samples;  // samples in the data set
+    int64_t global;   // samples of a step, over all replicas
+    int64_t micro;    // samples of a micro-batch; 0: each replica has one micro-batch
+    int64_t replicas; // number of replicas; 0: 1
+    bool keep_order;  // every epoch is in the data set's own order
+    bool drop_last;   // the smaller last step of an epoch is left out
     uint64_t seed;
 } tri_sampler_options;
 
-// Read-only once made: any number of threads may use it.
+// A sampler is read-only once it is made: any number of threads may use it.
 typedef struct tri_sampler {
     tri_sampler_options options;
-    int64_t steps; // per epoch
+    int64_t steps; // steps of an epoch
 } tri_sampler;
 
 typedef struct tri_micro_batch {
-    int64_t index; // j: among all micro-batches of the step
+    int64_t index; // number of the micro-batch among all those of the step (j above)
     int64_t first; // position of its first sample in the step
-    int64_t size;  // in samples; 0: the replica has no samples in this round
+    int64_t size;  // number of samples; 0: the replica has none in this round
 } tri_micro_batch;
 
-// Makes a sampler. TRI_BAD_INPUT if a full step has fewer micro-batches than there are replicas, so
-// that one would never work, or an epoch has no step; the message names settings that work.
+// Makes a sampler. TRI_BAD_INPUT: a full step has fewer micro-batches than there are replicas, so
+// that one replica would never work, or an epoch has no step; the message has settings that work.
 tri_status tri_sampler_make(const tri_sampler_options *options, tri_sampler *out);
 
-// Checks a full step as tri_sampler_make does, without the number of samples: for plans, which do
-// not open the data.
+// Checks a full step as tri_sampler_make does, without knowing the number of samples: for plans,
+// which do not open the data.
 tri_status tri_sampler_check_step(int64_t global, int64_t micro, int64_t replicas);
 
-// A sampler for evaluation: all `samples` in their own order, as a single step of micro-batches of
-// `eval` samples. `eval` 0 means `micro`, or if that is 0 the smaller of `global` and
-// TRI_EVAL_BATCH. Unlike in training, a replica may get no micro-batch.
+// Makes a sampler for evaluation: all `samples` in their own order, as a single step of
+// micro-batches of `eval` samples. `eval` 0 means `micro` or, if that is 0 too, the smaller of
+// `global` and TRI_EVAL_BATCH. Unlike in training, a replica may get no micro-batch.
 tri_status tri_sampler_make_evaluation(int64_t samples, int64_t eval, int64_t global, int64_t micro,
                                        int64_t replicas, tri_sampler *out);
 
-// Samples of step `step` of an epoch, over all replicas.
+// Counts the samples of step `step` of an epoch, over all replicas.
 int64_t tri_sampler_step_size(const tri_sampler *sampler, int64_t step);
 
-// How a step of `step_size` samples is divided; `micro` 0: one micro-batch per replica.
+// How a step of `step_size` samples is divided; `micro` 0: each replica has one micro-batch.
 int64_t tri_micro_batch_count(int64_t step_size, int64_t micro,
-                              int64_t replicas); // over all replicas
+                              // Number of rounds, or of micro-batches over all replicas.
+                              int64_t replicas);
 int64_t tri_micro_batch_rounds(int64_t step_size, int64_t micro, int64_t replicas);
 tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t replicas,
                                    int64_t replica, int64_t round);

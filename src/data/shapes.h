@@ -1,5 +1,5 @@
-// data.shapes: the shapes of one stored sample as the recipe declares them, for commands that do
-// not open the data. Opening the data checks them.
+// data.shapes: the shapes of one stored sample, which a recipe can declare for commands that do not
+// open the data. When the data are opened, they are checked against it.
 #ifndef TRIREME_DATA_SHAPES_H
 #define TRIREME_DATA_SHAPES_H
 
@@ -14,8 +14,8 @@ typedef struct tri_shapes {
     tri_shape shapes[TRI_MAX_DATA_FIELDS];
 } tri_shapes;
 
-// Reads {images: [3, 32, 32], labels: []}. TRI_BAD_INPUT with file and line. Names are borrowed
-// from `tree` and not checked.
+// Reads a map such as {images: [3, 32, 32], labels: []}. TRI_BAD_INPUT: the message names file and
+// line. Names point into `tree` and are not checked.
 tri_status tri_shapes_read(const tri_tree *tree, tri_shapes *out);
 // Formats the shapes as a recipe writes them.
 const char *tri_shapes_text(tri_arena *arena, const tri_shapes *shapes);

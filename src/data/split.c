@@ -15,13 +15,14 @@ tri_validation_split tri_validation_split_make(uint64_t seed, int64_t total, dou
                                   .key = tri_philox_key(seed, "data/split")};
 }
 
-// Finds the first sample of group `group` of `groups`: groups differ in size by one sample at most.
+// Finds the first sample of group `group` of `groups`. Groups differ in size by one sample at most.
 static int64_t group_start(const tri_validation_split *split, int64_t groups, int64_t group) {
     return (int64_t)((wide)group * (wide)split->total / (wide)groups);
 }
 
-// Finds the sample that the smaller subset draws from a group, by a random number that depends on
-// the group alone, so that any sample's subset is found at once.
+// Finds the sample that is drawn from a group for the smaller of the two subsets, by a random
+// number that depends on the group alone. So it can be computed at once to which subset a sample
+// belongs.
 static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, int64_t group) {
     const uint32_t counter[4] = {(uint32_t)group, (uint32_t)((uint64_t)group >> 32), 0, 0};
     tri_philox_block block = tri_philox(split->key, counter);
@@ -31,11 +32,11 @@ static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, i
     return start + (int64_t)((wide)word * (wide)length >> 64);
 }
 
-// Finds the index-th sample that is not drawn.
+// Finds the index-th of the samples that are not drawn.
 static int64_t remaining_sample(const tri_validation_split *split, int64_t groups, int64_t index) {
     int64_t remaining = split->total - groups;
     TRI_ASSERT(index >= 0 && index < remaining);
-    // group_start(g) - g samples before group g remain. The estimate is off by one at most.
+    // Before group g, group_start(g) - g samples remain. So this estimate is wrong by one at most.
     int64_t group = (int64_t)((wide)index * (wide)groups / (wide)remaining);
     while (group > 0 && group_start(split, groups, group) - group > index) group--;
     while (group_start(split, groups, group + 1) - (group + 1) <= index) group++;
@@ -43,8 +44,8 @@ static int64_t remaining_sample(const tri_validation_split *split, int64_t group
     return sample < drawn_sample(split, groups, group) ? sample : sample + 1;
 }
 
-// Returns the index-th sample of the wanted subset, which has `count` samples. `is_drawn` says that
-// it is the smaller subset, whose samples are drawn.
+// Finds the index-th sample of the wanted subset, which has `count` samples. `is_drawn`: it is the
+// smaller subset, whose samples are drawn.
 static int64_t subset_sample(const tri_validation_split *split, int64_t count, bool is_drawn,
                              int64_t index) {
     if (!is_drawn) return remaining_sample(split, split->total - count, index);

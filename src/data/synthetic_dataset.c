@@ -5,7 +5,7 @@
 #include "data/kind.h"
 
 typedef struct synthetic_state {
-    uint64_t keys[2]; // random key of each field
+    uint64_t keys[2]; // by field: key from which the field's random numbers are drawn
 } synthetic_state;
 
 static tri_status synthetic_describe(tri_dataset *dataset) {
@@ -57,8 +57,8 @@ static tri_status synthetic_open(tri_dataset *dataset) {
 
 static void synthetic_close(tri_dataset *dataset) {}
 
-// Makes a sample's elements. Element e is word e mod 4 of block (e div 4, sample low, sample high,
-// 0), so that any sample can be made at any time.
+// Generates the elements of a sample. Element e is random word e mod 4 of the Philox block with the
+// counter (e div 4, sample low, sample high, 0), so that any sample can be generated at any time.
 static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
                                  void *buffer, const void **stored) {
     const synthetic_state *state = dataset->state;

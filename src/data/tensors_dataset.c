@@ -1,5 +1,5 @@
-// The kind "tensors": a safetensors file whose tensors share their first axis, the sample. Samples
-// are read one by one, so the file may be larger than memory.
+// The kind "tensors": a safetensors file whose tensors have the sample as their common first axis.
+// Samples are read one by one, so the file may be larger than memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
@@ -58,8 +58,8 @@ static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, 
                              .context = &source});
 }
 
-// The file of data.train, data.val or data.test; for training data.path may be the file itself, the
-// shortest recipe.
+// Finds the file of data.train, data.val or data.test. For training, data.path may be the file
+// itself, which makes the shortest recipe.
 static const char *file_of(tri_dataset *dataset) {
     const char *name = tri_dataset_file(dataset);
     if (name) return tri_dataset_path(dataset, name);

@@ -1,6 +1,6 @@
-// The kind "tokens": a text as a sequence of tokens. Sample i is the window of tokens i·T …
-// i·T + T−1, T = data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1
-// next-token targets; tokens after the last full window are not used.
+// The kind "tokens": a text as a sequence of tokens. Sample i is the window of tokens i·T … i·T +
+// T−1 with T = data.sequence, as the field `input_ids`. Windows do not overlap, so each gives T−1
+// next-token targets. Tokens after the last full window are not used.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
@@ -11,7 +11,8 @@ static tri_status tokens_describe(tri_dataset *dataset) {
     return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_U32, &shape);
 }
 
-// Finds the largest token of the windows that are used: the model's vocabulary must hold it.
+// Finds the largest token of the windows that are used, because the model's vocabulary must contain
+// it.
 static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
     int64_t limit = dataset->file_split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
     int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
@@ -40,7 +41,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
                         training ? "train" : "test");
     const char *path = name == options->path ? name : tri_dataset_path(dataset, name);
     TRI_TRY(tri_tokens_open(path, (tri_token_type)options->dtype, tokens));
-    // Any file can be read as bytes, so this refuses known formats that are no text.
+    // Any file can be read as bytes, so known formats that are not text are rejected here.
     if (tokens->dtype == TRI_U8 && options->dtype == TRI_TOKENS_AUTO)
         TRI_TRY(tri_content_check(path, "tokens"));
     dataset->samples = tokens->count / options->sequence;

@@ -1,4 +1,4 @@
-// The transforms of images (one row of `kinds` each), and how they are applied to a sample.
+// The transforms of images (one row of `kinds` for each), and how they are applied to a sample.
 #include "data/transform.h"
 
 #include "base/limits.h"
@@ -10,17 +10,17 @@
 #include <stdio.h>
 #include <string.h>
 
-// One kind of transform. `params` is the struct that `options` describes, read from the recipe.
+// One kind of transform. `params` is a struct that is read from the recipe by the table `options`.
 typedef struct transform_kind {
     const tri_option_table *options;
-    // Checks `params` against the shape *image and replaces it by the output's. NULL: any shape,
-    // unchanged.
+    // Checks `params` against the shape *image, and replaces that by the output's shape. NULL: any
+    // shape is allowed and stays the same.
     tri_status (*output_shape)(const void *params, tri_shape *image);
     // Transforms `count` values of a channel in place. Values of U8 images lie in [0, 1] before the
-    // first transform. NULL: values stay.
+    // first transform. NULL: values stay the same.
     void (*map_values)(const void *params, int channel, float *values, int64_t count);
-    // If map_values is (x - shift) / divisor: returns the two numbers, with which U8 images are
-    // converted faster. May be NULL.
+    // If map_values is (x - shift) / divisor: returns these two numbers, with which U8 images are
+    // converted faster. NULL: it is another function.
     void (*affine)(const void *params, int channel, float *shift, float *divisor);
     // Copies the pixels of `from` [C, H, W] to their new positions in `to`, which has the output's
     // shape. `draw` holds the random words of this sample. NULL: pixels stay where they are.
@@ -63,8 +63,8 @@ static void normalize_affine(const void *params, int channel, float *shift, floa
     *divisor = (float)options->std.items[options->std.count > 1 ? channel : 0];
 }
 
-// Normalises values. Single precision, and divisions instead of multiplications by 1 / std, give
-// the same bits as torchvision.
+// Normalises values. Like torchvision it uses single precision and divisions (instead of
+// multiplications by 1 / std), so that the bits are the same.
 static void normalize_map_values(const void *params, int channel, float *values, int64_t count) {
     float mean, std;
     normalize_affine(params, channel, &mean, &std);
@@ -167,20 +167,20 @@ const tri_option_table *const tri_transform_tables[] = {&normalize_table, &flip_
 typedef struct transform {
     const transform_kind *kind;
     const void *params;
-    tri_shape image; // the shape of its input
-    uint64_t key;    // of its random words
+    tri_shape image; // shape of the transform's input
+    uint64_t key;    // key of its random words
 } transform;
 
 struct tri_transforms {
     int count;
     transform items[MAX_TRANSFORMS];
     tri_dtype stored;
-    tri_shape shape;           // of the output
-    size_t intermediate_bytes; // of the largest image that move_pixels makes
-    tri_pixels *pixels;        // of U8 images, for each channel: the value of each byte
+    tri_shape shape;           // shape of the output of all transforms
+    size_t intermediate_bytes; // size of the largest image that a move_pixels makes
+    tri_pixels *pixels;        // for U8 images, by channel: the value of each possible byte
 };
 
-// Reads an entry of data.transform: `name`, or a map of one key: `name: {option: value}`.
+// Reads an entry of data.transform: `name`, or a map with one key, `name: {option: value}`.
 static tri_status parse_entry(tri_arena *arena, const tri_tree *entry, transform *out) {
     const char *name = NULL;
     const tri_tree *options = NULL;
@@ -237,7 +237,8 @@ static size_t bytes_of(const tri_transforms *transforms, const tri_shape *shape)
     return (size_t)tri_shape_count(shape) * tri_dtype_bytes(transforms->stored);
 }
 
-// Applies the value transforms to all 256 bytes, so that converting a pixel is at most one look-up.
+// Applies the transforms of values to all 256 bytes, so that converting a pixel takes at most one
+// look-up.
 static void make_pixels(tri_arena *arena, tri_transforms *transforms) {
     int64_t channels = transforms->shape.dims[0];
     transforms->pixels = TRI_NEW_ARRAY(arena, tri_pixels, channels);
@@ -310,7 +311,7 @@ bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out
     return true;
 }
 
-// Moves the pixels of a sample by each transform that does so, and returns where they are then.
+// Lets each transform that moves pixels do so, and returns where the pixels are afterwards.
 static const uint8_t *move_pixels(const tri_transforms *transforms, const void *stored,
                                   int64_t sample, int64_t epoch, void *scratch) {
     const uint8_t *from = stored;
