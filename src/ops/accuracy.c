@@ -1,5 +1,5 @@
-// The op accuracy, a metric: how often the largest score is the label's. Shape rule and cost;
-// kernels are in src/device.
+// Defines the op accuracy, a metric: for how many labels the largest score is the label's. This
+// file has the op's shape rule and cost; kernels are in src/device.
 #include "ops/rules.h"
 
 static tri_status accuracy_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,5 @@
-// The op that updates a parameter by Adadelta: shape rule and cost; kernels are in src/device.
+// Defines the op that updates a parameter by Adadelta: its shape rule and cost. Kernels are in
+// src/device.
 #include "ops/rules.h"
 
 static tri_status adadelta_shape(const void *attr, tri_op_signature *s) {

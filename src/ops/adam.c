@@ -1,4 +1,5 @@
-// The op that updates a parameter by Adam or AdamW: shape rule and cost; kernels are in src/device.
+// Defines the op that updates a parameter by Adam or AdamW: its shape rule and cost. Kernels are in
+// src/device.
 #include "ops/rules.h"
 
 static tri_status adam_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,5 @@
-// The op that adds two tensors: shape rule, gradient rule, cost.
+// Defines the op that adds two tensors: its shape rule, gradient rule and cost. Kernels are in
+// src/device.
 #include "ops/rules.h"
 
 #include "tensor/half.h"

@@ -1,5 +1,6 @@
-// The op that adds a bias to the last axis: shape rule, gradient rule, cost. Mostly linear does
-// this itself; tensor parallelism needs it after a sum over ranks.
+// Defines the op that adds a bias to the last axis: its shape rule, gradient rule and cost. Usually
+// the op linear adds the bias itself. Tensor parallelism needs this op to add the bias after a sum
+// over ranks.
 #include "ops/rules.h"
 
 static tri_status add_bias_shape(const void *attr, tri_op_signature *s) {

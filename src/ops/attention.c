@@ -1,5 +1,5 @@
-// The op scaled dot-product attention: shape rule, gradient rule, cost. Grouped heads and the
-// causal mask are part of the op, so that kernels need no other tensors.
+// Defines the op scaled dot-product attention: its shape rule, gradient rule and cost. Grouped
+// heads and the causal mask are part of the op, so that kernels need no other tensors.
 #include "ops/rules.h"
 
 // Checks that q [N, T, H, D] fits k and v [N, S, K, D].
@@ -63,8 +63,9 @@ static void attention_gradient(tri_graph *graph, const tri_node *node, const tri
     for (int i = 1; i < 3; i++) in_grads[i] = tri_node_output(graph, in_grads[0], i);
 }
 
-// Flops of `count` products of [T, D] by [D, S] for each head. Under a causal mask, only the pairs
-// of query and key that it leaves count. Softmax costs little next to them, so it is left out.
+// Counts the flops of `count` products of [T, D] by [D, S] for each head. Under a causal mask, only
+// the pairs of query and key that the mask leaves count. Softmax is left out, because it costs
+// little in comparison.
 static tri_cost products(const tri_attention_attr *a, const tri_op_signature *s, double count) {
     const int64_t *q = s->in[0].dims;
     double queries = (double)q[1], keys = (double)s->in[1].dims[1];

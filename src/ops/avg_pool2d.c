@@ -1,5 +1,5 @@
-// The op average pooling in two dimensions, with a window of one size or with as many windows as
-// asked (adaptive): shape rule, gradient rule, cost.
+// Defines the op average pooling in two dimensions: its shape rule, gradient rule and cost. Either
+// the size of the windows is given, or their number (adaptive pooling).
 #include "ops/pool_window.h"
 #include "ops/rules.h"
 
@@ -84,7 +84,7 @@ static void avg_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
         ops_node(graph, node, &tri_op_avg_pool2d_grad, &grad, out_grads[0], none, none, none);
 }
 
-// The cost: one addition for each element of each window.
+// Computes the cost: one addition for each element of each window.
 static tri_cost window_cost(const tri_avg_pool2d_attr *a, const tri_shape *x, const tri_shape *y) {
     double places = 1;
     for (int i = 0; i < 2; i++) {

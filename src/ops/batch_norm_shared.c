@@ -1,7 +1,7 @@
-// Batch norm over the micro-batches of all replicas. Each replica computes the moments of its own
-// micro-batch, the moments of all replicas are gathered, and each replica joins them and
-// normalises. Joining moments is exact whatever the sizes: Chan, Golub and LeVeque, "Updating
-// formulae and a pairwise algorithm for computing sample variances", 1979.
+// Defines the ops for batch norm over the micro-batches of all replicas. Each replica computes the
+// moments of its own micro-batch, the moments of all replicas are gathered, and each replica joins
+// them and normalises. Joining moments is exact for samples of any size (Chan, Golub and LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 #include "ops/rules.h"
 
 #include <string.h>
@@ -49,7 +49,8 @@ static tri_status shared_shape(const void *attr, tri_op_signature *s) {
     return ops_narrow_type(op, a->norm.narrow, s->in_type[0], &s->out_type[0]);
 }
 
-// Checks that x, y and dy have one shape, and that y and dy have the type that `narrow` demands.
+// Checks that x, y and dy have one shape, and that y and dy have the type that the attribute
+// `narrow` demands.
 static tri_status want_gradient(const char *op, const tri_batch_norm_attr *a,
                                 const tri_op_signature *s, int64_t *channels) {
     tri_dtype y;
@@ -89,9 +90,9 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The gradient passes through y alone, as in batch_norm. That the moments depend on x too is part
-// of the formula of dx. Every replica has the same weight and bias, so their gradients are the
-// replica's own sums, which REDUCE adds up as all others.
+// The gradient comes from y alone, as in batch_norm. The formula of dx already takes into account
+// that the moments depend on x. Every replica has the same weight and bias, and the gradient that
+// it computes for them is one term, which REDUCE sums as for all other parameters.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

@@ -1,4 +1,4 @@
-// The op binary cross-entropy of logits, a loss: shape rule, gradient rule, cost.
+// Defines the op binary cross-entropy of logits, a loss: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status binary_cross_entropy_shape(const void *attr, tri_op_signature *s) {
@@ -30,7 +30,7 @@ static int64_t binary_cross_entropy_count(const tri_op_signature *s) {
     return tri_shape_count(&s->in[0]);
 }
 
-// The cost: an exponential and a logarithm are about ten operations each.
+// Computes the cost. An exponential and a logarithm count as about ten operations each.
 static tri_cost binary_cross_entropy_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 24);
 }

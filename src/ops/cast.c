@@ -1,5 +1,5 @@
-// The op that converts a tensor into another type: shape rule, gradient rule, cost. The pass for
-// mixed precision adds it.
+// Defines the op that converts a tensor into another type: its shape rule, gradient rule and cost.
+// The pass for mixed precision adds this op.
 #include "ops/rules.h"
 
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {

@@ -1,8 +1,8 @@
-// Ops for tensors whose slices lie on different ranks. They come in pairs, of which each op is the
-// other's gradient: g and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter
-// language models using model parallelism", 2019, and those of Korthikanti et al., "Reducing
-// activation recomputation in large transformer models", 2022, for activations that are split along
-// the sequence.
+// Defines ops for tensors whose slices lie on different ranks. They come in pairs, and each op of a
+// pair is the gradient of the other. They are g and f of Shoeybi et al., "Megatron-LM: training
+// multi-billion parameter language models using model parallelism", 2019, and the ops of
+// Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, for
+// activations that are split along the sequence.
 #include "ops/rules.h"
 
 static tri_status want_group(const char *op, const tri_collective_attr *a) {
@@ -26,8 +26,8 @@ static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim,
     return TRI_OK;
 }
 
-// Checks that slices along `dim` are contiguous: what ranks send and receive has to be one range of
-// memory for each slice.
+// Checks that slices along `dim` are contiguous, because each slice that ranks send or receive has
+// to be one range of memory.
 static tri_status want_outermost(const char *op, const tri_shape *shape, int64_t dim) {
     char text[160];
     for (int64_t i = 0; i < dim; i++)
@@ -105,8 +105,9 @@ static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to
     return tri_node_add(graph, &tri_op_rechunk, &x, 1, &attr, "");
 }
 
-// The axis whose slices are contiguous: `dim` itself where all axes before it are 1, else axis 0. A
-// collective runs along this axis, and a rechunk brings the slices to the other one.
+// Finds the axis along which a collective runs, whose slices must be contiguous: `dim` itself if
+// all axes before it have size 1, else axis 0. In that case a rechunk moves the slices between the
+// two axes.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -128,8 +129,8 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// Gradient rules of the pairs: each passes the gradient on, or applies to it the other op of the
-// pair.
+// Gradient rules of the pairs: each one passes the gradient on unchanged, or applies the other op
+// of the pair to it.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;
@@ -193,7 +194,7 @@ static const tri_attr_field rechunk_fields[] = {
     {0},
 };
 
-// What the rows of ops with tri_collective_attr share.
+// What the rows of all ops with tri_collective_attr have in common.
 #define COLLECTIVE_ROW                                                                             \
     .input_count = 1, .output_count = 1, .attr_bytes = sizeof(tri_collective_attr),                \
     .attr_fields = collective_fields, .cost = no_cost

@@ -1,5 +1,5 @@
-// The op that puts tensors together along one axis, and the one that cuts the gradient apart: shape
-// rules, gradient rule, cost.
+// Defines the op that joins tensors along one axis, and the op that takes the gradient of one of
+// them out of the joined gradient: their shape rules, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status concat_shape(const void *attr, tri_op_signature *s) {

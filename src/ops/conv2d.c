@@ -1,8 +1,9 @@
-// The op convolution in two dimensions: shape rules, gradient rule, costs.
+// Defines the op convolution in two dimensions, and the ops of its gradients: their shape rules,
+// gradient rule and costs.
 #include "base/limits.h"
 #include "ops/rules.h"
 
-// Finds H and W of the output, and checks the attributes against both shapes.
+// Computes H and W of the output, and checks that the attributes fit both shapes.
 static tri_status conv2d_window(const char *op, const tri_conv2d_attr *a, const tri_shape *x,
                                 const tri_shape *weight, int64_t out[2]) {
     TRI_TRY(ops_want_rank(op, "x [N, C, H, W]", x, 4));
@@ -105,7 +106,8 @@ static void conv2d_gradient(tri_graph *graph, const tri_node *node, const tri_va
     }
 }
 
-// The cost: two flops for each element of the image `y` and each weight that goes into it.
+// Computes the cost: two flops for each element of the image `y` and each weight on which it
+// depends.
 static tri_cost conv2d_flops(const tri_shape *y, const tri_shape *weight) {
     double taps = (double)(weight->dims[1] * weight->dims[2] * weight->dims[3]);
     return (tri_cost){.flops = 2 * taps * (double)tri_shape_count(y)};

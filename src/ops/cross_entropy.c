@@ -1,4 +1,5 @@
-// The op cross-entropy of scores and labels, a loss: shape rule, gradient rule, cost.
+// Defines the op cross-entropy of scores and labels, a loss: its shape rule, gradient rule and
+// cost.
 #include "ops/rules.h"
 
 static tri_status cross_entropy_shape(const void *attr, tri_op_signature *s) {
@@ -50,7 +51,8 @@ const tri_op tri_op_cross_entropy_grad = {
         "logits, labels, seed -> dx: seed * (softmax(logits) - 1 at the label), 0 for label -100",
     .input_count = 3,
     .output_count = 1,
-    .in_place = 1, // with a large vocabulary, the scores are the largest tensor
+    // With a large vocabulary the scores are the largest tensor, so dx overwrites them.
+    .in_place = 1,
     .shape = cross_entropy_grad_shape,
     .cost = cross_entropy_cost,
 };

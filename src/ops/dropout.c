@@ -1,5 +1,5 @@
-// The op dropout: shape rule, gradient rule, cost. The mask is not stored: it depends on step and
-// position only, so that the backward pass computes it again.
+// Defines the op dropout: its shape rule, gradient rule and cost. The mask is not stored, because
+// the backward pass can compute it again: it depends only on the step and the element's position.
 #include "ops/rules.h"
 
 static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s) {

@@ -1,7 +1,7 @@
-// The op that looks up rows of a table by token: shape rules, gradient rule, costs.
+// Defines the op that looks up rows of a table by token: its shape rules, gradient rule and costs.
 #include "ops/rules.h"
 
-// Finds the shape of y: that of ids with the weight's D behind it.
+// Computes the shape of y: that of ids, followed by the weight's D.
 static tri_status embedding_output(const char *op, const tri_embedding_attr *a,
                                    const tri_op_signature *s, const tri_shape *weight,
                                    tri_shape *y) {
@@ -52,7 +52,7 @@ static void embedding_gradient(tri_graph *graph, const tri_node *node, const tri
                            out_grads[0], none, none);
 }
 
-// Rows are only copied, so there are no flops.
+// The cost: rows are only copied, so there are no flops.
 static tri_cost embedding_cost(const void *attr, const tri_op_signature *s) {
     return (tri_cost){0};
 }

@@ -1,4 +1,4 @@
-// The op GELU, exact or by tanh: shape rule, gradient rule, cost.
+// Defines the op GELU, exact or by tanh: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status gelu_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// The op layer norm: shape rule, gradient rule, cost.
+// Defines the op layer norm: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status layer_norm_shape(const void *attr, tri_op_signature *s) {

@@ -1,7 +1,8 @@
-// The op of the linear layer, products with a weight matrix: shape rules, gradient rule, costs.
+// Defines the op of the linear layer, a product with a weight matrix, and the ops of its gradients:
+// their shape rules, gradient rule and costs.
 #include "ops/rules.h"
 
-// Finds the shape of y, after checking x and weight.
+// Computes the shape of y, after checking x and weight.
 static tri_status linear_output(const char *op, int64_t axes, const tri_shape *x,
                                 const tri_shape *weight, tri_shape *y) {
     char x_text[160], w_text[160];
@@ -58,8 +59,8 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
-// True if several ranks read x, each for its slice of a column layer. Each rank's gradient of x is
-// then one term of a sum over ranks, which is rounded to a half type only after it was summed.
+// True if several ranks read x, each for its slice of a column layer. Then each rank's gradient of
+// x is one term of a sum over ranks. Only the sum is rounded to a half type, not the terms.
 static bool is_shared(const tri_graph *graph, tri_value x) {
     const tri_node *maker = tri_value_node(graph, x);
     while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);
@@ -75,7 +76,8 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (!tri_value_is(out_grads[0])) return;
     tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
                                            out_grads[0]);
-    dy = ops_gradient_as(graph, node, x, dy); // the gradient of a wide y is F32
+    // If y is a wide (F32) term of a sum, its gradient is F32 too, and is converted here.
+    dy = ops_gradient_as(graph, node, x, dy);
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);

@@ -1,4 +1,4 @@
-// The op log_softmax, over the last axis: shape rule, gradient rule, cost.
+// Defines the op log_softmax over the last axis: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status log_softmax_shape(const void *attr, tri_op_signature *s) {

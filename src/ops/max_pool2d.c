@@ -1,5 +1,5 @@
-// The op max pooling in two dimensions, with ReLU and dropout where they are fused: shape rules,
-// gradient rule, cost.
+// Defines the op max pooling in two dimensions, with ReLU and dropout if they are fused into it:
+// its shape rules, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, const tri_shape *x,
@@ -73,7 +73,7 @@ static void max_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
                            out_grads[0], none, none);
 }
 
-// The cost: one comparison for each element of each window.
+// Computes the cost: one comparison for each element of each window.
 static tri_cost max_pool2d_cost(const void *attr, const tri_op_signature *s) {
     const tri_max_pool2d_attr *a = attr;
     double positions = (double)(a->kernel[0] * a->kernel[1]);

@@ -1,4 +1,4 @@
-// The op that updates batch norm's running statistics: shape rule and cost.
+// Defines the op that updates batch norm's running statistics: its shape rule and cost.
 #include "ops/rules.h"
 
 static tri_status moving_average_shape(const void *attr, tri_op_signature *s) {

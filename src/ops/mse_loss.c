@@ -1,4 +1,4 @@
-// The op mean squared error, a loss: shape rule, gradient rule, cost.
+// Defines the op mean squared error, a loss: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status mse_loss_shape(const void *attr, tri_op_signature *s) {
@@ -14,8 +14,8 @@ static tri_status mse_loss_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// One rule serves both inputs: with prediction and target exchanged, the loss is the same, and so
-// is the formula of its gradient.
+// One gradient rule serves both inputs: if prediction and target are exchanged, the loss is the
+// same, and so is the formula of its gradient.
 static void mse_loss_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                               const bool *wanted, tri_value *in_grads) {
     tri_value none = {0};

@@ -1,5 +1,5 @@
-// The op that makes the labels of a language model: each token's successor. Shape rule, and how its
-// labels are counted.
+// Defines the op that makes the labels of a language model, which are each token's successor: its
+// shape rule, and how its labels are counted.
 #include "ops/rules.h"
 
 static tri_status next_token_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// The op negative log-likelihood of labels, a loss: shape rule, gradient rule, cost.
+// Defines the op negative log-likelihood of labels, a loss: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status nll_loss_shape(const void *attr, tri_op_signature *s) {

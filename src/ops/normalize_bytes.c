@@ -1,5 +1,5 @@
-// The op that converts images of bytes to the numbers that the bytes stand for. As this is an op,
-// images travel to the device as bytes, a quarter of the size.
+// Defines the op that converts images of bytes to the numbers that the bytes stand for. Because the
+// device does this, images are copied to it as bytes, a quarter of their size in F32.
 #include "ops/rules.h"
 
 static tri_status normalize_bytes_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,5 @@
-// Every operation: its attributes and its row; docs/adding-an-op.md adds one. Shapes are PyTorch's:
-// [N, C, H, W], weights [out, in, …].
+// Every operation: its attributes and its row. docs/adding-an-op.md shows how to add one. Shapes
+// are PyTorch's: [N, C, H, W], weights [out, in, …].
 #ifndef TRIREME_OPS_OPS_H
 #define TRIREME_OPS_OPS_H
 
@@ -14,22 +14,22 @@ typedef enum tri_activation {
     TRI_ACTIVATION_LEAKY_RELU
 } tri_activation;
 
-// Every op that a device computes. X(identifier): the row is `tri_op_<identifier>`, its name the
-// identifier.
+// X(identifier) for every op that a device computes. The op's row is `tri_op_<identifier>`, and its
+// name is the identifier. The comments list inputs -> outputs; `?` marks an optional input.
 #define TRI_OP_LIST(X)                                                                             \
     X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
     X(conv2d_grad_weight)     /* x, dy -> dweight, dbias ([0] when there is no bias) */            \
-    X(linear)                 /* x, weight, bias? -> y; contracts the last attr.axes axes of x */  \
+    X(linear)                 /* x, weight, bias? -> y; sums over the last attr.axes axes of x */  \
     X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
-    X(linear_grad_weight)     /* x, dy -> dweight, dbias (as above) */                             \
+    X(linear_grad_weight)     /* x, dy -> dweight, dbias ([0] when there is no bias) */            \
     X(relu)                   /* x -> y */                                                         \
     X(leaky_relu)             /* x -> y */                                                         \
     X(sigmoid)                /* x -> y */                                                         \
-    X(sigmoid_grad)           /* y, dy -> dx; from sigmoid's output */                             \
+    X(sigmoid_grad)           /* y (the output of sigmoid), dy -> dx */                            \
     X(tanh)                   /* x -> y */                                                         \
-    X(tanh_grad)              /* y, dy -> dx; from the output of tanh */                           \
-    X(activation_grad)        /* y, dy -> dx; from the sign of the activation's output */          \
+    X(tanh_grad)              /* y (the output of tanh), dy -> dx */                               \
+    X(activation_grad)        /* y (an activation's output, whose sign is read), dy -> dx */       \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
     X(avg_pool2d)             /* x -> y */                                                         \
@@ -38,16 +38,16 @@ typedef enum tri_activation {
     X(batch_norm_inference)   /* x, weight, bias, running_mean, running_var -> y */                \
     X(batch_norm_grad)        /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */          \
     X(batch_norm_moments)     /* x -> moments [1, 2C + 1] of this replica */                       \
-    X(batch_norm_shared)      /* x, weight, bias, moments of all -> as batch_norm */               \
+    X(batch_norm_shared)      /* x, weight, bias, moments of all replicas -> as batch_norm */      \
     X(batch_norm_sums)        /* x, y, dy, mean, inv_std -> dweight, dbias, sums [2, C] */         \
     X(batch_norm_shared_grad) /* x, y, dy, weight, mean, inv_std, sums, moments -> dx */           \
     X(dropout)                /* x, position -> y */                                               \
     X(dropout_grad)           /* dy, position -> dx */                                             \
     X(reshape)                /* x -> y, a view */                                                 \
-    X(concat)                 /* a, b?, ... -> y, one after the other along an axis */             \
+    X(concat)                 /* a, b?, ... -> y, joined along an axis */                          \
     X(concat_grad)            /* dy -> dx of one input */                                          \
     X(add)                    /* a, b -> a + b */                                                  \
-    X(cast)                   /* x -> x in the type attr.dtype */                                  \
+    X(cast)                   /* x -> x converted to the type attr.dtype */                        \
     X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
     X(add_bias_grad)          /* dy -> dbias */                                                    \
     X(log_softmax)            /* x -> y, over the last axis */                                     \
@@ -77,34 +77,34 @@ typedef enum tri_activation {
     X(binary_cross_entropy_grad) /* logits, target, seed -> d logits */                            \
     X(relative_l2_loss)          /* prediction, target -> F64 [2] */                               \
     X(relative_l2_loss_grad)     /* prediction, target, seed -> d prediction */                    \
-    X(accuracy)               /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */   \
-    X(row_max)                /* x [.., K] -> y [..] */                                            \
-    X(vocab_parallel_softmax) /* logits, labels, max -> sums [.., 2] of a slice of classes */      \
-    X(vocab_parallel_cross_entropy)      /* logits, labels, max, sums -> F64 [2], likewise */      \
-    X(vocab_parallel_cross_entropy_grad) /* logits, labels, max, sums, seed -> dx */               \
-    X(vocab_parallel_argmax)             /* logits, max -> minus the class, likewise */            \
-    X(vocab_parallel_accuracy)           /* what argmax makes of all slices, labels -> F64 [2] */  \
-    X(copy_to)          /* x -> x, a view; its gradient is summed over the group */                \
-    X(split)            /* x -> slice `index` of `slices` along an axis */                         \
-    X(split_grad)       /* dy -> dx, zero outside the slice */                                     \
-    X(rechunk)          /* x -> its chunks along one axis, put together along another */           \
-    X(reorder)          /* x -> the same tensor in the output's layout */                          \
-    X(sgd)              /* param, grad, step scalars, momentum buffer? */                          \
-    X(adam)             /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */           \
-    X(adadelta)         /* param, grad, step scalars, square_avg, acc_delta */                     \
-    X(moving_average)   /* statistic, grad (samples × the batch's), step scalars */               \
-    X(sum_of_squares)   /* x -> sums of x * x in F64 */                                            \
-    X(sum_rows)         /* x [rows, width] F64 -> the sum of its rows */                           \
-    X(step_numbers)     /* carried, control, sums, squares -> carried, step scalars */             \
-    X(first_not_finite) /* x, ranges, step scalars -> F64 [1] */                                   \
-    X(loss_seeds)       /* carried, (weight, count) of losses -> the gradients of their sums */
+    X(accuracy)                  /* logits [.., K], labels [..] -> F64 [2]: hits, labels */        \
+    X(row_max)                   /* x [.., K] -> y [..], the largest of each row */                \
+    X(vocab_parallel_softmax) /* logits of a slice of the classes, labels, max -> sums [.., 2] */  \
+    X(vocab_parallel_cross_entropy)      /* logits of a slice, labels, max, sums -> F64 [2] */     \
+    X(vocab_parallel_cross_entropy_grad) /* the same inputs, seed -> dx */                         \
+    X(vocab_parallel_argmax)   /* logits of a slice, max -> minus the first class with max */      \
+    X(vocab_parallel_accuracy) /* maxima of argmax over all slices, labels -> F64 [2] */           \
+    X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
+    X(split)                   /* x -> slice `index` of `slices` along an axis */                  \
+    X(split_grad)              /* dy -> dx, zero outside the slice */                              \
+    X(rechunk)                 /* x cut into chunks along an axis -> joined along another axis */  \
+    X(reorder)                 /* x -> the same tensor in the output's layout */                   \
+    X(sgd)                     /* param, grad, step scalars, momentum buffer? */                   \
+    X(adam)                    /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */    \
+    X(adadelta)                /* param, grad, step scalars, square_avg, acc_delta */              \
+    X(moving_average)          /* statistic, grad (samples × the batch's value), step scalars */  \
+    X(sum_of_squares)          /* x -> sums of x * x in F64 */                                     \
+    X(sum_rows)                /* x [rows, width] F64 -> the sum of its rows */                    \
+    X(step_numbers)            /* carried, control, sums, squares -> carried, step scalars */      \
+    X(first_not_finite)        /* x, ranges, step scalars -> F64 [1], number of a range */         \
+    X(loss_seeds)              /* carried, (weight, count) of each loss -> its loss seed */
 
-// Ops that communicate among the ranks of a group. No device has kernels for them, because a device
-// knows of no other ranks: the engine runs them on the group's communicator.
+// Ops that communicate among the ranks of a group. The engine runs them on the group's
+// communicator: devices have no kernels for them, because a device knows nothing of other ranks.
 #define TRI_COLLECTIVE_LIST(X)                                                                     \
     X(all_reduce)     /* x -> the sum or maximum of every rank's x */                              \
     X(all_gather)     /* x -> every rank's x, in rank order along an axis */                       \
-    X(reduce_scatter) /* x -> this rank's slice of the sum, along an axis */
+    X(reduce_scatter) /* x -> this rank's slice, along an axis, of the sum over ranks */
 
 #define X(identifier) extern const tri_op tri_op_##identifier;
 TRI_OP_LIST(X)
@@ -114,37 +114,42 @@ TRI_COLLECTIVE_LIST(X)
 // All rows, in the order of the lists, for code that goes through all ops.
 extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
-const tri_op *tri_op_find(const char *name); // NULL: none
-// Prints the reference of all operations, for people.
+// Finds an op by its name; NULL: there is none of this name.
+const tri_op *tri_op_find(const char *name);
+// Prints a reference of all operations, for readers.
 void tri_ops_print(FILE *out);
 
 typedef struct tri_conv2d_attr {
     int64_t stride[2], padding[2], dilation[2], groups;
-    int64_t activation; // tri_activation, applied to y
-    double slope;       // of leaky ReLU
-    bool direct;        // no Winograd
+    int64_t activation; // a tri_activation that is applied to y
+    double slope;       // slope of leaky ReLU
+    bool direct;        // true: computes without Winograd's algorithm
 } tri_conv2d_attr;
 
-// Of conv2d_grad_input and conv2d_grad_weight. They ignore conv.activation, because its gradient is
-// a node of its own.
+// The attributes of conv2d_grad_input and conv2d_grad_weight. These ops ignore conv.activation,
+// because the activation's gradient is a node of its own.
 typedef struct tri_conv2d_grad_attr {
     tri_conv2d_attr conv;
-    tri_shape shape; // grad_input: x's shape; grad_weight: the weight's
+    tri_shape shape; // conv2d_grad_input: the shape of x; conv2d_grad_weight: that of the weight
     bool has_bias;
 } tri_conv2d_grad_attr;
 
 typedef struct tri_linear_attr {
-    int64_t axes; // trailing axes of x that are contracted; 1 as usual, 3 for a folded flatten
+    // How many trailing axes of x are summed over: usually 1; 3 if a flatten of images was fused
+    // into the layer.
+    int64_t axes;
     int64_t activation;
     double slope;
-    bool wide; // y is one term of a sum over ranks: F32 where x is of a half type
+    bool wide; // y is one term of a sum over ranks: it is F32 even if x is of a half type
 } tri_linear_attr;
 
 typedef struct tri_linear_grad_attr {
     int64_t axes;
-    tri_shape shape; // grad_input: x's shape; grad_weight: the weight's, [features, contracted]
+    // linear_grad_input: the shape of x; linear_grad_weight: that of the weight, [features,
+    // summed].
+    tri_shape shape;
     bool has_bias;
-    bool wide; // grad_input: dx is one term of a sum over ranks, as y above
+    bool wide; // linear_grad_input: dx is one term of a sum over ranks, so it is F32
 } tri_linear_grad_attr;
 
 typedef struct tri_leaky_relu_attr {
@@ -156,29 +161,30 @@ typedef struct tri_activation_grad_attr {
     double slope;
 } tri_activation_grad_attr;
 
-// y = dropout(relu(max)) of each window. index, which the gradient reads, is the position
-// kh·kernel_w + kw in the window of the (first) maximum, or TRI_POOL_NO_GRADIENT where relu cut it
-// off or dropout zeroed it.
+// The attributes of max pooling: y = dropout(relu(max)) of each window. The output `index`, which
+// the gradient reads, is the position kh·kernel_w + kw of the (first) maximum in its window. It is
+// TRI_POOL_NO_GRADIENT if ReLU or dropout has set y to zero.
 enum { TRI_POOL_NO_GRADIENT = 255 };
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool relu;
-    double dropout;    // 0: none, and no position
-    uint64_t key;      // of the dropout's random numbers
-    tri_shape x_shape; // max_pool2d_grad only
+    double dropout;    // 0: there is no dropout, and no input `position`
+    uint64_t key;      // key of dropout's random numbers
+    tri_shape x_shape; // only for max_pool2d_grad: the shape of x
 } tri_max_pool2d_attr;
 
-// The mean of each window. If out is 0, windows have kernel[0] x kernel[1] elements; else out[0] x
-// out[1] windows cover x.
+// The attributes of average pooling, the mean of each window. If `out` is 0, windows have kernel[0]
+// x kernel[1] elements; else out[0] x out[1] windows cover x.
 typedef struct tri_avg_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
-    bool exclude_padding; // divides by the window's elements inside x, not by those of the kernel
-    int64_t out[2];       // not 0: adaptive, and kernel, stride and padding are not looked at
-    tri_shape x_shape;    // avg_pool2d_grad only
+    // Divides by the number of the window's elements inside x, without padding.
+    bool exclude_padding;
+    int64_t out[2];    // not 0: adaptive pooling, which ignores kernel, stride and padding
+    tri_shape x_shape; // only for avg_pool2d_grad: the shape of x
 } tri_avg_pool2d_attr;
 
 // Window number `place` along axis 0 (H) or 1 (W), which has `in` elements, covers elements
-// [*begin, *end) of x. ops_avg_divisor: what the sum over a window is divided by.
+// [*begin, *end) of x. ops_avg_divisor gives the number by which the sum over a window is divided.
 void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
@@ -186,16 +192,17 @@ int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
 
 typedef struct tri_batch_norm_attr {
     double eps;
-    bool relu;      // y = relu(normalised)
-    int64_t narrow; // tri_dtype of y in place of x's F32: F16 or BF16; 0: y has x's type
+    bool relu; // true: ReLU is applied to y
+    // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
+    int64_t narrow;
 } tri_batch_norm_attr;
 
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
-    // Where x is a slice of a larger tensor: the elements of the full sample that each sample of x
-    // has, so that all slices draw parts of one mask. These are runs of `run` elements, `stride`
-    // apart, the first run at element `first`. run 0: each sample is full.
+    // If x is a slice of a larger tensor: which elements of the full sample each sample of x has,
+    // so that all slices draw from one mask. These are runs of `run` elements, `stride` apart, and
+    // the first run begins at element `first`. run 0: each sample is full.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -208,82 +215,86 @@ typedef struct tri_concat_attr {
 } tri_concat_attr;
 
 typedef struct tri_concat_grad_attr {
-    int64_t dim, first, size; // where the input lies in y
+    // Along axis `dim`, the input covers `size` elements of y from element `first` on.
+    int64_t dim, first, size;
 } tri_concat_grad_attr;
 
-// The weight may be a slice of the table: rows `first` to first + V - 1 of `total`. Ids of other
-// rows then give zeros. total 0: all rows.
+// The attributes of embedding. The weight may be a slice of the table: rows `first` to first + V -
+// 1 of `total`. For ids of other rows the result is zeros. total 0: the weight has all rows.
 typedef struct tri_embedding_attr {
     int64_t first, total;
 } tri_embedding_attr;
 
 typedef struct tri_embedding_grad_attr {
-    tri_shape shape; // the weight's, [V, D]
+    tri_shape shape; // for the gradient: shape of the weight, [V, D]
     tri_embedding_attr rows;
 } tri_embedding_grad_attr;
 
 // The attributes of rms_norm and layer_norm and of their gradients.
 typedef struct tri_norm_attr {
     double eps;
-    int64_t narrow; // tri_dtype of y in place of x's F32: F16 or BF16; 0: y has x's type
+    // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
+    int64_t narrow;
 } tri_norm_attr;
 
 typedef struct tri_rotary_attr {
     double theta;
-    int64_t first; // the position of x[:, 0]: a slice of a sequence begins later
-    bool inverse;  // turns back: the gradient
+    int64_t first; // the position of x[:, 0], which is above 0 in a slice of a sequence
+    bool inverse;  // true: rotates in the opposite direction, which is the gradient
 } tri_rotary_attr;
 
 typedef struct tri_attention_attr {
-    double scale; // times q·k; usually 1 / sqrt(D)
+    double scale; // factor of q·k; usually 1 / sqrt(D)
     bool causal;  // query t sees keys 0 to t + S - T
 } tri_attention_attr;
 
 typedef struct tri_gelu_attr {
-    bool tanh; // the approximation of GPT-2
+    bool tanh; // true: the approximation by tanh, as in GPT-2
 } tri_gelu_attr;
 
 // Which ranks take part in a collective op.
 typedef enum tri_group {
-    TRI_GROUP_TENSOR_PARALLEL, // those that share each layer
-    TRI_GROUP_REPLICAS,        // those with different micro-batches
+    TRI_GROUP_TENSOR_PARALLEL, // the ranks that share each layer
+    TRI_GROUP_REPLICAS,        // the ranks that have different micro-batches
     TRI_GROUP_COUNT
 } tri_group;
 
-// The attributes of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. A tensor
-// that every rank has in full either has its full gradient on every rank, or (`partial`) one term
-// of it on each, which still has to be summed.
+// The attributes of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. If every
+// rank has a tensor in full, there are two cases for its gradient: every rank has the full gradient
+// or, with `partial`, each rank has one term of it, and the terms still have to be summed.
 typedef struct tri_collective_attr {
-    int64_t group;         // tri_group
-    int64_t slices, index; // ranks of the group, and this one's number
-    int64_t dim;  // axis that is cut or put together; collectives: all axes before it are 1
-    bool maximum; // all_reduce: instead of the sum; has no gradient
-    bool partial; // all_gather, split: whether ranks have terms of the full tensor's gradient
+    int64_t group;         // a tri_group
+    int64_t slices, index; // number of ranks in the group, and which of them this rank is
+    // The axis along which tensors are cut or joined; for collectives all axes before it have size
+    // 1.
+    int64_t dim;
+    bool maximum; // all_reduce: takes the maximum instead of the sum; has no gradient
+    bool partial; // all_gather, split: each rank has one term of the full tensor's gradient
 } tri_collective_attr;
 
 // The attributes of batch_norm_shared and its gradient.
 typedef struct tri_batch_norm_shared_attr {
-    tri_batch_norm_attr norm; // first, as in batch_norm: fusion and precision set it there
+    tri_batch_norm_attr norm; // first, because fusion and precision change it here as in batch_norm
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
-// The scores are those of a slice of the classes, which begins at class `first` of `classes`: the
-// labels of other classes are on other ranks.
+// The attributes of ops on a slice of the classes. The scores are those of classes from `first` on,
+// of `classes` in all; labels of other classes belong to other ranks.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;
 
 typedef struct tri_rechunk_attr {
-    int64_t from, to, chunks; // y = concatenate(chunk(x, chunks, from), to)
+    int64_t from, to, chunks; // y = concatenate(chunk(x, chunks, from), to), as in NumPy
 } tri_rechunk_attr;
 
 typedef struct tri_cast_attr {
-    int64_t dtype; // tri_dtype of y
+    int64_t dtype; // the type of y, a tri_dtype
 } tri_cast_attr;
 
 typedef struct tri_nll_loss_grad_attr {
-    tri_shape shape; // [.., K]
-    int64_t dtype;   // tri_dtype of dx
+    tri_shape shape; // the shape of dx, [.., K]
+    int64_t dtype;   // the type of dx, a tri_dtype
 } tri_nll_loss_grad_attr;
 
 typedef struct tri_sgd_attr {
@@ -293,7 +304,7 @@ typedef struct tri_sgd_attr {
 
 typedef struct tri_adam_attr {
     double beta1, beta2, eps, weight_decay;
-    bool decoupled; // AdamW
+    bool decoupled; // true: weight decay is apart from the gradient (AdamW)
 } tri_adam_attr;
 
 typedef struct tri_adadelta_attr {
@@ -301,37 +312,38 @@ typedef struct tri_adadelta_attr {
 } tri_adadelta_attr;
 
 typedef struct tri_sum_of_squares_attr {
-    int64_t chunk; // numbers of one sum; 0: all of them
+    int64_t chunk; // how many numbers each sum covers; 0: all of them
 } tri_sum_of_squares_attr;
 
-// Elements of the input `control` of step_numbers: what the host tells the device of a step.
+// The elements of `control`, an input of step_numbers: what the host tells the device for a step.
 typedef enum tri_step_control {
-    TRI_CONTROL_CLIP,    // largest norm of all gradients; 0: no clipping
+    TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
     TRI_CONTROL_SAMPLES, // the nominal count of the step
-    TRI_CONTROL_UPDATES, // how many updates the host knows of
-    TRI_CONTROL_RATES,   // the learning rate of the next update after those, and of further ones
+    TRI_CONTROL_UPDATES, // the number of updates of which the host knows
+    // The learning rate of the first update after those; the rates of further updates follow.
+    TRI_CONTROL_RATES,
     TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;
 
 // The carried numbers: what one step hands to the next in the device's memory, so that the device
 // need not wait for the host.
 typedef enum tri_carried_number {
-    TRI_CARRIED_SCALE, // the loss scale; 0: gradients are as they are
+    TRI_CARRIED_SCALE, // the loss scale; 0: there is none
     TRI_CARRIED_GOOD_STEPS,
     TRI_CARRIED_HYSTERESIS_LEFT,
-    TRI_CARRIED_UPDATES, // steps that changed the parameters
+    TRI_CARRIED_UPDATES, // how many steps have changed the parameters
     TRI_CARRIED_HALTED,  // not 0: every step is skipped until the host sets it to 0
     TRI_CARRIED_COUNT = 8
 } tri_carried_number;
 
-// Where step_numbers finds the losses. Their pairs (sum, count) are in the input `sums`: `losses`
-// pairs, the first at `loss`, each `stride` behind the one before.
+// Attributes of step_numbers: where it finds the losses. Their pairs (sum, count) are in the input
+// `sums`: `losses` pairs, the first at index `loss`, each `stride` behind the previous one.
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
-    // Index in `sums` of the true count by which gradients are still to be divided; -1: BACKWARD
-    // has divided them by the true counts.
+    // Index in `sums` of the true count by which gradients still have to be divided; -1: BACKWARD
+    // has already divided them by the true counts.
     int64_t count;
-    tri_loss_scale_options loss_scale; // used where a scale is carried
+    tri_loss_scale_options loss_scale; // used if the run has a loss scale
 } tri_step_numbers_attr;
 
 typedef struct tri_moving_average_attr {
@@ -339,12 +351,12 @@ typedef struct tri_moving_average_attr {
 } tri_moving_average_attr;
 
 // Gather or reduce x along any axis (attr->dim). The collective itself runs along the outermost
-// axis, whose slices are contiguous; for another axis a rechunk is added.
+// axis, whose slices are contiguous. For any other axis a rechunk is added.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
-// Adds what replaces a batch_norm node, on new inputs, with trainer.sync_batchnorm: the moments of
-// each replica, their gathering, and batch_norm_shared, whose first output is returned.
+// Adds the nodes that replace a batch_norm node with trainer.sync_batchnorm, on new inputs: the
+// moments of each replica, their gathering, and batch_norm_shared, whose first output is returned.
 tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
                                 const tri_collective_attr *replicas);
 

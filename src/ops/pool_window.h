@@ -1,5 +1,5 @@
-// The windows of average pooling, for the host and for kernels of a GPU, so that both have the
-// same: see ops_avg_window.
+// The windows of average pooling, in a header, so that the host and kernels of a GPU use the same
+// code: see ops_avg_window.
 #ifndef TRIREME_OPS_POOL_WINDOW_H
 #define TRIREME_OPS_POOL_WINDOW_H
 
@@ -8,16 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// One axis of the pooling of x, of `in` elements. If `out` is above 0, that many windows cover
-// them.
+// One axis of the pooling of x, with `in` elements. If `out` is above 0, that many windows cover
+// the axis (adaptive pooling).
 typedef struct pool_axis {
     int64_t in, out, kernel, stride, padding;
 } pool_axis;
 
-// Window number `place` covers elements [*begin, *end).
+// Window number `place` covers elements [*begin, *end) of x.
 TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t place, int64_t *begin,
                                       int64_t *end) {
-    if (a->out > 0) { // windows that cover the axis and differ by at most one element
+    if (a->out > 0) { // the windows cover the axis and differ in size by at most one element
         *begin = place * a->in / a->out;
         *end = ((place + 1) * a->in + a->out - 1) / a->out;
         return;
@@ -27,15 +27,16 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t place, int64_t
     *end = first + a->kernel < a->in ? first + a->kernel : a->in;
 }
 
-// The windows that cover element `at`, whose gradients the backward pass adds up, are [*begin,
-// *end), of `windows` in all. They overlap where the stride is smaller than the kernel.
+// Finds the windows that cover element `at` of x, whose gradients the backward pass adds up:
+// [*begin, *end) of `windows` windows. They overlap if the stride is smaller than the kernel.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
     if (a->out > 0) {
         *begin = at * a->out / a->in;
         *end = ((at + 1) * a->out + a->in - 1) / a->in;
     } else {
-        int64_t first = at + a->padding - a->kernel + 1; // window's first element, at the least
+        // The smallest possible first element of such a window.
+        int64_t first = at + a->padding - a->kernel + 1;
         *begin = first > 0 ? (first + a->stride - 1) / a->stride : 0;
         *end = (at + a->padding) / a->stride + 1;
     }

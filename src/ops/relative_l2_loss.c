@@ -1,4 +1,4 @@
-// The op relative L2 error of each sample, a loss: shape rule, gradient rule, cost.
+// Defines the op relative L2 error of each sample, a loss: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status samples(const char *op, const tri_op_signature *s) {

@@ -1,5 +1,5 @@
-// The op that copies a tensor into another layout of memory: the layout pass adds it where two
-// kernels want different ones.
+// Defines the op that copies a tensor into another layout. The layout pass adds it where two
+// kernels want different layouts of the same tensor.
 #include "ops/rules.h"
 
 static tri_status reorder_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,5 @@
-// The op that gives the same elements another shape, as a view: shape rule and gradient rule.
+// Defines the op that gives the same elements another shape, as a view: its shape rule and gradient
+// rule.
 #include "ops/rules.h"
 
 static tri_status reshape_shape(const void *attr, tri_op_signature *s) {

@@ -1,4 +1,4 @@
-// The op RMS norm: shape rule, gradient rule, cost.
+// Defines the op RMS norm: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 static tri_status rms_norm_rules(const char *op, const tri_norm_attr *a, tri_op_signature *s,

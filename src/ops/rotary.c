@@ -1,4 +1,4 @@
-// The op rotary position embedding: shape rule, gradient rule, cost.
+// Defines the op rotary position embedding: its shape rule, gradient rule and cost.
 #include "ops/rules.h"
 
 #include "base/limits.h"

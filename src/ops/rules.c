@@ -1,4 +1,4 @@
-// What shape rules and gradient rules of several ops share. rules.h describes the functions.
+// Functions that shape rules and gradient rules of several ops use. rules.h describes them.
 #include "ops/rules.h"
 
 #include <string.h>
@@ -206,7 +206,8 @@ static bool same_inputs(const tri_node *a, const tri_node *b) {
 
 tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value) {
     const tri_node *found = tri_value_node(graph, value);
-    if (found && found->op == &tri_op_copy_to && found->block == node->block) { // a view
+    // copy_to is a view, so its readers can read its input instead.
+    if (found && found->op == &tri_op_copy_to && found->block == node->block) {
         tri_value from = found->inputs[0], made = ops_recompute(graph, node, from);
         return made.id == from.id ? value : made;
     }

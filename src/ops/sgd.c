@@ -1,5 +1,5 @@
-// The op that updates a parameter by SGD with momentum: shape rule and cost; kernels are in
-// src/device.
+// Defines the op that updates a parameter by SGD with momentum: its shape rule and cost. Kernels
+// are in src/device.
 #include "ops/rules.h"
 
 static tri_status sgd_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,5 @@
-// The ops sigmoid and hyperbolic tangent. Their gradients read the output, so that x need not be
-// kept.
+// Defines the ops sigmoid and hyperbolic tangent. Their gradients read the output, so that x need
+// not be kept.
 #include "ops/rules.h"
 
 static tri_status sigmoid_shape(const void *attr, tri_op_signature *s) {
@@ -46,7 +46,7 @@ static void tanh_gradient(tri_graph *graph, const tri_node *node, const tri_valu
     add_gradient(graph, node, &tri_op_tanh_grad, out_grads, wanted, in_grads);
 }
 
-// The cost: an exponential is about ten operations.
+// Computes the cost. An exponential counts as about ten operations.
 static tri_cost forward_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 10);
 }

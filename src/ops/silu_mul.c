@@ -1,4 +1,5 @@
-// The op SiLU of one tensor times another, the gate of SwiGLU: shape rule, gradient rule, cost.
+// Defines the op SiLU of one tensor times another, the gate of SwiGLU: its shape rule, gradient
+// rule and cost.
 #include "ops/rules.h"
 
 static tri_status silu_mul_shape(const void *attr, tri_op_signature *s) {

@@ -1,6 +1,6 @@
-// The numbers of a step that all ranks have to know before parameters change: sums of squares of
-// gradients, sums of metrics over micro-batches, the step scalars that follow from them, and what
-// one step hands to the next: the loss scale and the count of updates.
+// Defines the ops for numbers that all ranks have to know before parameters change: sums of squares
+// of gradients, sums of metrics over micro-batches, the step scalars that follow from them, and the
+// carried numbers, which one step hands to the next: the loss scale and the count of updates.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,5 @@
-// How the numbers of a step follow from its sums: what kernels of step_numbers and loss_seeds
-// compute. In a header, so that the host and a GPU have the same rule.
+// How the step scalars and carried numbers follow from a step's sums: what kernels of step_numbers
+// and loss_seeds compute. It is in a header, so that the host and a GPU use the same code.
 #ifndef TRIREME_OPS_STEP_RULE_H
 #define TRIREME_OPS_STEP_RULE_H
 
@@ -62,15 +62,16 @@ TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, co
     after[TRI_CARRIED_HALTED] = halted || halts;
 }
 
-// The learning rate of the next update. The host does not know how many updates the steps in flight
-// will make, so it gave a rate for each possible count.
+// Gets the learning rate of the next update. The host does not know how many of the steps in flight
+// will be updates, so it has supplied a rate for each possible count.
 TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *carried) {
     double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
     int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
     return control[TRI_CONTROL_RATES + index];
 }
 
-// Does all that the op step_numbers does for one step. `after` may be the same memory as `carried`.
+// Does everything that the op step_numbers does for one step. `after` may be the same memory as
+// `carried`.
 TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *carried,
                                  const double *control, const double *sums, const double *squares,
                                  double *after, double *step) {
@@ -94,8 +95,8 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step_rule_carry(&a->loss_scale, carried, finite, after, step);
 }
 
-// The loss seed, the gradient of a loss with respect to its sum: `loss` is its pair (weight,
-// count).
+// Computes the loss seed, which is the gradient of a loss with respect to its sum. `loss` is a pair
+// (weight, count).
 TRI_KERNEL_INLINE float step_rule_seed(const double *carried, const double *loss) {
     double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
     double weight = scale * loss[0], count = loss[1];

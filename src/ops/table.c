@@ -1,4 +1,4 @@
-// The table of all ops, by which they are found by name and listed for people.
+// The table of all ops, in which they are found by name, and from which they are listed for people.
 #include "ops/ops.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-// Cross-entropy and accuracy where the tensor-parallel ranks divide the classes: each rank has the
-// scores of its slice of them, and all_reduce combines what the ranks find there. The steps are
-// those of Shoeybi et al., "Megatron-LM", 2019, section 3.
+// Defines the ops for cross-entropy and accuracy where the tensor-parallel ranks divide the
+// classes. Each rank has the scores of its slice of the classes, and all_reduce combines the ranks'
+// results. The steps are those of Shoeybi et al., "Megatron-LM", 2019, section 3.
 #include "ops/rules.h"
 
 static tri_status want_classes(const char *op, const tri_classes_attr *a,
@@ -45,7 +45,7 @@ static tri_status vocab_parallel_softmax_shape(const void *attr, tri_op_signatur
     return TRI_OK;
 }
 
-// Checks the inputs scores, labels, max and sums, which all ranks have to agree on.
+// Checks the inputs scores, labels, max and sums, which must fit each other.
 static tri_status want_loss_inputs(const char *op, const void *attr, const tri_op_signature *s) {
     TRI_TRY(ops_want_float(op, "the scores", s->in_type[0]));
     TRI_TRY(ops_want_labels(op, &s->in[0], &s->in[1], s->in_type[1]));
@@ -68,8 +68,8 @@ static tri_status vocab_parallel_cross_entropy_grad_shape(const void *attr, tri_
     return TRI_OK;
 }
 
-// The gradient passes through the scores alone. That max and sums depend on them too is part of its
-// formula.
+// The gradient comes from the scores alone. Its formula already takes into account that max and
+// sums depend on the scores.
 static void vocab_parallel_cross_entropy_gradient(tri_graph *graph, const tri_node *node,
                                                   const tri_value *out_grads, const bool *wanted,
                                                   tri_value *in_grads) {
