@@ -155,8 +155,8 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                        name);
         return y;
     }
-    // FORWARD's means and variances are reduced over ranks as if they were gradients; STEP applies
-    // them to the running statistics.
+    // FORWARD's means and variances are reduced over the ranks together with the gradients; then
+    // STEP updates the running statistics with them.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
@@ -260,7 +260,8 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
                         name);
 }
 
-// Replaces the one size of -1 by the size with which the shape has as many elements as x.
+// Computes the size of the one axis that is given as -1, so that the shape has as many elements as
+// x.
 static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {
     tri_shape from = tri_value_shape(g, x), known = *shape;
     int unknown = -1;
@@ -319,7 +320,7 @@ tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int a
     int rank = tri_value_shape(graph, values[0]).rank;
     tri_concat_attr attr = {.dim = axis < 0 ? axis + rank : axis};
     tri_value sum = values[0];
-    for (int done = 1; done < count;) { // a node takes at most TRI_MAX_INPUTS inputs
+    for (int done = 1; done < count;) { // one concat node joins at most TRI_MAX_INPUTS values
         tri_value in[TRI_MAX_INPUTS] = {sum};
         int taken = 1;
         while (taken < TRI_MAX_INPUTS && done < count) {

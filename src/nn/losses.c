@@ -6,7 +6,8 @@
 #include <trireme/nn.h>
 
 // Adds the metric "accuracy". Training reports only the loss, so there the metric is declared but
-// not computed, which saves the time. Both graphs have to have the same metrics.
+// not computed, which saves time. It has to be declared because the graphs of training and
+// evaluation must have the same metrics.
 static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)

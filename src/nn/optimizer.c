@@ -1,5 +1,5 @@
-// Finds the op, attributes and states of the recipe's optimizer, so that STEP is an op as any
-// other.
+// Finds the op, attributes and states of the recipe's optimizer. With them STEP computes the update
+// as it computes any other op.
 #include "nn/optimizer.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// An optimizer of the recipe: the op that updates a parameter, its attributes and its states. So
-// the engine runs any optimizer without knowing it.
+// An optimizer of the recipe: the op that updates a parameter, the op's attributes and its states.
+// The engine runs this op without knowing which optimizer it is.
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 
@@ -15,7 +15,8 @@ typedef struct tri_optimizer {
         tri_adam_attr adam;
         tri_adadelta_attr adadelta;
     } attr;
-    int state_count; // each F32, of the parameter's shape, zero at first
+    // States per parameter; each is F32, has the parameter's shape and starts as zero.
+    int state_count;
     const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
 } tri_optimizer;
 

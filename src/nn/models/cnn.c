@@ -27,7 +27,8 @@ static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
 const tri_task tri_model_mnist_cnn = {
     .name = "mnist-cnn", .build = mnist_cnn, .fields = {MODEL_IMAGES_28, MODEL_LABELS}};
 
-// One of the two layers of CSC's example: convolution, batch norm, ReLU and pooling.
+// One of the two layers of the MNIST example of CSC (the Finnish supercomputing centre):
+// convolution, batch norm, ReLU and pooling.
 static tri_value convnet_layer(tri_graph *g, const char *convolution, const char *norm, tri_value x,
                                int64_t channels) {
     x = tri_conv2d(g, convolution, x,
@@ -61,7 +62,8 @@ static const tri_option denoise_rows[] = {
 const tri_option_table model_denoise_cnn_options = TRI_OPTION_TABLE(
     "denoise-cnn", denoise_options, denoise_rows, "five convolutions, from image to image");
 
-// One of the five layers of NERSC's example: a 3×3 convolution that keeps the size of the image.
+// One of the five layers of the denoising example of NERSC (a US supercomputing centre): a 3×3
+// convolution that keeps the size of the image.
 static tri_value denoise_layer(tri_graph *g, const char *name, tri_value x, int64_t channels) {
     x = tri_conv2d(g, name, x,
                    (tri_conv2d_options){.channels = channels, .kernel = 3, .padding = 1});

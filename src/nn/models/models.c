@@ -22,7 +22,7 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-// Models whose only option is dropout.
+// Stands for the options of models whose only option is dropout.
 typedef struct no_options {
     char none;
 } no_options;

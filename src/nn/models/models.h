@@ -9,7 +9,7 @@
 extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_autoencoder,
     tri_model_denoise_cnn, tri_model_mlp_jax, tri_model_llama;
 
-// The fields of a sample of MNIST and its like: grey images of 28 by 28, a class.
+// The fields of a sample of MNIST and similar data: grey images of 28 by 28, and a class.
 #define MODEL_IMAGES_28                                                                            \
     {                                                                                              \
         "images", TRI_F32, {                                                                       \
@@ -21,11 +21,12 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
         "labels", TRI_I64, { 0 }                                                                   \
     }
 
-// The option tables of models that have options; the section is the model's name.
+// The option tables of those models that have options of their own. A table's section is the
+// model's name.
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
-// rows without a member, which something else reads.
+// rows without a member in that struct, such as `dropout`, which the graph reads.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
 // The row `dropout`, which every model's table has. It has no member in the options struct, because
