@@ -23,16 +23,17 @@ static void mark_wanted(autodiff *a) {
     }
 }
 
-// What the current block has added to the parameter's gradient so far, or NULL. The backward pass
-// goes from block to block, so the current block's gradients are the last of the list.
+// Finds what the current block has added to the parameter's gradient so far; NULL: nothing. The
+// backward pass goes from block to block, so the current block's gradients are at the end of the
+// list.
 static tri_value *contribution(tri_graph *g, int parameter) {
     for (int i = g->gradient_count - 1; i >= 0 && g->gradients[i].block == g->block; i--)
         if (g->gradients[i].parameter == parameter) return &g->gradients[i].value;
     return NULL;
 }
 
-// The gradient in the type in which the parameter is stored, in which it is summed; a gradient rule
-// may have made it half.
+// Converts the gradient to the type in which the parameter is stored, because gradients are summed
+// in that type; a gradient rule may have made it half.
 static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
     if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;
@@ -94,8 +95,8 @@ static tri_status check_gradients(const tri_graph *g) {
     return TRI_OK;
 }
 
-// Sets the gradient with which the backward pass begins, the loss seed. A loss that is a weighted
-// sum has one for each of its terms. False: no loss depends on a trained parameter.
+// Sets the loss seed, the gradient with which the backward pass begins. A loss that is a weighted
+// sum has one seed for each of its terms. False: no loss depends on a trained parameter.
 static bool seed_losses(autodiff *a) {
     tri_graph *g = a->graph;
     bool any = false;

@@ -1,6 +1,6 @@
-// The pass bytes: the model reads images as F32, but they arrive as U8, so that a quarter of the
-// bytes is copied. Each block that reads images normalises them itself, so that normalised images
-// need not travel from block to block.
+// The pass bytes. The model reads images as F32, but with this pass they arrive as U8, so that only
+// a quarter of the bytes is copied. Each block that reads images normalises them itself, so that
+// normalised images need not be sent from block to block.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -8,9 +8,9 @@ typedef struct bytes {
     tri_graph *graph;
     const tri_pixel_scale *scale;
     tri_value images;
-    const tri_node *nodes; // those of the graph before the pass
-    const bool *is_images; // is_images[v]: value v is the images, or a view of them
-    tri_value *made;       // made[v], if is_images[v]: the normalised copy that was made last
+    const tri_node *nodes; // the nodes of the graph before the pass
+    const bool *is_images; // is_images[v]: value v is the images or a view of them
+    tri_value *made;       // made[v], if is_images[v]: the latest normalised copy of value v
     int *block_of;         // block_of[v]: the block for which made[v] was made
 } bytes;
 
@@ -63,8 +63,8 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
     for (int i = 0; i < count; i++) {
         tri_node node = b.nodes[i];
         TRI_ASSERT(node.phase == TRI_PHASE_FORWARD);
-        // A view of the images is not kept in its block: `own` copies it into each block that reads
-        // it.
+        // A view of the images is not put into its own block: `own` copies it into each block that
+        // reads it.
         if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue;
         graph->phase = node.phase;
         graph->block = node.block;

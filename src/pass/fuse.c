@@ -1,11 +1,11 @@
-// Fusion: merges nodes that a device computes in one go, by the table of fusions.c, because values
-// that go from one to the other then need no trip through memory. The device is asked for a kernel
-// of each node that would change.
+// Fusion: merges nodes that a device can compute at once, by the table in fusions.c, so that the
+// values between them need not go through memory. Before that it asks the device whether it has
+// kernels for the nodes as they would then be.
 #include "pass/fusions.h"
 
 #include <string.h>
 
-// The graph while it is rewritten in place, and what fusions look up in it.
+// The graph while it is rewritten in place, and the tables that fusions need.
 typedef struct rewrite {
     tri_graph *graph;
     const tri_device_description *device;
@@ -27,7 +27,7 @@ static void count_uses(rewrite *w) {
     for (int i = 0; i < g->gradient_count; i++) w->uses[g->gradients[i].value.id]++;
 }
 
-// Finds the node that the fusion would merge with this one; NULL: there is none.
+// Finds the node with which the fusion would merge this one; NULL: there is none.
 static tri_node *producer_of(const rewrite *w, const fusion *f, const tri_node *node) {
     tri_value x = node->inputs[f->input];
     if (!tri_value_is(x)) return NULL;
@@ -49,7 +49,7 @@ static tri_node copy_of(const rewrite *w, const tri_node *node) {
     return copy;
 }
 
-// Whether everything that `copy` reads is made before the node whose position it would take.
+// Whether everything that `copy` reads is made before the node at whose position it would be.
 static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *producer) {
     for (int k = 0; k < copy->input_count; k++) {
         if (!tri_value_is(copy->inputs[k])) continue;
@@ -70,7 +70,7 @@ static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
     *node = *copy;
 }
 
-// Tries the fusion on the node. Returns true if it was applied and the node is gone.
+// Tries the fusion on the node. True: it was applied, and the node is gone.
 static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     tri_node *producer = producer_of(w, f, node);
     if (!producer) return false;

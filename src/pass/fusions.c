@@ -36,15 +36,15 @@ static bool leaky_relu_into_linear(const tri_graph *graph, tri_node *node, tri_n
                              ((const tri_leaky_relu_attr *)node->attr)->slope);
 }
 
-// All kinds of batch norm take ReLU over in the same way: their attributes begin with
+// All kinds of batch norm merge with ReLU in the same way, because their attributes begin with
 // tri_batch_norm_attr.
 static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
     ((tri_batch_norm_attr *)attr_of(producer))->relu = true;
     return true;
 }
 
-// max(relu(x)) is relu(max(x)), so the pool takes the ReLU over: it then applies it to a quarter of
-// the elements.
+// max(relu(x)) is relu(max(x)), so the ReLU moves into the pooling, where it is applied to a
+// quarter of the elements.
 static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_conv2d_attr *attr = attr_of(producer);
     if (attr->activation != TRI_ACTIVATION_RELU) return false;
@@ -63,15 +63,16 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
     const tri_dropout_attr *dropout = node->attr;
-    if (attr->dropout > 0 || dropout->run > 0) return false; // run > 0: on a slice of a tensor
+    // Run > 0: the dropout works on a slice of a tensor.
+    if (attr->dropout > 0 || dropout->run > 0) return false;
     attr->dropout = dropout->p;
     attr->key = dropout->key;
     producer->inputs[1] = node->inputs[1];
     return true;
 }
 
-// linear(flatten(x)) contracts the axes of x itself, whatever its layout, so that x need not be
-// copied into rows.
+// linear(flatten(x)) can sum over the axes of x itself, whatever the layout of x, so that x need
+// not be copied into rows.
 static bool flatten_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_linear_attr *attr = attr_of(node);
     tri_shape from = tri_value_shape(graph, producer->inputs[0]);
@@ -92,8 +93,8 @@ static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_no
     return true;
 }
 
-// Beside a residual connection, dx of a norm is added to another gradient. The norm's backward node
-// does that itself: it gets the other gradient as the input `input`.
+// Beside a residual connection, dx of a norm is added to another gradient. After the fusion the
+// norm's backward node does this addition: it gets the other gradient as its input number `input`.
 static bool merge_sum(tri_node *producer, int input, tri_value other) {
     if (tri_value_is(producer->inputs[input])) return false;
     producer->inputs[input] = other;
@@ -108,8 +109,9 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
     return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
 }
 
-// These macros make rows of the table. FORWARD is for a fusion that is tried before autodiff, of
-// the node's first input; BACKWARD is for one that is tried after autodiff, of the input `input_`.
+// These macros make rows of the table. FORWARD makes a fusion that is tried before autodiff and
+// concerns the node's first input; BACKWARD makes one that is tried after autodiff and concerns
+// input `input_`.
 #define FORWARD(name_, op_, producer_, result_, merge_)                                            \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \

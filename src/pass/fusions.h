@@ -5,28 +5,30 @@
 #include "pass/pass.h"
 
 typedef enum fusion_result {
-    // The producer computes what the node would, and the node goes. Done only if nothing else reads
-    // what the producer makes, because that is not made any more, and both are in one block.
+    // The producer does the work of both, and the node is removed. This is done only if nothing
+    // else reads the producer's output, because that is no longer computed, and if both nodes are
+    // in one block.
     FUSION_PRODUCER_STAYS,
-    // Both nodes stay, and work moves from one to the other. Done under the same condition.
+    // Both nodes stay, and work moves from one to the other. The conditions are the same.
     FUSION_BOTH_STAY,
-    // The node reads what the producer reads. The producer goes if nothing reads its outputs then.
+    // The node reads the producer's inputs instead of its output. The producer is removed if
+    // nothing else reads its outputs.
     FUSION_NODE_STAYS,
 } fusion_result;
 
 typedef struct fusion {
-    const char *name; // what is fused into what
+    const char *name; // names what is fused into what
     tri_fusion_time time;
     const tri_op *op;       // the node's op
-    int input;              // which of the node's inputs the producer makes, as its output 0
+    int input;              // number of the node's input that reads output 0 of the producer
     const tri_op *producer; // the producer's op
     fusion_result result;
     // Changes copies of the two nodes, with attributes of their own, so that nothing has changed if
-    // the fusion is given up. False: these two do not fit.
+    // the fusion is not applied after all. False: the two nodes do not fit.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);
 } fusion;
 
-extern const fusion pass_fusions[]; // those of one node in the order in which they are tried
+extern const fusion pass_fusions[]; // the rows of one op are tried in this order
 extern const int pass_fusion_count;
 
 #endif

@@ -1,6 +1,6 @@
-// The layout pass: asks the device which layout each kernel wants, and adds reorders where a value
-// has another one. Kernels want blocked layouts, because a vector of neighbouring channels is then
-// read at once.
+// The layout pass: asks the device which layout each kernel needs, and adds reorders where a value
+// has another layout. Kernels often need blocked layouts, because one instruction can then read a
+// vector of neighbouring channels.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -10,13 +10,13 @@ typedef struct relayout {
     const tri_device_description *device;
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // Gradients by value. gradient_of[v]: the first gradient that is value v. next_gradient[i]: the
-    // next one that is the same value as gradient i. Both as index + 1; 0: none.
+    // Gradients by value: gradient_of[v] is the first gradient that is value v; next_gradient[i] is
+    // the next one that is the same value as gradient i. Both are index + 1; 0: there is none.
     int *gradient_of, *next_gradient;
 } relayout;
 
-// Makes a copy of `value` in `layout`, by a node of the current phase and block; a copy that was
-// made before is used again.
+// Makes a copy of `value` in `layout`, by a node of the current phase and block, or returns an
+// earlier copy.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {
@@ -60,8 +60,8 @@ static tri_status layout_node(relayout *r, tri_node node) {
     return TRI_OK;
 }
 
-// Gives a gradient its parameter's home layout: both are ranges of flat buffers, which reductions
-// and the optimizer read element by element.
+// Gives a gradient the home layout of its parameter. Both are ranges of flat buffers, which the
+// optimizer reads element by element, so they need the same layout.
 static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
     for (int k = 0; k < node->output_count; k++)

@@ -1,5 +1,5 @@
-// The precision pass: says which values of a graph are BF16 or F16 and puts casts in between. One
-// table gives the class of every op of the forward pass.
+// The precision pass: decides which values of a graph are BF16 or F16, and inserts casts. One table
+// gives the class of every op of the forward pass.
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "tensor/half.h"
@@ -7,25 +7,28 @@
 #include <stddef.h>
 #include <string.h>
 
-// Which types an op reads and makes when the graph is computed in a half type. Sums over many terms
-// stay in F32, because a half type has few digits.
+// In which types an op reads and writes when the graph is computed in a half type. Sums over many
+// terms stay in F32, because a half type has few digits.
 typedef enum precision_class {
-    PRECISION_FULL,   // F32 in and out; ops without a row too
-    PRECISION_HALF,   // half types in and out, sums in F32
-    PRECISION_FOLLOW, // the type of its inputs, the wider one where they differ
-    PRECISION_NORM,   // x as it is, weights and means F32; y is half where all readers want that
-    PRECISION_ANY,    // any types in; computes in F32
-    PRECISION_CARRY,  // moves data between ranks in the type it has: means stay F32
-    PRECISION_BIAS,   // x as it was made; the bias is a half type first, as in a linear layer
-    PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
+    PRECISION_FULL,   // reads and writes F32; also ops without a row
+    PRECISION_HALF,   // reads and writes half types, sums in F32
+    PRECISION_FOLLOW, // writes the type of its inputs; if they differ, the wider one
+    // Reads x in its type, weights and means in F32; writes a half type if all readers need that.
+    PRECISION_NORM,
+    PRECISION_ANY,   // reads any types, computes in F32
+    PRECISION_CARRY, // moves data between ranks in their type: means stay F32
+    // Reads x in its type; rounds the bias to a half type first, as a linear layer does.
+    PRECISION_BIAS,
+    // Copies rows of a parameter in its type; readers that need no certain type read them as F32.
+    PRECISION_GATHER,
 } precision_class;
 
-// In which type each op of the forward pass computes. The types of backward nodes follow from those
-// of their values, so they need no rows.
+// In which type each op of the forward pass computes. Backward nodes need no rows: their types
+// follow from those of the values that they read.
 static const struct precision_row {
     const tri_op *op;
     precision_class class;
-    size_t narrow; // of a norm: the offset of its attribute for the type of y
+    size_t narrow; // for a norm: offset of the attribute that holds the type of y
 } rows[] = {
     {&tri_op_conv2d, PRECISION_HALF, 0},
     {&tri_op_linear, PRECISION_HALF, 0},
@@ -51,7 +54,7 @@ static const struct precision_row {
     {&tri_op_all_gather, PRECISION_CARRY, 0},
     {&tri_op_reduce_scatter, PRECISION_CARRY, 0},
     {&tri_op_reorder, PRECISION_FOLLOW, 0},
-    {&tri_op_add, PRECISION_ANY, 0}, // adds F32 and a half type without a cast
+    {&tri_op_add, PRECISION_ANY, 0}, // can add F32 and a half type without a cast
     {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
     {&tri_op_batch_norm_inference, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
     {&tri_op_batch_norm_moments, PRECISION_ANY, 0},
@@ -86,7 +89,7 @@ bool tri_pass_precision_has(const tri_op *op) { return row_of(op)->op == op; }
 
 static const struct {
     tri_dtype half; // 0: nothing is computed in a half type
-    bool all;       // all activations are half, not only those whose readers want it
+    bool all;       // all activations are half, not only those whose readers need that
 } modes[] = {
     [TRI_PRECISION_32_TRUE] = {0, false},
     [TRI_PRECISION_BF16_MIXED] = {TRI_BF16, false},
@@ -94,14 +97,18 @@ static const struct {
     [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
 };
 
-// What the pass has to know of a value to decide where casts stand. A cast goes from F32 to the
-// half type or back.
+// What is known of a value, to decide where casts stand. A cast converts F32 to the half type or
+// back.
 typedef struct precision_value {
-    bool narrows;  // all its readers want it in the half type, directly or through what they make
-    bool wide;     // it is half, but readers without a wish read it as F32
-    bool is_term;  // a term of a sum over ranks: stays F32 until it is summed
-    bool is_sum;   // such a sum: rounded once, to what one rank alone would have computed
-    bool at_maker; // its cast follows the node that makes it, else it precedes the first reader
+    // All its readers need it in the half type, directly or through values that they make from it.
+    bool narrows;
+    bool wide;    // the value is half, but readers that accept both types read it as F32
+    bool is_term; // the value is a term of a sum over ranks, and stays F32 until it is summed
+    // The value is such a sum. It was rounded once, so that it equals what one rank alone would
+    // compute.
+    bool is_sum;
+    // The cast of the value stands after the node that computes it; false: before the first reader.
+    bool at_maker;
     tri_value cast;
 } precision_value;
 
@@ -139,8 +146,8 @@ static void find_narrowing(precision *p) {
     }
 }
 
-// Sets the types of parameters. A trained parameter has the half type if an op of the class HALF or
-// BIAS reads it, and always in BF16_TRUE.
+// Sets the types of parameters. A trained parameter gets the half type if an op of class HALF or
+// BIAS reads it, and in BF16_TRUE always.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)
@@ -163,7 +170,7 @@ static tri_dtype type_of(const precision *p, tri_value value) {
     return p->values[value.id].wide ? TRI_F32 : tri_value_get(p->graph, value)->dtype;
 }
 
-// The type in which the node reads its input k: F32 or the half type.
+// Finds the type in which the node has to read its input k: F32 or the half type.
 static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     tri_dtype there = type_of(p, node->inputs[k]);
     const tri_node *maker = tri_value_node(p->graph, node->inputs[k]);
@@ -205,8 +212,8 @@ static void set_narrow(precision *p, tri_node *node, size_t offset) {
     node->attr = attr;
 }
 
-// Follows the terms that a row-parallel linear layer makes to the op that sums them: they stay F32
-// until then, so that a sum over ranks is rounded once, as on one rank.
+// Marks the terms that a row-parallel linear layer makes, up to the op that sums them. They stay
+// F32 until then, so that a sum over ranks is rounded only once, as on one rank.
 static void mark_sums(precision *p, const tri_node *node) {
     precision_value *y = &p->values[node->outputs[0].id];
     const precision_value *x = &p->values[node->inputs[0].id];
@@ -216,7 +223,7 @@ static void mark_sums(precision *p, const tri_node *node) {
     y->is_sum = (x->is_term && sums) || (x->is_sum && node->op == &tri_op_add_bias);
 }
 
-// Sets the types of the node's outputs from those in which it reads its inputs.
+// Sets the types of the node's outputs. They follow from the types in which it reads its inputs.
 static tri_status type_node(precision *p, tri_node *node) {
     tri_graph *g = p->graph;
     const struct precision_row *row = row_of(node->op);
@@ -235,11 +242,12 @@ static tri_status type_node(precision *p, tri_node *node) {
     return TRI_OK;
 }
 
-// Decides where casts stand. A value that other blocks read only in the half type is cast where it
-// is made: fewer bytes travel between stages and wait in memory.
+// Decides where casts stand. If other blocks read a value only in the half type, it is cast where
+// it is made, so that fewer bytes are sent between stages and kept in memory.
 static void choose_cast_sides(precision *p) {
     const tri_graph *g = p->graph;
-    bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count); // another block reads it uncast
+    // plain[v]: another block reads value v without a cast.
+    bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) {
             tri_value value = g->nodes[i].inputs[k];

@@ -1,12 +1,12 @@
-// Splits the backward pass: what no other block waits for moves into the phase WEIGHT, which a
-// pipeline may run later, while it would else wait (zero-bubble).
+// Splits the backward pass: moves the nodes for which no other block waits into the phase WEIGHT. A
+// pipeline can run these later, at times when it would otherwise wait (zero-bubble).
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-// awaited[i]: another block reads node i's outputs, directly or through other nodes, so the node
-// cannot wait.
+// Finds which nodes other blocks wait for. awaited[i]: another block reads node i's outputs,
+// directly or through other nodes. Such a node cannot be run later.
 static bool *find_awaited(const tri_graph *g) {
     bool *awaited = TRI_NEW_ARRAY(g->arena, bool, g->node_count);
     for (int i = g->node_count - 1; i >= 0; i--) {
@@ -23,7 +23,7 @@ static bool *find_awaited(const tri_graph *g) {
 }
 
 // Copies gradients that an awaited node makes into the phase WEIGHT, because all gradients of a
-// block have to be written in one phase: the engine opens their buffers for one action.
+// block have to be written in one phase: the engine makes their buffers available for one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;
@@ -39,8 +39,8 @@ static void copy_gradients(tri_graph *g, const bool *awaited) {
     g->phase = phase;
 }
 
-// Whether node i becomes part of the phase WEIGHT. Nodes from `before` on are the copies that
-// copy_gradients has made for it.
+// Whether node i moves to the phase WEIGHT. The nodes from `before` on are the copies that
+// copy_gradients has made, which move too.
 static bool waits(const tri_graph *g, int i, int before, const bool *awaited) {
     return g->nodes[i].phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
 }
@@ -54,8 +54,8 @@ tri_status tri_pass_split_backward(tri_graph *graph) {
     for (int i = 0; i < before; i++)
         if (graph->nodes[i].phase != TRI_PHASE_BACKWARD || awaited[i])
             nodes[count++] = graph->nodes[i];
-    // next[b]: first, how many nodes of block b move to WEIGHT; then, the index at which the next
-    // of them belongs. The nodes of the last block come first.
+    // next[b] first counts how many nodes of block b move to WEIGHT; then it is the index for the
+    // next one of them. The nodes of the last block come first.
     int *next = TRI_NEW_ARRAY(graph->arena, int, graph->block_count);
     for (int i = 0; i < graph->node_count; i++)
         if (waits(graph, i, before, awaited)) next[graph->nodes[i].block]++;

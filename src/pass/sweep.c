@@ -1,8 +1,8 @@
-// The sweep: drops nodes whose outputs no node, metric or gradient reads. Other passes leave such
-// nodes, because it is simpler to drop all at once.
+// The sweep: removes nodes whose outputs no node, metric or gradient reads. Other passes leave such
+// nodes behind, because it is simpler to remove all of them here.
 #include "pass/pass.h"
 
-// Marks which nodes stay: a node whose outputs are read, or that changes memory.
+// Marks the nodes that stay: those whose outputs are read, and those that change memory.
 static void mark(const tri_graph *g, bool *live) {
     for (int i = 0; i < g->metric_count; i++) live[g->metrics[i].value.id] = true;
     for (int i = 0; i < g->gradient_count; i++) live[g->gradients[i].value.id] = true;

@@ -1,6 +1,6 @@
-// The tensor-parallel pass: rewrites a model's graph into what one rank computes of it. This file
-// decides which parameters are sliced, and copies inputs, parameters and results into the new
-// graph. The ops' own rules are in tensor_parallel_rules.c.
+// The tensor-parallel pass: rewrites a model's graph into the graph of one rank. This file decides
+// which parameters are sliced, and copies inputs, parameters and results into the new graph.
+// tensor_parallel_rules.c has the rules for each op.
 #include "pass/tensor_parallel.h"
 
 #include "graph/loss.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 // Sets the split of every parameter: that of its layer, unless a pattern of the recipe matches the
-// layer. Patterns are applied in the recipe's order, so that the last one that matches counts.
+// layer. Patterns are applied in the recipe's order, so the last one that matches decides.
 static tri_status choose_splits(parallel_pass *pass) {
     static const char *const names[] = {"none", "column", "row"};
     const tri_graph *g = pass->from;
@@ -38,20 +38,23 @@ static tri_status choose_splits(parallel_pass *pass) {
     return TRI_OK;
 }
 
-// Where a parameter is read: an entry of that parameter's list of uses.
+// A place where a parameter is read, as an entry of that parameter's list of uses.
 typedef struct parameter_use {
-    int node, input, next; // next: the parameter's next use, index + 1; 0: none
+    // The node, the number of its input, and the parameter's next use as index + 1; 0: it is the
+    // last.
+    int node, input, next;
 } parameter_use;
 
 typedef struct parameter_uses {
-    int *first; // first[p]: the first use of parameter p, index + 1; 0: none
+    int *first; // first[p]: the first use of parameter p as index + 1; 0: there is none
     parameter_use *items;
     int count, capacity;
 } parameter_uses;
 
 static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
     parameter_uses uses = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
-    for (int i = g->node_count - 1; i >= 0; i--) // each use is put in front of its list
+    // The loop goes backwards, because each use is put at the front of its list.
+    for (int i = g->node_count - 1; i >= 0; i--)
         for (int k = g->nodes[i].input_count - 1; k >= 0; k--) {
             const tri_value_info *info = tri_value_get(g, g->nodes[i].inputs[k]);
             if (info->kind != TRI_VALUE_PARAMETER) continue;
@@ -62,7 +65,7 @@ static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
     return uses;
 }
 
-// Finds the axis along which parameter `index` is sliced, on which all its uses must agree.
+// Finds the axis along which parameter `index` is sliced. All its uses must agree on it.
 // PARALLEL_NO_AXIS: it is not sliced.
 static tri_status find_axis(const parallel_pass *pass, const parameter_uses *uses, int index,
                             int *axis) {
@@ -93,8 +96,8 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
                     (long long)pass->tensor_parallel.slices, *axis);
 }
 
-// Copies inputs, parameters and blocks into the new graph, where they keep their numbers, so that
-// plans and checkpoints find them.
+// Copies inputs, parameters and blocks into the new graph. They keep their numbers, so that plans
+// and checkpoints find them.
 static tri_status copy_sources(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
@@ -136,8 +139,8 @@ static tri_status copy_sources(parallel_pass *pass) {
                     (long long)pass->tensor_parallel.slices);
 }
 
-// The new value of a loss, metric or statistic, which all ranks have to have in full. No rule
-// leaves one of these in slices.
+// Gets the new value of a loss, metric or statistic. All ranks must have it in full; no rule slices
+// one of these.
 static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
     TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
     return pass->values[from.id];

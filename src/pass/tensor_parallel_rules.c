@@ -1,22 +1,23 @@
-// How the tensor-parallel pass rewrites each op: one table, so that a new op needs only a row.
+// How the tensor-parallel pass rewrites each op, as one table, so that a new op needs only a row.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
 
-// Along which axes an op works on slices, each rank on its own, without an exchange.
+// Bits: along which axes of its inputs an op can work on slices, each rank alone, without an
+// exchange.
 enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST };
 
 typedef struct rule rule;
 struct rule {
     const tri_op *op;
-    // Rewrites a node by a rule of its own. NULL: the function `follow` rewrites it, for ops that
-    // work on slices as they are. It slices the output as the first `streams` inputs are sliced, if
-    // `axes` allows slices along that axis.
+    // Rewrites a node in a way of its own. NULL: the function `follow` rewrites it, for ops that
+    // can work on slices: if `axes` allows slices along that axis, the output is sliced as the
+    // first `streams` inputs are.
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     int streams;
     unsigned axes;
-    // Changes the attributes where they depend on the slice, which lies along axis `dim` of the
-    // first input's full shape. NULL: no attribute does.
+    // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
+    // full shape. NULL: no attribute does.
     void (*edit)(const parallel_pass *pass, const tri_shape *full, int dim, void *attr);
 };
 
@@ -70,8 +71,8 @@ static void follow(parallel_pass *pass, const tri_node *node, const rule *row) {
     parallel_emit(pass, node, in, attr, parallel_sliced(dim));
 }
 
-// Tells dropout which elements of a full sample this rank's slice has, so that every slice gets its
-// part of the same mask.
+// Tells dropout which elements of a full sample this rank's slice has, so that every slice uses its
+// part of one mask.
 static void edit_dropout(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
     tri_dropout_attr *a = attr;
     a->stride = 1;
@@ -101,11 +102,12 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
         parallel_emit(pass, node, in, node->attr, parallel_sliced(last));
         return;
     }
-    // Each rank has a slice of the features, so it computes one term of the sum over them; the bias
-    // is added to the sum, once.
+    // Each rank has a slice of the features, so it computes one term of the sum over the features.
+    // The bias is added once, to the sum.
     parallel_placement placement;
     tri_value bias = in[2];
-    TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1); // before fusion
+    // This always holds, because the fusion that changes `axes` runs later.
+    TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1);
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
     in[0] = parallel_ask(pass, node->inputs[0], parallel_sliced(last));
     tri_linear_attr attr = *(const tri_linear_attr *)node->attr;
@@ -119,8 +121,8 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     parallel_set(pass, node->outputs[0], y, placement);
 }
 
-// Each rank looks up the ids of its own slice of the vocabulary and gives zeros for all other ids,
-// so that the sum over ranks is the embedding.
+// Each rank looks up those ids that belong to its own slice of the vocabulary and gives zeros for
+// all others. So the sum over ranks is the embedding.
 static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
@@ -137,9 +139,9 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const r
     parallel_set(pass, node->outputs[0], parallel_sum(pass, y, &placement), placement);
 }
 
-// Follows slices through a reshape: the axis of `to` whose slices have the elements of the slices
-// along axis `dim` of `from`. The axes before it must have as many elements in both shapes, and it
-// must divide into the slices. -1: there is none.
+// Finds how slices continue through a reshape: the axis of `to` whose slices have the same elements
+// as the slices along axis `dim` of `from`. The axes before it must have as many elements in both
+// shapes, and it must be divisible into the slices. -1: there is no such axis.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
@@ -166,8 +168,8 @@ static void rewrite_reshape(parallel_pass *pass, const tri_node *node, const rul
     parallel_emit(pass, node, &pass->values[node->inputs[0].id], &attr, parallel_sliced(dim));
 }
 
-// Keys or values for this rank's heads of the queries: its slice of them or, where there are fewer
-// heads than ranks, the one head that its queries share with those of other ranks.
+// Gets the keys or values for this rank's heads of the queries: its slice of them or, if there are
+// fewer heads than ranks, the one head that its queries share with those of other ranks.
 static tri_value heads_for(parallel_pass *pass, tri_value keys) {
     int64_t heads = full_shape(pass, keys).dims[2], slices = pass->tensor_parallel.slices;
     if (heads % slices == 0) return parallel_ask(pass, keys, parallel_sliced(2));
@@ -203,8 +205,8 @@ static void rewrite_attention(parallel_pass *pass, const tri_node *node, const r
     parallel_emit(pass, node, in, node->attr, q);
 }
 
-// The largest score of each row, over all slices of the classes: softmax subtracts it, so that no
-// exponential overflows.
+// Computes the largest score of each row over all slices of the classes. Softmax subtracts it, so
+// that no exponential overflows.
 static tri_value max_of(parallel_pass *pass, tri_value scores) {
     if (pass->scores.id == scores.id) return pass->max;
     tri_collective_attr attr = pass->tensor_parallel;
@@ -215,8 +217,8 @@ static tri_value max_of(parallel_pass *pass, tri_value scores) {
     return pass->max;
 }
 
-// Whether the scores are sliced along the classes; then loss and accuracy work on the slices and
-// need not gather the scores, which are large.
+// Whether the scores are sliced along the classes. Then loss and accuracy work on the slices, so
+// that the scores, which are large, need not be gathered.
 static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_attr *classes) {
     parallel_placement is = parallel_placement_of(pass, scores);
     tri_shape full = full_shape(pass, scores);
@@ -277,7 +279,7 @@ static const rule rules[] = {
     {.op = &tri_op_rotary, .streams = 1, .axes = ROWS, .edit = edit_rotary},
     {.op = &tri_op_rms_norm, .streams = 1, .axes = ROWS},
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
-    // These need whole tensors, so every rank computes all of them.
+    // These ops need whole tensors, so every rank computes all of them.
     {.op = &tri_op_conv2d, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
@@ -293,7 +295,7 @@ static const rule rules[] = {
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
     {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},
     {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},
-    // Ops that no model uses: passes that run later add them, or this one.
+    // Ops that no model uses, because this pass or a later one adds them.
     {.op = &tri_op_batch_norm_moments, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm_shared, .rewrite = rewrite_full},
     {.op = &tri_op_row_max, .rewrite = rewrite_full},
@@ -343,7 +345,7 @@ void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
     static const struct {
         const tri_op *op;
-        int input, axis[3]; // axis[split]
+        int input, axis[3]; // axis[split]: the axis that is sliced with this split
     } rows[] = {{&tri_op_linear, 1, {PARALLEL_NO_AXIS, 0, 1}},
                 {&tri_op_linear, 2, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_AXIS}},
                 {&tri_op_embedding, 1, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_SPLIT}}};

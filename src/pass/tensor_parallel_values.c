@@ -1,5 +1,5 @@
-// Values of the tensor-parallel pass: converts them from one placement into another, and records
-// where the new ones are.
+// The values of the tensor-parallel pass: converts them from one placement into another, and
+// records which new value stands for each old one.
 #include "pass/tensor_parallel.h"
 
 static bool same(parallel_placement a, parallel_placement b) {
@@ -16,7 +16,7 @@ void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
     pass->placements[from.id] = placement;
 }
 
-// Adds the collective that brings a value from one placement into another.
+// Adds the collective op that converts a value from one placement into another.
 static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
                          parallel_placement asked) {
     tri_collective_attr attr = pass->tensor_parallel;
@@ -39,7 +39,8 @@ tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement a
     if (!tri_value_is(value) || same(is, asked) || pass->tensor_parallel.slices == 1) return value;
     for (int i = pass->conversion_count - 1; i >= 0; i--) {
         const parallel_conversion *c = &pass->conversions[i];
-        if (c->block != pass->to->block) break; // conversions of one block are consecutive
+        // Conversions of one block are consecutive, so there are no others.
+        if (c->block != pass->to->block) break;
         if (c->from == from.id && same(c->placement, asked)) return c->value;
     }
     tri_value made = convert(pass, value, is, asked);
