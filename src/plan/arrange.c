@@ -1,5 +1,6 @@
-// Decides who computes what: stages, groups of ranks, the pipeline's order, recomputation, offload.
-// Programs come later, because they depend on these decisions. Next: program.c.
+// Decides which rank computes what: stages, groups of ranks, the pipeline's order, recomputation,
+// offload. Programs are compiled after this, because they depend on these decisions. Next:
+// program.c.
 #include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"
@@ -13,7 +14,8 @@
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
     const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
-    if (reuse_graphs_of) { // costs are the same on every rank
+    // Another rank's plan has found the costs already, and they are the same on every rank.
+    if (reuse_graphs_of) {
         *out = reuse_graphs_of->graph;
         *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);
         for (int b = 0; b < reuse_graphs_of->block_count; b++)
@@ -96,7 +98,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
-        plan->sharing.replicate_axis = TRI_AXIS_SHARD; // an axis of size 1
+        // Replicas need an axis, and here it has size 1.
+        plan->sharing.replicate_axis = TRI_AXIS_SHARD;
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic is for one of strategy.mesh.replicate and shard, "
@@ -133,8 +136,8 @@ static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
-    // Without a pipeline, each round goes forward and then backward, as 1f1b does with one stage:
-    // so the activations of only one round are held.
+    // Without a pipeline, each round runs forward and then backward, which is what 1f1b does with
+    // one stage. So only one round's activations are held at a time.
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
@@ -147,7 +150,8 @@ static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
 
 static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request, int block) {
     const tri_strategy_options *o = request->options;
-    if (block == plan->block_count - 1) return false; // its BACKWARD follows FORWARD at once
+    // The last block's BACKWARD follows its FORWARD at once, so recomputation would free no memory.
+    if (block == plan->block_count - 1) return false;
     switch (o->recompute) {
     case TRI_RECOMPUTE_BLOCK:
         return block % o->recompute_every == o->recompute_every - 1;

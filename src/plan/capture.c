@@ -4,12 +4,12 @@
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out) {
-    // awaited[i] tells that an action of another lane waits for action i: it could not wait for the
-    // middle of a captured part.
+    // awaited[i]: an action of another lane waits for action i. Then i cannot be in the middle of a
+    // captured part, because a captured part is finished only as a whole.
     bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count);
     for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
     int count = 0, capacity = 0;
-    bool open = false; // the next action may continue the latest run
+    bool open = false; // true: the next action may continue the latest part
     *out = NULL;
     for (int i = 0; i < schedule->count; i++) {
         const tri_action *a = &schedule->actions[i];
@@ -37,8 +37,8 @@ static bool allows_segment(const tri_program *p, int block, tri_phase phase) {
     return true;
 }
 
-// Whether the action reads inputs that lie somewhere else in every other step: a captured part
-// always reads the same addresses.
+// Whether the action reads inputs whose addresses alternate from step to step. It cannot be
+// captured then, because a captured part always reads the same addresses.
 static bool reads_alternating(const tri_step_plan *step, const tri_action *action) {
     const tri_step_memory *memory = &step->memory;
     int at = (int)(action - step->schedule.actions);
@@ -50,7 +50,8 @@ static bool reads_alternating(const tri_step_plan *step, const tri_action *actio
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
     tri_action_kind kind = action->kind;
     if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
-    if (kind == TRI_ACTION_NORM) return false; // reads the step's input, and reduces over ranks
+    // NORM reads the step's input on the host, and reduces over ranks.
+    if (kind == TRI_ACTION_NORM) return false;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->items[action->round].program;
     if (!p || reads_alternating(step, action)) return false;

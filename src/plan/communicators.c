@@ -1,11 +1,12 @@
-// What the communicators of the engine's groups need for themselves, which is part of the peak.
+// How much memory the communicators of the engine's groups need for themselves, which is part of
+// the peak.
 #include "plan/plan.h"
 
 #include "comm/data.h"
 
-// Operations of all ranks and of the shards also use memory that the communicator did not allocate.
-// Other ranks cannot reach that memory, so the values pass through staging memory, for which these
-// communicators need more.
+// The communicators over all ranks and over the shards also carry values from memory that they did
+// not allocate, which other ranks cannot reach. Such values pass through staging memory, so these
+// communicators need more of it.
 static int64_t host_bytes(const tri_plan *plan) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
@@ -17,8 +18,8 @@ static int64_t host_bytes(const tri_plan *plan) {
     return bytes;
 }
 
-// Each pipeline rank to which this one sends, and each from which it receives, along the pipeline
-// and back, is a link of its own.
+// Counts the links of this pipeline rank: one for each rank to which it sends and one for each from
+// which it receives, along the pipeline and back.
 static int count_links(const tri_plan *plan) {
     int ranks = plan->mesh.size[TRI_AXIS_PIPELINE], links = 0;
     bool *used = TRI_NEW_ARRAY(plan->arena, bool, 4 * ranks);

@@ -9,23 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD is this many units ahead of its use, and GATHER at least as many, so that one is under way
-// while the next waits. But without a pipeline, fsdp gathers strategy.prefetch units ahead, even if
-// these are fewer, because each unit gathered ahead takes memory.
+// LOAD stands this many units before the use of its unit, and GATHER at least as many, so that one
+// transfer runs while the next is waiting. Exception: without a pipeline, fsdp gathers exactly
+// strategy.prefetch units ahead, also if these are fewer, because each unit gathered ahead takes
+// memory.
 enum { AHEAD = 2 };
 
-// In which order actions stand that are added before the same compute action: for example RELEASE
-// before GATHER, so that GATHER may use the released memory.
+// The order of actions that are inserted before the same compute action: for example RELEASE before
+// GATHER, so that GATHER may use the released memory.
 typedef enum point {
     AT_TAKE_AHEAD,
     AT_EDGE,
     AT_RELEASE,
     AT_GATHER,
-    AT_LATE_CLEAR, // of gradients that nothing writes before SCATTER or REDUCE
+    // CLEAR of gradients that no compute action writes, before SCATTER or REDUCE reads them.
+    AT_LATE_CLEAR,
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
-    AT_CLEAR, // of gradients to which the compute action adds
+    AT_CLEAR, // CLEAR of gradients to which the compute action adds
     AT_TAKE   // last, so that the inputs' memory is in use only from the compute action on
 } point;
 
@@ -37,10 +39,11 @@ typedef struct item {
 } item;
 
 typedef struct work {
-    tri_arena *arena; // until the schedule is written
+    tri_arena *arena; // temporary memory, freed when the schedule is written
     const tri_schedule_request *request;
     tri_schedule compute;
-    int *first_use, *uses; // uses[first_use[u] … first_use[u + 1] - 1] read unit u
+    // uses[first_use[u] … first_use[u + 1] - 1] are the compute actions that read unit u.
+    int *first_use, *uses;
     item *items;
     int item_count, item_capacity;
 } work;
@@ -59,7 +62,7 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// Whether this action completes what its block adds to gradients in a round. BACKWARD_INPUT does
+// Whether this action is the last of its block in a round that adds to gradients. BACKWARD_INPUT is
 // not: it leaves the gradients of parameters to BACKWARD_WEIGHT.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
@@ -102,9 +105,10 @@ static tri_status put_edge_actions(work *w) {
     return TRI_OK;
 }
 
-// Inserts TAKE. On a device that runs ahead it follows the first compute action of the round
-// before, so that the copy runs while that round computes. Elsewhere it comes when the micro-batch
-// is needed, because an earlier copy would gain nothing and take memory for longer.
+// Inserts TAKE. On a device that runs ahead, TAKE stands after the first compute action of the
+// previous round, so that its copy runs while that round computes. On other devices it stands right
+// before the micro-batch is needed, because an earlier copy would save no time and take memory for
+// longer.
 static void put_takes(work *w) {
     const tri_schedule_request *r = w->request;
     int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
@@ -129,13 +133,13 @@ static int compare_ranges(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit into gathered ranges. Between two of them the unit is released, so
-// that its memory is free for others.
+// Divides the uses of a unit into gathered ranges. Between two ranges the unit is released, so that
+// other units can use its memory.
 static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
     bool holds_rounds = r->training && !r->reshard_after_forward;
-    int count = 0, open = 0; // rounds that are forward and not yet backward
+    int count = 0, open = 0; // rounds whose forward pass is done and whose backward pass is not
     for (int i = w->first_use[unit]; i < w->first_use[unit + 1]; i++) {
         int at = w->uses[i];
         const tri_action *a = &w->compute.actions[at];
@@ -171,7 +175,8 @@ static void put_gathers(work *w) {
     int most = w->first_use[r->unit_count], count = 0, start_count = 0;
     gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
     int *starts = TRI_NEW_ARRAY(w->arena, int, most);
-    gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count); // by unit
+    // open[u]: unit u's latest gathered range.
+    gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count);
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);
     if (count) qsort(ranges, (size_t)count, sizeof *ranges, compare_ranges);
@@ -210,7 +215,7 @@ static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
     bool clears = tri_schedule_mixes_halves(r, unit);
-    int writer = -1; // the first action that writes
+    int writer = -1; // the first action that writes the gradients; -1: none found yet
     for (int marking = 0; marking < 2; marking++) {
         for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT && marking; source++) {
             bool wanted = tri_schedule_has_gradient_source(r, unit, (tri_gradient_source)source);
@@ -232,9 +237,9 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit. SCATTER follows the last contribution of a round to the unit's
-// gradients. If several stages of this rank read the unit, contributions of two rounds may
-// alternate. Then SCATTER follows each contribution whose successor is of another round, so that no
+// Inserts the SCATTERs of a unit. SCATTER follows the last action of a round that adds to the
+// unit's gradients. If several stages of this rank read the unit, actions of two rounds may
+// alternate. Then SCATTER follows each action whose successor belongs to another round, so that no
 // sum mixes two rounds: a deterministic run adds the rounds one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
@@ -256,9 +261,9 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// Adds what has to be done with gradients: their sums, REDUCE and TIE. REDUCE has to wait for
-// SCATTER. Right behind SCATTER it would hold up the actions that follow in the list, so it stands
-// one compute action later.
+// Adds the actions on gradients: the marks of put_sum, REDUCE and TIE. REDUCE has to wait for
+// SCATTER. If it stood directly after SCATTER, the actions that follow it in the list would wait
+// too. So it stands one compute action later.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

@@ -4,25 +4,28 @@
 
 #include <string.h>
 
-// What actions access. An action on a block accesses the resources of the block's units and edges,
-// and its activations.
+// Kinds of resources. An action on a block accesses the activations of the block and the resources
+// of the block's units and edges.
 typedef enum resource_kind {
-    PARAMETERS,     // of a unit: masters, and what is gathered from them
-    GRADIENTS,      // of a unit
-    OWN_GRADIENTS,  // of a unit: what SCATTER leaves; without SCATTER, its gradients
-    STATES,         // of a unit: what LOAD brings
-    OWN_PARAMETERS, // of a unit: what FETCH brings
-    STATISTICS,     // of a unit that has some: they lie among its gradients
-    SCALARS,        // the step scalars
-    ACTIVATIONS,    // of a block in a round
-    BEFORE,         // ... of the block before it in its stage
-    BEHIND,         // ... of the block after it in its stage
-    MADE,           // edges along the pipeline that the block makes
-    READ,           // edges along the pipeline that the block is the first to read
+    PARAMETERS, // of a unit: its master weights, and the parameters that are gathered from them
+    GRADIENTS,  // of a unit: its gradients
+    // Of a unit: the gradients that SCATTER leaves on this rank. Without SCATTER these are all of
+    // the unit's gradients.
+    OWN_GRADIENTS,
+    STATES, // of a unit: the optimizer state, which LOAD brings from storage
+    // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
+    OWN_PARAMETERS,
+    STATISTICS,  // of a unit that has statistics: these lie among its gradients
+    SCALARS,     // the step scalars
+    ACTIVATIONS, // of a block in a round: the values that BACKWARD needs
+    BEFORE,      // activations, in the same round, of the block before it in its stage
+    BEHIND,      // activations, in the same round, of the block after it in its stage
+    MADE,        // edges along the pipeline whose values the block makes
+    READ,        // edges along the pipeline whose values the block is the first to read
     MADE_BACK,
     READ_BACK,
-    MESSAGE, // the edge that is sent or received
-    INPUTS,  // of a round; FORWARD accesses them only if it begins the round
+    MESSAGE, // the edge that the action sends or receives
+    INPUTS,  // of a round: the inputs, which only the FORWARD that begins the round accesses
 } resource_kind;
 
 static const struct {
@@ -45,7 +48,8 @@ static const struct {
     {TRI_ACTION_RECOMPUTE, PARAMETERS, false},
     {TRI_ACTION_RECOMPUTE, BEFORE, false},
     {TRI_ACTION_RECOMPUTE, ACTIVATIONS, true},
-    {TRI_ACTION_RECOMPUTE, MADE, true}, // again, while SEND may still read it
+    // Writes the edge's values a second time, while SEND may still read them.
+    {TRI_ACTION_RECOMPUTE, MADE, true},
     {TRI_ACTION_BACKWARD, PARAMETERS, false},
     {TRI_ACTION_BACKWARD, GRADIENTS, true},
     {TRI_ACTION_BACKWARD, BEHIND, false},
@@ -70,7 +74,7 @@ static const struct {
     {TRI_ACTION_SCATTER, OWN_GRADIENTS, true},
     {TRI_ACTION_REDUCE, OWN_GRADIENTS, true},
     {TRI_ACTION_TIE, OWN_GRADIENTS, true},
-    {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // of all units
+    {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // the own gradients of all units
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},
     {TRI_ACTION_LOAD, OWN_PARAMETERS, true},
@@ -80,18 +84,19 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    {TRI_ACTION_EVICT, STATES, true}, // their memory is free afterwards
+    {TRI_ACTION_EVICT, STATES, true}, // frees the states' memory for others
 };
 
-// How resources are numbered, so that an array can hold what was done to each: first the step
-// scalars, then five of each unit, then the activations of each block by round, the values of each
-// edge by round, and the inputs of each round.
+// How resources are numbered, so that one array can hold the history of each: first the step
+// scalars, then the five resources of each unit, then the activations of each block by round, the
+// values of each edge by round, and the inputs of each round.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
     int blocks_at, edges_at, inputs_at, count;
-    int *edge_lists[4]; // READ, MADE, READ_BACK, MADE_BACK: the first edge of a block, or -1
-    int *next_edges[4]; // ... and the next one after an edge
+    // For READ, MADE, READ_BACK and MADE_BACK: the first edge of each block; -1: none.
+    int *edge_lists[4];
+    int *next_edges[4]; // for the same four: by edge, the block's next edge; -1 at the last one
 };
 
 enum { RESOURCES_OF_UNIT = 5 };
@@ -218,8 +223,8 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// What was done to a resource so far: the last action that wrote it and, by lane, the last action
-// that has read it since. Earlier ones need no dependency, because these come after them.
+// Who accessed a resource so far: the last action that wrote it and, by lane, the last action that
+// has read it since. Earlier actions need no dependency, because these came after them.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;
@@ -232,8 +237,9 @@ typedef struct walk {
 
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     tri_lane lane = tri_action_lane(a->kind);
-    // In the lanes of messages, a RECV may overtake the SEND before it, and the other way round, so
-    // there the order of the list is no order.
+    // In the two lanes of edges a RECV may overtake the SEND before it, and the other way round. So
+    // there, standing earlier in the list does not mean being done earlier, and a dependency is
+    // needed.
     bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
     if (other < 0 || (tri_action_lane(s->actions[other].kind) == lane && in_order)) return;
     for (int i = 0; i < a->dependency_count; i++)
@@ -258,8 +264,8 @@ static void follow(void *context, int resource, bool writes) {
     h->writer = w->now;
 }
 
-// Sorts the waits by action, so that those of an action are found without a search: first[i] …
-// first[i + 1] - 1 are those of action i.
+// Sorts the waits by action, so that the waits of one action are found without a search: those of
+// action i have the indices first[i] … first[i + 1] - 1.
 static int *sort_waits(tri_arena *arena, const tri_schedule *s, const tri_wait *waits, int count,
                        int **first) {
     *first = TRI_NEW_ARRAY(arena, int, s->count + 1);

@@ -9,13 +9,14 @@
 typedef struct tri_resources tri_resources;
 
 tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *request);
-// Calls `call` for each resource that the action reads or writes, so that those who derive
-// dependencies and those who check them use one table.
+// Calls `call` for each resource that the action reads or writes. The code that derives
+// dependencies and the code that checks them both use it, and so the same table.
 void tri_resources_visit(const tri_resources *resources, const tri_action *action,
                          void (*call)(void *context, int resource, bool writes), void *context);
 
-// Checks that the schedule's dependencies order every conflicting pair of actions: a missing one
-// would show only as a rare race. TRI_INTERNAL names the action that does not wait.
+// Checks that the schedule's dependencies order every conflicting pair of actions, because a
+// missing dependency would show only as a rare race. TRI_INTERNAL: the message names the action
+// that does not wait.
 tri_status tri_dependencies_verify(const tri_schedule *schedule,
                                    const tri_schedule_request *request);
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Kinds of actions that are drawn alike, so that a picture has few colours. X(class, text, SVG
-// colour, ANSI background)
+// Classes of actions: the kinds of one class are drawn alike, so that a picture has few colours.
+// X(class, text, SVG colour, ANSI background)
 #define CLASS_LIST(X)                                                                              \
     X(FORWARD, "forward", "#4c8fd6", 44)                                                           \
     X(BACKWARD, "backward", "#5fb35f", 42)                                                         \
@@ -64,7 +64,8 @@ static bool is_drawn(const tri_drawing *d, int pipeline_rank, int action, tri_la
            m->end_s > m->start_s;
 }
 
-// The number that an action's letter stands for: with a pipeline its micro-batch, else its block.
+// The number that an action's letter in the picture stands for: with a pipeline its micro-batch,
+// else its block.
 static int number_of(const tri_drawing *d, const tri_action *a) {
     return d->pipeline->count > 1 && a->round >= 0 ? a->round : a->subject;
 }
@@ -150,7 +151,7 @@ enum {
     SVG_RIGHT = 20
 };
 
-// The text in a bar: the micro-batch where there is a pipeline, else the block or unit.
+// The text inside an action's bar: with a pipeline its micro-batch, else its block or unit.
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
     const tri_plan *plan = d->pipeline->plans[pipeline_rank];
@@ -192,7 +193,8 @@ static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE 
 
 static void put_axis(const tri_drawing *d, int bottom, FILE *out) {
     double step = 1e-9, end = d->estimate->step_s;
-    for (int k = 0; end / step > 10; k++) step *= k % 3 == 1 ? 2.5 : 2; // 1, 2, 5, 10 …
+    // Distances between marks of the axis: 1, 2, 5, 10 …
+    for (int k = 0; end / step > 10; k++) step *= k % 3 == 1 ? 2.5 : 2;
     for (int i = 0; i * step <= end; i++) {
         double x = SVG_LEFT + i * step / end * SVG_WIDTH;
         fprintf(out,

@@ -9,14 +9,14 @@
 typedef struct tri_drawing {
     const tri_pipeline_plans *pipeline;
     const tri_estimate *estimate;
-    const char *title; // of the SVG
-    int columns;       // width in characters, in the terminal
-    bool colour;       // ANSI colours in the terminal
+    const char *title; // title of the SVG picture
+    int columns;       // width of the terminal's picture, in characters
+    bool colour;       // true: the terminal's picture uses ANSI colours
 } tri_drawing;
 
-// Draws one row for each lane of each pipeline rank. A letter is a micro-batch if there is a
-// pipeline, because there the interest is where each micro-batch is; else it is a block. Small
-// letters are forward, capital ones backward.
+// Draws one row for each lane of each pipeline rank. With a pipeline, a letter stands for a
+// micro-batch, because readers want to see where each micro-batch is; without one, it stands for a
+// block. Small letters are forward, capital letters backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);

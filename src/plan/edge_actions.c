@@ -1,9 +1,10 @@
 // Decides when a rank sends and receives. A rank starts its messages in the order of its list, and
-// a message needs both of its ranks, so the ranks have to agree on an order without asking each
+// a message needs both of its ranks, so the ranks must have the same order without asking each
 // other. They use the order in which values would be ready if forward took one unit of time and
-// backward two: every rank computes these times for all ranks, as whole numbers. Then no ranks can
-// wait for each other in a circle: of all messages not yet sent, the one that is ready first waits
-// only for earlier compute actions, and those only for earlier messages. Next: step_memory.c.
+// backward two: every rank computes these times for all ranks, as whole numbers. With that order
+// ranks can never wait for each other in a circle: of all messages not yet sent, the one that is
+// ready first waits only for earlier compute actions, and those only for earlier messages. Next:
+// step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -18,23 +19,26 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
-// The compute actions of a whole stage in one round, as one: messages go between stages, so their
-// blocks need no times of their own.
+// All compute actions of one stage in one round, taken as one: messages pass between stages, so
+// single blocks need no times of their own.
 typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;
 } stage_action;
 
-// The state of an ideal machine, on which forward takes one unit of time and backward two. Real
-// times would differ between ranks; all ranks have to compute the same ones.
+// The state of an ideal machine, on which forward takes one unit of time and backward two. Ideal
+// times are used because real times differ between ranks, and all ranks have to compute the same
+// ones.
 typedef struct clock_work {
     const tri_schedule_request *request;
-    stage_action **actions; // by pipeline rank
-    int *counts;            // by pipeline rank: how many
-    int *next;              // by pipeline rank: the first one not yet done
+    stage_action **actions; // by pipeline rank: its actions
+    int *counts;            // by pipeline rank: how many actions it has
+    int *next;              // by pipeline rank: index of its first action that is not done yet
     int64_t *free_at;
-    int64_t *start, *end; // by direction, stage and round; end -1: not done
-    int *first_in, *edges_in, *first_out, *edges_out; // edges into and out of each stage
+    // By direction, stage and round: start and end of the action; end -1: not done.
+    int64_t *start, *end;
+    // The edges that enter each stage, and those that leave it.
+    int *first_in, *edges_in, *first_out, *edges_out;
     int *queue, queued;
     bool *is_queued;
 } clock_work;
@@ -126,7 +130,7 @@ static void wake_readers(clock_work *c, direction way, int stage) {
     }
 }
 
-// Does as many actions of a rank as can begin now, in the rank's order.
+// Runs, on the ideal machine, as many actions of a rank as can begin now, in the rank's order.
 static void advance(clock_work *c, int rank) {
     for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
         const stage_action *a = &c->actions[rank][c->next[rank]];
@@ -165,7 +169,9 @@ static tri_status run_clock(clock_work *c) {
 typedef struct timed {
     tri_edge_action action;
     int64_t ready;
-    int turn; // the block that makes the value; negated for a value of the backward pass
+    // Tells messages apart that are ready at the same time: the block that makes the value;
+    // negative for a value of the backward pass.
+    int turn;
 } timed;
 
 static int compare(const void *x, const void *y) {
@@ -179,10 +185,11 @@ static int compare(const void *x, const void *y) {
     return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
 
-// Indices into this rank's list of compute actions, and when each of them would begin.
+// Where this rank's compute actions stand in its list, and when each of them begins on the ideal
+// machine.
 typedef struct index_of_actions {
-    int *of[2];     // for ALONG and BACK, by block and round: the action's index
-    int64_t *start; // by index
+    int *of[2];     // of[ALONG] and of[BACK]: by block and round, the action's index
+    int64_t *start; // by index: when the action begins
     int count;
 } index_of_actions;
 
@@ -210,10 +217,10 @@ static int first_from(const index_of_actions *p, int64_t time) {
     return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
-// Gives the messages of an edge their insertion points. A SEND stands right behind the action that
-// makes the value. A RECV stands before the first compute action that begins when the value is
-// ready, so that it is under way early and occupies no memory before; at the latest before the
-// action that needs the value.
+// Gives the messages of an edge their insertion points. A SEND stands directly after the action
+// that makes the value. A RECV stands before the first compute action that begins when the value is
+// ready, so that it starts early but takes no memory before the value is there. It never stands
+// later than the action that needs the value.
 static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;
@@ -237,9 +244,10 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
     }
 }
 
-// Moves receives up. A lane starts its actions in the order of the list, so a receive stands no
-// later than the next action of the lane. Then each receive moves up by one more compute action,
-// but never past the lane's action before it, so that it has begun when its value is ready.
+// Moves receives to earlier insertion points. A lane starts its actions in the order of the list,
+// so a receive must stand no later than the lane's next action. Then each receive moves up by one
+// more compute action, but never past the lane's previous action, so that it has already started
+// when its value is ready.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;

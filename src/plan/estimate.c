@@ -1,5 +1,6 @@
-// Estimates what each action costs from rates or measured kernels, and simulates the step. `trireme
-// plan` shows the result, and the search for settings that fit sorts by it.
+// Estimates what each action costs, from rates or from measured kernels, and simulates the step.
+// `trireme plan` shows the result, and the search for settings that fit the memory (fit.c) sorts by
+// it.
 #include "plan/estimate.h"
 
 #include "ops/ops.h"
@@ -38,17 +39,17 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from) 
     return tri_rates_assumed;
 }
 
-// What the compute actions of a program cost: the seconds of its segments, collective ops included,
-// and those of the nodes of FORWARD that RECOMPUTE runs again.
+// What the compute actions of a program cost, in seconds: its segments, collective ops included,
+// and the nodes of FORWARD that RECOMPUTE runs again.
 typedef struct compute_costs {
     const tri_program *program;
-    int tensor; // ranks that share each layer
+    int tensor; // number of ranks that share each layer
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
-    double *recompute; // by block
+    double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;
 
-// Seconds of a collective op, whose elements pass around a ring, as in GATHER and REDUCE: twice for
-// a sum that all ranks get.
+// Seconds of a collective op, whose elements pass around a ring as in GATHER and REDUCE. A sum that
+// all ranks get passes around the ring twice.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);
@@ -156,8 +157,8 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     }
 }
 
-// Elements of a unit's buckets. `own`: only of this rank's shards. `trained_only`: only of buckets
-// with gradients, because only those are reduced.
+// Counts the elements of a unit's buckets. `own`: only this rank's shards. `trained_only`: only
+// buckets with gradients, because only these are reduced.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -185,7 +186,7 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     double whole = f32 * unit_elements(plan, a->subject, false, true);
     double others = (plan->sharing.shards - 1.0) / plan->sharing.shards;
     double sent = (double)tri_dtype_bytes(plan->sharing.reduce_dtype) /
-                  f32; // bytes sent per byte of gradients
+                  f32; // bytes that are sent for each byte of F32 gradients
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
@@ -200,7 +201,9 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:
         return whole / rates->memory_bytes_per_s;
-    case TRI_ACTION_STEP: // parameter, gradient and two states are read, all but one written
+    // Reads the parameter, the gradient and two states, and writes all of these except the
+    // gradient.
+    case TRI_ACTION_STEP:
         return 7 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_PREPARE:
         return 1.5 * own / rates->memory_bytes_per_s;
@@ -227,8 +230,8 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
-        // A device that does not run ahead copies before it computes. Estimates leave that out,
-        // because it is little beside the computing.
+        // A device that does not run ahead copies inputs before it computes. Estimates leave this
+        // time out, because it is short compared with the computing.
         if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
             return (double)p->input_bytes / rates->memory_bytes_per_s;
         break;

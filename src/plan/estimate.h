@@ -8,22 +8,22 @@
 // The speeds of one rank, from data sheets or measurements, by which costs are estimated.
 typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
-    double half_flops_per_s;   // those of F16 and BF16
-    double memory_bytes_per_s; // that kernels read and write
-    double link_bytes_per_s;   // sent to other ranks, while as much is received
-    double disk_bytes_per_s;   // of strategy.offload's file, read or written
-    double host_bytes_per_s;   // copied between the device and the host's memory, in one direction
+    double half_flops_per_s;   // rate in F16 and BF16
+    double memory_bytes_per_s; // bytes per second that kernels read and write
+    double link_bytes_per_s;   // bytes per second sent to other ranks while as many are received
+    double disk_bytes_per_s; // bytes per second of reading or writing the file of strategy.offload
+    double host_bytes_per_s; // copied between the device and the host's memory, in one direction
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
-// The rates of the device's model, which are what its maker promises at most; for a device of no
-// known model, assumed ones. *from: "assumed", "the maker's peak"; may be NULL.
+// Gets the rates of the device's model, which are its maker's promises, or assumed rates if the
+// model is not known. *from says which: "the maker's peak" or "assumed"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
-// Seconds that one training sample takes at least, on one rank: its arithmetic at the peak of each
-// node's type, and the bytes that nodes and updates read and write, each counted once. Divided by
-// the seconds that it takes they are MFU and the fraction of the memory's bandwidth that is used.
-// What runs again for recomputation is not counted.
+// The least time, in seconds, that one training sample can take on one rank: its arithmetic at the
+// peak rate of each node's type, and the bytes that nodes and updates read and write, each counted
+// once. These times divided by the measured time are MFU and MBU. Nodes that run again for
+// recomputation are not counted.
 typedef struct tri_least_seconds {
     double arithmetic, traffic;
 } tri_least_seconds;
@@ -39,15 +39,16 @@ typedef struct tri_measured {
 
 typedef struct tri_estimate {
     double step_s;
-    double bubble;        // fraction of that time in which compute lanes wait
-    double flops;         // of the model in one step, over all ranks; recomputation is not counted
-    tri_moment **moments; // by pipeline rank, and action of its TRI_STEP_FULL
+    double bubble; // fraction of that time in which compute lanes wait
+    // Arithmetic of the model in one step, over all ranks; recomputation is not counted.
+    double flops;
+    tri_moment **moments; // by pipeline rank: when each action of its TRI_STEP_FULL begins and ends
 } tri_estimate;
 
-// Estimates each action and simulates the step. A segment takes as long as its arithmetic or its
-// memory traffic, node by node, whichever is longer, because a device does both at once; with
-// `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a buffer for a
-// gather or a scatter among n ranks, and twice that for a reduction.
+// Estimates each action and simulates the step. A segment takes, node by node, the time of its
+// arithmetic or of its memory traffic, whichever is longer, because a device does both at once;
+// where `measured` has the segment (NULL: nothing was measured), that time is used. A ring moves (n
+// - 1) / n of a buffer for a gather or a scatter among n ranks, and twice that for a reduction.
 void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

@@ -1,5 +1,5 @@
-// Searches settings with which a run fits into the memory that its ranks have. It makes whole
-// plans, because only a plan knows its peak. fit.h says what is tried.
+// Searches settings with which a run fits into the memory of its ranks. It makes a complete plan
+// for each attempt, because only a plan knows its peak. fit.h lists what is tried.
 #include "plan/fit.h"
 
 #include "base/free_memory.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 
 // One way of sharing the training state that the search tries: a strategy and the sizes of two axes
-// of the mesh. A size of 0 is the recipe's; -1 takes what the other axes leave.
+// of the mesh. Size 0 stands for the recipe's size; -1 stands for all ranks that the other axes
+// leave.
 typedef struct sharing {
     tri_strategy_kind name;
     int shard, pipeline;
@@ -70,8 +71,9 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// The overrides that set a micro-batch. If the recipe gives the number of rounds, all three numbers
-// are set, because they have to agree. NULL: the global batch is no whole number of rounds.
+// Writes the overrides that set a micro-batch. If the recipe gives the number of rounds, global
+// batch, micro-batch and rounds are all set, because they have to agree. NULL: the global batch is
+// no whole number of rounds.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);
@@ -89,7 +91,8 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
     const int64_t *samples =
-        request.step_samples; // with less data than one step, there is only a tail
+        // With less data than one full step, there is only the smaller last step of an epoch.
+        request.step_samples;
     int64_t global = samples[samples[TRI_STEP_FULL] ? TRI_STEP_FULL : TRI_STEP_TAIL];
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
     int64_t given = request.micro, whole = (global + replicas - 1) / replicas;
@@ -104,7 +107,8 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            request.step_samples[TRI_STEP_TEST] = 0; // as large as TRI_STEP_EVALUATE's
+            // 0: as large as the evaluation batch of TRI_STEP_EVALUATE.
+            request.step_samples[TRI_STEP_TEST] = 0;
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
         tri_candidate one;
@@ -120,9 +124,10 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-// Recomputes as few blocks as make the run fit, because each recomputed block takes time.
+// Recomputes as few blocks as possible for the run to fit, because each recomputed block takes
+// time.
 static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
-    static const int every[] = {0, 4, 2, 1}; // one of so many blocks is recomputed
+    static const int every[] = {0, 4, 2, 1}; // n: every n-th block is recomputed; 0: none
     tri_strategy_options options = *request.options;
     request.options = &options;
     int found = s->count;
@@ -139,8 +144,8 @@ static void try_recomputing(search *s, tri_plan_request request, const char *ove
         }
         int before = s->count;
         try_micros(s, request, join(s->arena, overrides, again));
-        // Enough: the run fits without smaller micro-batches, or three settings were found. To
-        // recompute more blocks would only take longer.
+        // Stops early if the run already fits without smaller micro-batches, or if three settings
+        // were found: recomputing more blocks would only take longer.
         bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
         if (whole || (i > 0 && s->count > found + 2)) return;
     }

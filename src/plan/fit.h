@@ -7,31 +7,32 @@
 
 // A run with other settings, which trains the same model to the same result.
 typedef struct tri_candidate {
-    const char *overrides; // of the recipe: "strategy.name=zero2 batch.micro=4"
-    int64_t peak_bytes;    // of the rank that needs the most
-    double step_s;         // estimated
+    // The candidate, as overrides of the recipe: "strategy.name=zero2 batch.micro=4".
+    const char *overrides;
+    int64_t peak_bytes; // peak of the rank that needs the most memory
+    double step_s;      // estimated
 } tri_candidate;
 
 enum { TRI_MAX_CANDIDATES = 64 };
 
-// Finds settings whose fullest rank needs at most `memory_bytes`, the fastest first: smaller
-// micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
-// parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
-// batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the
-// setting that needs the least memory of all that were tried, whether it fits or not, so that the
-// caller can say how far the model is from fitting; overrides NULL: none was possible. Returns how
-// many fit.
+// Finds settings with which the rank that needs the most memory needs at most `memory_bytes`, the
+// fastest settings first. It tries smaller micro-batches; recomputation of some or all blocks;
+// optimizer states, gradients and parameters sharded over all ranks or half of them; pipelines;
+// offload. The micro-batch stays as it is where batch norm would give another result. `candidates`
+// has room for TRI_MAX_CANDIDATES. *least is the setting that needs the least memory of all, even
+// if it does not fit, so that the caller can tell how far the model is from fitting; its overrides
+// are NULL if no plan could be made. Returns how many fit.
 int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_plan_request *request, const tri_rates *rates,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
-// The memory that a rank of the request may use: what strategy.memory says, or else `there`. If
-// `there` is the device's own memory, strategy.memory can lower it, but not raise it, because a
-// device has no more than it has.
+// The memory that a rank of the request may use: the setting strategy.memory, else `there`. If
+// `there` is the device's own memory, the setting can lower it but not raise it.
 tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there);
-// Checks that the rank that needs the most memory needs at most `memory`, where that is known. Else
-// TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.
+// Checks that the rank that needs the most memory needs at most `memory`, where that is known.
+// TRI_BAD_INPUT: it needs more; the message is one line with the missing amount and the fastest
+// settings that would fit.
 tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
                          int64_t peak_bytes, const tri_device_memory *memory);
 // Checks that each of `sharers` ranks of this host finds as much free memory of the host as the

@@ -20,7 +20,7 @@ bool tri_bucket_has_gradients(tri_bucket_kind bucket) {
 
 static int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
-// Appends `count` elements to a buffer whose end is *end, and returns their offset.
+// Reserves `count` elements at the end of a buffer, whose end is *end, and returns their offset.
 static int64_t take(int64_t *end, int64_t count) {
     *end += count;
     return *end - count;
@@ -40,15 +40,15 @@ static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p
     return is_half(g, p) ? TRI_BUCKET_TRAINED_HALF : TRI_BUCKET_TRAINED;
 }
 
-// A block that reads a parameter: an entry of the parameter's list, which has the blocks in the
-// order in which they first read it. Parameters with one reader go into that block's unit, others
-// get units of their own.
+// A block that reads a parameter, as an entry of a linked list: each parameter has a list of its
+// readers, in the order in which they first read it. A parameter with one reader goes into that
+// block's unit; a parameter with several gets a unit of its own.
 typedef struct reader {
-    int block, next; // next: the parameter's next reader, index + 1; 0: none
+    int block, next; // the block, and the parameter's next reader as index + 1; 0: it is the last
 } reader;
 
 typedef struct readers {
-    int *first, *last; // by parameter: its first and last reader, index + 1; 0: none
+    int *first, *last; // by parameter: its first and its last reader, as index + 1; 0: none
     reader *items;
     int count, capacity;
 } readers;
@@ -96,7 +96,8 @@ static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
     int blocks = flat->block_count, total = blocks;
     int *next = TRI_NEW_ARRAY(arena, int, blocks);
     flat->first_unit = TRI_NEW_ARRAY(arena, int, blocks + 1);
-    for (int turn = 0; turn < 2; turn++) { // counts, then fills in
+    // The first pass of this loop counts the entries, the second fills them in.
+    for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < flat->parameter_count; i++) {
             int unit = flat->parameters[i].unit;
             for (int k = r->first[i]; k > 0 && unit >= 0; k = r->items[k - 1].next) {

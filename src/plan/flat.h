@@ -14,9 +14,10 @@
 #include "graph/graph.h"
 
 enum {
-    TRI_FLAT_ALIGNMENT = 32, // elements, at least: 64 bytes of a half type
-    // Elements whose squares are summed as one number where the norm must have the same bits on any
-    // number of shards.
+    // Parameters begin at a multiple of at least this many elements: 64 bytes of a half type.
+    TRI_FLAT_ALIGNMENT = 32,
+    // Number of elements whose squares are summed as one number, where the norm must have the same
+    // bits on any number of shards.
     TRI_FLAT_CHUNK = 4096
 };
 
@@ -52,34 +53,36 @@ tri_placement tri_bucket_placement(tri_bucket_kind bucket);
 bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 
 typedef struct tri_flat_bucket {
-    int64_t elements; // of all shards, padding included
-    int64_t own;      // of one shard
-    // Element offsets into this rank's buffers, which hold all units one after the other: of the
-    // whole bucket, and of this rank's shard.
-    int64_t offset, own_offset;                   // parameters of the same type as these
-    int64_t gradient_offset, gradient_own_offset; // gradients
-    int64_t state_offset;                         // optimizer states, only this rank's shard
+    int64_t elements; // elements of all shards together, padding included
+    int64_t own;      // elements of one shard
+    // Where the bucket, and this rank's shard of it, begin in this rank's buffers, in elements. All
+    // units lie in them one after the other; there is one buffer of parameters for each type.
+    int64_t offset, own_offset;
+    // Where its gradients begin in the buffers of gradients.
+    int64_t gradient_offset, gradient_own_offset;
+    // Where its optimizer states begin, of which there is only this rank's shard.
+    int64_t state_offset;
 } tri_flat_bucket;
 
 typedef struct tri_flat_unit {
-    const char *name; // the block's, or the parameter's
-    bool here;        // this rank holds it
+    const char *name; // name of the block, or of the shared parameter
+    bool here;        // true: this rank holds the unit
     tri_flat_bucket buckets[TRI_BUCKET_COUNT];
 } tri_flat_unit;
 
 typedef struct tri_flat_parameter {
-    int unit; // -1: in none (a counter)
+    int unit; // the parameter's unit; -1: it belongs to no unit, because it is a counter
     tri_bucket_kind bucket;
     int64_t offset;   // elements from the start of its bucket
-    int64_t elements; // in its home layout, padding included
+    int64_t elements; // number of elements in its home layout, padding included
 } tri_flat_parameter;
 
-// Parameters have two flat buffers, because kernels may read a half type while the optimizer
-// updates F32: one in the type in which they are stored, and one in the half type.
+// A parameter may lie in two flat buffers: one in the type in which it is stored, which the
+// optimizer updates, and one in the half type that kernels read.
 enum { TRI_FLAT_STORED, TRI_FLAT_HALF, TRI_FLAT_WIDTHS };
 
 typedef struct tri_flat {
-    tri_flat_parameter *parameters; // by the graph's parameter
+    tri_flat_parameter *parameters; // indexed as the graph's parameters
     tri_flat_unit *units;           // one for each block, in their order; then shared parameters
     int parameter_count, unit_count, block_count;
     // The units that block b reads, its own first: from block_units[first_unit[b]] to before
@@ -87,23 +90,24 @@ typedef struct tri_flat {
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
-    // How many elements this rank's buffers have: for whole buckets, and for its shards alone.
-    // Which of the two is allocated depends on what the strategy shards.
+    // How many elements this rank's buffers have: for whole buckets, and for its own shards alone.
+    // The strategy decides which of the two is allocated.
     int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;
 
 typedef struct tri_flat_request {
-    const tri_graph *graph;  // after the layout pass
-    const bool *blocks_here; // by block: this rank computes it
+    const tri_graph *graph;  // the graph, after the layout pass
+    const bool *blocks_here; // blocks_here[b]: this rank computes block b
     int shards;
-    bool is_chunked;   // shards are multiples of TRI_FLAT_CHUNK elements
-    int64_t alignment; // of parameters and shards, in bytes, in half types too
+    bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
+    // Alignment of the start of each parameter and shard, in bytes, also in half types.
+    int64_t alignment;
 } tri_flat_request;
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
-// Writes the units that the block reads, its own first, into units[0 … most - 1]. Returns how many
-// there are, which may be more than `most`: then the caller refuses the model.
+// Writes the units that the block reads, its own unit first, into units[0 … most - 1]. Returns how
+// many there are. If there are more than `most`, the caller rejects the model.
 int tri_flat_block_units(const tri_flat *flat, int block, int *units, int most);
 
 #endif

@@ -60,16 +60,18 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
-// Whether RECOMPUTE may run the node a second time, which limits whose memory it may use.
+// Whether RECOMPUTE may run the node a second time: then the node must not write over memory that
+// is still read.
 static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
 }
 
-// A segment may only overwrite memory that no other segment can still read, in whatever order the
-// schedule runs them: what it made itself or, where blocks run once and in order, what it is the
-// last to read. RECOMPUTE makes its values a second time, before its own block's backward pass, and
-// so would overwrite what another block wrote in their memory.
+// Whether the node may write over memory that `maker` made. A segment may overwrite only memory
+// that no other segment can still read, in whatever order the schedule runs them: memory that the
+// segment itself wrote or, where blocks run once and in order, memory that the segment is the last
+// to read. RECOMPUTE runs the node a second time, before the backward pass of its own block, and
+// would then overwrite what another block has written there meanwhile.
 static bool may_reach_back(const locating *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
@@ -77,8 +79,8 @@ static bool may_reach_back(const locating *c, const tri_node *node, const tri_no
     return !is_recomputed(c, node) && !made_again;
 }
 
-// Whether the memory of `value` is an activation's, and nothing in it is read after node `at`: then
-// the node may write over it.
+// Whether the node may write over the memory of `value`: that memory holds an activation, and
+// nothing in it is read after node `at`.
 static bool may_overwrite(const locating *c, const tri_node *node, tri_value value, int at) {
     const tri_graph *g = c->p->graph;
     uint32_t root = c->home[value.id];
@@ -104,8 +106,8 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
-    // RECOMPUTE may make the input again, and so overwrite the node's output in the same memory,
-    // which WEIGHT of another block may still have to read.
+    // RECOMPUTE may write the input a second time. If the node's output lay in the same memory,
+    // this would overwrite the output, which WEIGHT of another block may still have to read.
     bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
     if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)
@@ -127,8 +129,8 @@ static int last_read(const locating *c, int i, tri_value value) {
     return i;
 }
 
-// Finds for each value whose memory it shares (`home`), and which node is the last to read that
-// memory (`last_use`).
+// Finds for each value the value whose memory it shares (`home`), and the node that reads that
+// memory last (`last_use`).
 static void find_homes(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
@@ -163,8 +165,8 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-// Notes that the node's segment touches the value; while `touches` is NULL, only counts it, so that
-// the lists can be allocated.
+// Records that the node's segment touches the value. While `touches` is NULL it only counts, so
+// that the lists can be allocated.
 static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     uint32_t home = c->home[value.id];
@@ -219,8 +221,8 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles so far: by_touches finds the bundle of the values that the same segments touch, and
-// first_of[b] is one value of bundle b, whose touches stand for all.
+// The bundles found so far. by_touches finds the bundle by its list of touches; first_of[b] is one
+// value of bundle b, whose touches are those of all its values.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;
@@ -247,8 +249,8 @@ static void locate_in_bundle(locating *c, uint32_t id, bundles *known) {
     p->bundles[bundle].size_bytes += aligned_bytes(p, (tri_value){id});
 }
 
-// Packs the classes that this segment alone touches into the scratch, by their lifetimes. Segments
-// of blocks on other ranks never run here, so they need no memory.
+// Packs those classes that only this segment touches into the scratch, by their lifetimes. Segments
+// of blocks on other ranks never run here, so they get no memory.
 static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
     if (count == 0) return;
     int block = segment / TRI_PHASE_COUNT;
@@ -271,7 +273,8 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
     tri_arena_destroy(arena);
 }
 
-// Lists for each segment the bundles that it touches: during its actions they need memory.
+// Lists for each segment the bundles that it touches, because these need memory while its actions
+// run.
 static void list_bundles(locating *c, const uint32_t *first_of) {
     tri_program *p = c->p;
     int *counts = TRI_NEW_ARRAY(p->arena, int, c->segment_count);
@@ -296,8 +299,8 @@ static void locate_activations(locating *c) {
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
     bundles known = {.first_of = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count)};
-    // `local`: the values that one segment alone touches, segment by segment. end[s]: the index
-    // behind those of segment s, once `local` is filled.
+    // `local`: the values that only one segment touches, sorted by segment. end[s]: the index after
+    // the last value of segment s, once `local` is filled.
     uint32_t *local = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
     int *end = TRI_NEW_ARRAY(p->arena, int, c->segment_count + 1);
     for (int id = 1; id < g->value_count; id++)
@@ -327,7 +330,7 @@ static void find_input_readers(tri_program *p) {
 }
 
 // Finds which nodes RECOMPUTE runs: a node of FORWARD if a backward segment of its block reads its
-// outputs, directly or through other nodes. The others would be computed for nobody.
+// outputs, directly or through other nodes. No one would read the outputs of the other nodes.
 static void find_recomputed(tri_program *p) {
     const tri_graph *g = p->graph;
     p->recomputed = TRI_NEW_ARRAY(p->arena, bool, g->node_count);

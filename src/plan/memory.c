@@ -4,28 +4,30 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-// Up to so many intervals are packed one by one, which needs the least memory but takes time that
-// grows with the square of their number. More intervals share tracks.
+// Up to this many intervals are packed one by one, which needs the least memory, but takes time
+// that grows with the square of their number. If there are more, intervals share tracks.
 enum { MOST_APART = 4096 };
 
-// Intervals that get the same offset: one alone or, beyond MOST_APART, several of one size, each of
-// which begins after the one before has ended. Rounds of a step are alike, so there are far fewer
-// tracks than intervals.
+// A track is a set of intervals that get the same offset. Usually it has one interval. If there are
+// more than MOST_APART intervals, it has several of the same size, each of which begins after the
+// previous one has ended. The rounds of a step are alike, so there are far fewer tracks than
+// intervals.
 typedef struct track {
     int64_t size_bytes, offset;
-    int64_t after;   // the first offset after it
-    int first, last; // its intervals, in the order of time
-    int before;      // the next one in the list of free tracks
+    int64_t after;   // the first offset after the track's memory
+    int first, last; // first and last interval of the track, in the order of time
+    int before;      // next entry of the list of free tracks
 } track;
 
 typedef struct packer {
     tri_interval *intervals;
     int64_t alignment;
-    int *by_size, *by_end; // intervals, sorted
-    int *next, *track_of;  // by interval
+    int *by_size, *by_end; // the intervals, sorted by size and by their last moment
+    // By interval: the next interval of its track, and the number of the track.
+    int *next, *track_of;
     track *tracks;
     int track_count;
-    int *packed; // tracks by offset
+    int *packed; // the tracks that have an offset, sorted by it
 } packer;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -56,8 +58,8 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
     return sorted;
 }
 
-// Assigns intervals to as few tracks as possible, so that the search has few items. A track is free
-// when its last interval has ended.
+// Assigns intervals to as few tracks as possible, so that the search has few items. A track can
+// take another interval when its last one has ended.
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {

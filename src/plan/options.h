@@ -15,8 +15,9 @@ enum {
     TRI_SHARDS_PARAMETERS = 8
 };
 
-// The strategies there are. X(constant, name in recipes, help, axis, flags). The axis takes the
-// ranks that the recipe leaves open, so that `strategy.name` alone is enough in most recipes.
+// The strategies. X(constant, name in recipes, help, axis, flags). `axis` is the mesh axis that
+// gets all ranks for which the recipe gives no axis, so that `strategy.name` alone is enough in
+// most recipes.
 #define TRI_STRATEGY_LIST(X)                                                                       \
     X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
     X(DDP, ddp,                                                                                    \
@@ -37,11 +38,12 @@ typedef enum tri_strategy_kind {
 #undef X
         TRI_STRATEGY_COUNT
 } tri_strategy_kind;
-extern const char *const tri_strategy_names[]; // by tri_strategy_kind; NULL at the end
+// Names, indexed by tri_strategy_kind; NULL at the end.
+extern const char *const tri_strategy_names[];
 
-// What the planner has to know of an order.
+// Flags of an order: what the planner has to know of it.
 enum {
-    TRI_LOOPS_OVER_STAGES = 1, // ranks have several stages (strategy.stages_per_rank)
+    TRI_LOOPS_OVER_STAGES = 1, // each rank has several stages (strategy.stages_per_rank)
     TRI_SPLITS_BACKWARD = 2    // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
 };
 
@@ -69,7 +71,8 @@ typedef enum tri_order_kind {
 typedef enum tri_recompute {
     TRI_RECOMPUTE_NONE,
     TRI_RECOMPUTE_BLOCK,
-    TRI_RECOMPUTE_FIT, // as many blocks from the first on as `memory` makes necessary
+    // Recomputes the first blocks: as many as are needed for the run to fit into `memory`.
+    TRI_RECOMPUTE_FIT,
 } tri_recompute;
 typedef enum tri_offload {
     TRI_OFFLOAD_NONE,
@@ -86,28 +89,32 @@ typedef struct tri_mesh_options {
 typedef struct tri_strategy_options {
     tri_strategy_kind name;
     tri_mesh_options mesh;
-    int schedule;            // of a pipeline: which of tri_orders
-    int64_t stages_per_rank; // of schedules whose ranks have several
-    tri_strings stages;      // blocks that begin the second and later stages; none: cut by cost
+    int schedule;            // the pipeline's order: index into tri_orders
+    int64_t stages_per_rank; // stages of each rank, for orders with TRI_LOOPS_OVER_STAGES
+    // Names of the blocks that begin the second and later stages; none: stages are cut by cost.
+    tri_strings stages;
     tri_recompute recompute;
-    int64_t recompute_every;    // of `recompute: block`: one block in so many is recomputed
-    const char *memory;         // bytes that a rank may use, or "auto"
-    int64_t prefetch;           // units gathered ahead of their use; see tri_schedule_request
-    bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass
-    int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
-    int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype
+    int64_t recompute_every; // of `recompute: block`: every n-th block is recomputed
+    const char *memory;      // bytes that a rank may use, or "auto"
+    int64_t prefetch; // how many units are gathered before they are used; see tri_schedule_request
+    // Fsdp: parameters are released after the forward pass and gathered again for the backward
+    // pass.
+    bool reshard_after_forward;
+    int64_t persistent_bytes; // fsdp: units smaller than this stay gathered during a step
+    int reduce_dtype; // type in which gradients travel between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
     const char *offload_path; // folder; NULL: the host's memory of a GPU, else TMPDIR or /tmp
-    const tri_tree *tensor;   // layers' splits: see tri_tensor_parallel_options.layers
+    const tri_tree *tensor; // how single layers are sliced: see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;
 
 typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
-    int64_t micro;  // samples of a micro-batch; 0: one micro-batch per replica
-    int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen
-    // Set once the numbers are settled: the recipe also gives the number of rounds. Then whatever
-    // changes `global` or `micro` has to change it too, because the three have to agree.
+    int64_t micro;  // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
+    int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen automatically
+    // Set when the numbers are final: the recipe also gives the number of rounds. Code that changes
+    // `global` or `micro` then has to change the number of rounds too, because the three must
+    // agree.
     bool gives_rounds;
 } tri_batch_options;
 

@@ -1,6 +1,7 @@
-// The order 1f1b: a rank first goes forward for as many rounds as ranks follow it, then one round
-// forward and one backward in turns. So it holds the activations of at most one more round than
-// ranks follow it (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1).
+// The order 1f1b ("one forward, one backward"). A rank first runs forward for as many rounds as
+// there are pipeline ranks after it, and then alternates between one round forward and one
+// backward. So it holds the activations of at most one round more than there are ranks after it
+// (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1).
 #include "plan/schedule.h"
 
 void tri_order_write_1f1b(const tri_schedule_request *request, tri_schedule *out) {

@@ -1,5 +1,5 @@
-// Makes the plans of all ranks of a run, one for each pipeline rank (ranks of the same stages have
-// equal plans), to estimate, draw or check a run before it starts.
+// Makes the plans of all ranks of a run: one for each pipeline rank, because ranks with the same
+// stages have equal plans. With them a run can be estimated, drawn or checked before it starts.
 #include "plan/pipeline_plans.h"
 
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
@@ -22,7 +22,8 @@ tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_descript
 
 void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline) {
     while (pipeline->count > 0)
-        tri_plan_destroy(pipeline->plans[--pipeline->count]); // they share graphs
+        // The last plan is destroyed first, because later plans use the graphs of the first one.
+        tri_plan_destroy(pipeline->plans[--pipeline->count]);
 }
 
 const tri_plan *tri_pipeline_plans_fullest(const tri_pipeline_plans *pipeline) {

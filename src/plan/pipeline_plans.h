@@ -6,18 +6,18 @@
 #include "plan/plan.h"
 
 typedef struct tri_pipeline_plans {
-    tri_mesh mesh; // of all ranks
-    int count;     // pipeline ranks
+    tri_mesh mesh; // mesh of all ranks
+    int count;     // number of pipeline ranks, and so of plans
     tri_plan **plans;
-    int ranks_each; // plan i stands for so many ranks: i * ranks_each and those that follow
+    int ranks_each; // plan i stands for this many ranks: from rank i * ranks_each on
 } tri_pipeline_plans;
 
-// Makes the plans. Ignores `request->rank`: the plans are those of the ranks with the most samples,
+// Makes the plans. Ignores `request->rank`: the plans are for the ranks that have the most samples,
 // because these need the most memory and time.
 tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
                                      const tri_plan_request *request, tri_pipeline_plans *out);
 void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline);
-// The plan with the largest peak of memory: if it fits, all fit.
+// The plan with the largest peak: if it fits into memory, all do.
 const tri_plan *tri_pipeline_plans_fullest(const tri_pipeline_plans *pipeline);
 
 #endif

@@ -1,5 +1,5 @@
-// Makes a rank's plan: programs, flat buffers, schedules, and the memory they need in all. Next, in
-// the order of make_plan: arrange.c, program.c, flat.c, step.c.
+// Makes a rank's plan: programs, flat buffers, schedules, and the memory that all of them need.
+// Next, in the order of make_plan: arrange.c, program.c, flat.c, step.c.
 #include "plan/plan.h"
 
 #include "comm/data.h"
@@ -75,7 +75,7 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
     return TRI_OK;
 }
 
-// Plans the micro-batches of one shape of step, and finds a program for each size among them.
+// Divides a step of this shape into micro-batches, and finds the program for each size among them.
 static tri_status plan_rounds(tri_plan *plan, const tri_device_description *device,
                               const tri_plan_request *request, tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
@@ -112,8 +112,9 @@ static void raise_to(int64_t *most, int64_t value) {
     if (value > *most) *most = value;
 }
 
-// Elements of the gradients that one action makes in memory of their own, from which they are then
-// added to earlier ones. Kernels overwrite their outputs, so they cannot add by themselves.
+// Counts the elements of those gradients that an action cannot add to earlier ones directly.
+// Kernels overwrite their outputs, so these gradients go into memory of their own and are added
+// afterwards.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -130,10 +131,10 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// Elements of the staging memory through which initial weights and checkpoints pass. It holds a
-// whole bucket, if ranks shard it or it is offloaded, or the masters of a unit that are cast; none
-// of that counts if it fits into the state heap, which no step uses meanwhile. It also holds a full
-// parameter of which each rank has a slice.
+// Counts the elements of the staging memory through which initial weights and checkpoints pass. It
+// holds a whole bucket, if ranks shard it or it is offloaded, or a unit's masters that are cast. No
+// extra memory is needed for these where they fit into the state heap, which no step uses
+// meanwhile. The staging memory also holds one full parameter of those that ranks hold in slices.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
@@ -166,7 +167,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// What the kernel needs that sums squares of gradients, of which the longest range is asked for.
+// Finds the workspace of the kernel that sums squares of gradients, by asking for the longest
+// range.
 static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
     *out = 0;
     if (plan->flat.gradient_elements == 0) return TRI_OK;
@@ -351,15 +353,17 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
     return TRI_OK;
 }
 
-// Recomputes as few blocks as make the plan fit. It begins with the first block, because the
-// activations of the first blocks wait longest for BACKWARD. If not even all blocks are enough,
-// that plan is returned.
+// Recomputes as few blocks as are needed for the plan to fit. It begins with the first block,
+// because the activations of the first blocks wait longest for BACKWARD. If the plan does not fit
+// with all blocks recomputed, returns that plan.
 static tri_status create_fitting(tri_arena *parent, const tri_device_description *device,
                                  tri_plan_request request, tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);
     TRI_TRY(create(parent, device, &request, out));
     if ((*out)->memory.peak <= memory) return TRI_OK;
-    int most = (*out)->block_count - 1, least = 0; // one that fits, and one that does not
+    // With `most` recomputed blocks the plan fits into memory, with `least` it does not. The search
+    // halves the distance between the two.
+    int most = (*out)->block_count - 1, least = 0;
     tri_plan_destroy(*out);
     while (least + 1 < most) {
         request.recompute_first = (least + most) / 2;

@@ -48,7 +48,8 @@ static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
         if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine runs it
         size_t bytes;
         p->kernels[i] = tri_device_select(&p->device, g, node);
-        TRI_ASSERT(p->kernels[i]); // the layout pass has found one
+        // Never NULL: the layout pass has found that some kernel supports the node.
+        TRI_ASSERT(p->kernels[i]);
         TRI_TRY(tri_kernel_workspace(p->kernels[i], &p->device, g, node, &bytes));
         int64_t workspace = tri_memory_round_up((int64_t)bytes, p->device.alignment);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;

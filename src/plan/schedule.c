@@ -43,8 +43,8 @@ static bool is_stage_below(const void *context, int block, int64_t stage) {
     return request->blocks[block].stage < stage;
 }
 
-// The first block of the stage, found by bisection: stages are runs of blocks, in order. For a
-// stage without blocks, the first block of a later one.
+// Finds the first block of the stage by bisection, since stages are runs of blocks, in order. For a
+// stage without blocks: the first block of the next stage that has some.
 static int find_stage(const tri_schedule_request *request, int stage) {
     return tri_lower_bound(request->block_count, is_stage_below, request, stage);
 }

@@ -33,7 +33,7 @@
 // actions run in the order of the list.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
-    TRI_LANE_SHARD,     // the communicator of the ranks that share one state
+    TRI_LANE_SHARD,     // the communicator of the ranks that divide one training state among them
     TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
@@ -42,7 +42,7 @@ typedef enum tri_lane {
     TRI_LANE_COUNT
 } tri_lane;
 
-// What an action works on; it says into which list the action's number is an index.
+// What an action works on. It tells to which list the action's number belongs.
 typedef enum tri_subject {
     TRI_SUBJECT_NONE,
     TRI_SUBJECT_BLOCK,
@@ -52,29 +52,38 @@ typedef enum tri_subject {
 
 // The kinds of actions, one row each: X(action, name, lane, subject, has a round).
 #define TRI_ACTION_LIST(X)                                                                         \
-    X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* the round's micro-batch, from the loader */      \
-    /* makes parameters as kernels read them: all shards, in the type of computation */            \
+    X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* gets the round's micro-batch from the loader */  \
+    /* collects the unit's parameters from all shards, in the type with which kernels compute */   \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
-    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* they are no longer needed */           \
+    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* frees the gathered parameters */       \
     X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, BLOCK, true)                                           \
-    X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK, true) /* FORWARD again, for BACKWARD */     \
-    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK, true)   /* both halves below */               \
+    X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK,                                             \
+      true) /* runs FORWARD again, because BACKWARD needs the activations */                       \
+    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK,                                               \
+      true) /* does the work of both halves below */                                               \
     X(BACKWARD_INPUT, "BACKWARD_INPUT", TRI_LANE_COMPUTE, BLOCK, true)                             \
     X(BACKWARD_WEIGHT, "BACKWARD_WEIGHT", TRI_LANE_COMPUTE, BLOCK, true)                           \
     X(SEND_ALONG, "SEND", TRI_LANE_ALONG, EDGE, true)                                              \
     X(RECV_ALONG, "RECV", TRI_LANE_ALONG, EDGE, true)                                              \
     X(SEND_BACK, "SEND", TRI_LANE_BACK, EDGE, true)                                                \
     X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
-    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* gradients = 0 */                       \
+    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* sets the unit's gradients to zero */   \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
     X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of own gradients */         \
-    X(TIE, "TIE", TRI_LANE_BACK, UNIT, false)      /* sum over the stages that hold the unit */    \
-    X(NORM, "NORM", TRI_LANE_COMPUTE, NONE, false) /* counts, norm, step scalars */                \
-    X(FETCH, "FETCH", TRI_LANE_STORE, UNIT, false) /* what GATHER sends, from storage */           \
-    X(LOAD, "LOAD", TRI_LANE_STORE, UNIT, false)   /* what STEP changes, from storage */           \
-    X(STEP, "STEP", TRI_LANE_COMPUTE, UNIT, false) /* optimizer and statistics */                  \
-    X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT, false) /* what STEP left, cast for GATHER */     \
-    X(EVICT, "EVICT", TRI_LANE_STORE, UNIT, false)       /* what LOAD brought, to storage */
+    X(TIE, "TIE", TRI_LANE_BACK, UNIT,                                                             \
+      false) /* sums own gradients over the stages that hold the unit */                           \
+    X(NORM, "NORM", TRI_LANE_COMPUTE, NONE,                                                        \
+      false) /* computes counts, the norm and the step scalars */                                  \
+    X(FETCH, "FETCH", TRI_LANE_STORE, UNIT,                                                        \
+      false) /* reads from storage the parameters that GATHER sends */                             \
+    X(LOAD, "LOAD", TRI_LANE_STORE, UNIT,                                                          \
+      false) /* reads from storage the state that STEP changes */                                  \
+    X(STEP, "STEP", TRI_LANE_COMPUTE, UNIT,                                                        \
+      false) /* runs the optimizer, and updates statistics */                                      \
+    X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT,                                                  \
+      false) /* casts the new masters to the type that GATHER sends */                             \
+    X(EVICT, "EVICT", TRI_LANE_STORE, UNIT,                                                        \
+      false) /* writes to storage what LOAD has read and STEP has changed */
 
 typedef enum tri_action_kind {
 #define X(kind, name, lane, subject, round) TRI_ACTION_##kind,
@@ -86,67 +95,72 @@ typedef enum tri_action_kind {
 typedef struct tri_action {
     tri_action_kind kind;
     int subject;              // number of the block, unit or edge; -1: none
-    int round;                // of the micro-batch; -1: none
-    int from_stage, to_stage; // SEND, RECV: of the edge
-    // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
-    // SCATTER: adds to what earlier rounds left in this rank's own gradients.
+    int round;                // number of the micro-batch; -1: the action belongs to no round
+    int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
+    // FORWARD, BACKWARD…: some unit's gradients already hold something to which this action adds
+    // (see `adds`). SCATTER: adds to the sums of earlier rounds in this rank's own gradients.
     bool accumulate;
     // FORWARD: the first compute action of this rank in the round. It alone waits for TAKE, because
     // all later ones of the round come after it.
     bool begins_round;
-    // FORWARD: RECOMPUTE makes the block's activations again, so only what other blocks read is
-    // kept.
+    // FORWARD: RECOMPUTE will make the block's activations again, so only the values that other
+    // blocks read are kept.
     bool forgets;
-    // Bit k: adds to the gradients of the block's k-th unit; else it overwrites them, so that
-    // nobody has to set them to zero. FORWARD makes those of statistics, BACKWARD those of trained
-    // parameters, each half of BACKWARD some of them. (Where both halves make gradients of one
-    // unit, CLEAR stands before the first of them.)
+    // Bit k: the action adds to the gradients of the block's k-th unit. Else it overwrites them, so
+    // that they need not be set to zero before. FORWARD makes the gradients of statistics and
+    // BACKWARD those of trained parameters; each half of BACKWARD makes some of them. (Where both
+    // halves make gradients of one unit, CLEAR stands before the first of them.)
     uint64_t adds;
-    int first_dependency, dependency_count; // into the schedule's dependencies
+    int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
 } tri_action;
 
 typedef struct tri_schedule {
     tri_arena *arena;
     tri_action *actions;
     int count, capacity;
-    int *dependencies; // actions of other lanes that have to be done before this one starts
+    // For each action: the actions of other lanes that must be done before it starts.
+    int *dependencies;
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// What one stage makes and another reads, for each micro-batch: a message of a pipeline.
+// The values that one stage sends another for each micro-batch: one message of a pipeline.
 typedef struct tri_edge {
     int from_stage, to_stage;
-    int from_block, to_block; // the block that makes the last of it, and the first that reads it
-    bool back;                // made and read by BACKWARD
-    int64_t bytes;            // per sample
+    // The block that makes the last of the edge's values, and the first block that reads one.
+    int from_block, to_block;
+    bool back;     // true: BACKWARD makes and reads the values
+    int64_t bytes; // size of the values, per sample
 } tri_edge;
 
-enum { TRI_MAX_BLOCK_UNITS = 64 }; // bits of tri_action.adds
+enum { TRI_MAX_BLOCK_UNITS = 64 }; // because tri_action.adds has one bit for each
 
 typedef struct tri_unit {
-    int64_t bytes;      // of parameters as stored, all shards
-    bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
+    int64_t bytes; // size of the parameters as they are stored, all shards together
+    // Some parameters are trained or are statistics (false: all are frozen, or there are none).
+    bool has_gradients;
     bool has_statistics;
     bool has_half;   // kernels read some of its parameters in a half type
-    bool has_stored; // kernels read some of its parameters in the type they are stored in
-    bool persistent; // fsdp: so small that it stays gathered from first to last use in a step
-    int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
-    bool here;                      // this rank holds it
+    bool has_stored; // kernels read some of its parameters in the type in which they are stored
+    // Fsdp: the unit is so small that it stays gathered from its first to its last use in a step.
+    bool persistent;
+    // The pipeline ranks that hold the unit; if there are several, TIE sums over them.
+    int first_holder, holder_count;
+    bool here; // this rank holds the unit
 } tri_unit;
 
 typedef struct tri_schedule_block {
     int stage;
     bool recompute;
-    int units[TRI_MAX_BLOCK_UNITS]; // that it reads, its own first
+    int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    double forward_s, backward_s; // costs, in any unit: for cutting stages and for simulation
+    double forward_s, backward_s; // costs in any unit, by which stages are cut and steps simulated
 } tri_schedule_block;
 
 // A strategy: how the ranks of the shard axis share the training state.
 typedef struct tri_strategy {
     const char *name;
     bool needs_one_rank;
-    tri_axis own_axis; // takes the ranks that the recipe leaves open
+    tri_axis own_axis; // the mesh axis that takes the ranks for which the recipe gives no axis
     bool shards_optimizer, shards_gradients, shards_parameters;
 } tri_strategy;
 
@@ -157,11 +171,12 @@ typedef struct tri_schedule_request tri_schedule_request;
 // how many rounds they keep in flight.
 typedef struct tri_order {
     const char *name;
-    bool loops_over_stages; // ranks have several stages (strategy.stages_per_rank)
-    bool splits_backward;   // BACKWARD_INPUT and BACKWARD_WEIGHT
-    // Adds FORWARD and BACKWARD… of this rank's stages for every round, also for rounds without
-    // samples, because ranks that have samples in them need the same list; and nothing else. The
-    // rounds of a block come in ascending order. tri_schedule_add_stage helps.
+    bool loops_over_stages; // each rank has several stages (strategy.stages_per_rank)
+    bool splits_backward;   // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
+    // Adds FORWARD and BACKWARD… of this rank's stages for every round, and nothing else. It adds
+    // them also for rounds in which this rank has no samples, because other ranks of its group may
+    // have some, and all need the same list. The rounds of a block come in ascending order.
+    // tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
@@ -174,21 +189,26 @@ struct tri_schedule_request {
     const tri_schedule_block *blocks;
     const tri_unit *units;
     const tri_edge *edges;
-    int pipeline, pipeline_rank; // ranks along the pipeline, and this one's coordinate
-    int replicate, shard;        // sizes of the groups of lanes REPLICATE and SHARD
-    int rounds;                  // of the step, on every replica
-    const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
-    bool training;               // false: evaluation, FORWARD only
-    bool takes_ahead; // TAKE is one round ahead of its use: the device runs ahead of the host
-    // Gradients are added in the order of micro-batches, so that the sum does not depend on how
-    // ranks share them. For that every round is scattered, and the strategy is the effective one.
+    int pipeline, pipeline_rank; // number of pipeline ranks, and which of them this one is
+    // How many ranks take part in the collectives of the lanes REPLICATE and SHARD.
+    int replicate, shard;
+    int rounds;                 // rounds of the step, the same number on every replica
+    const int64_t *round_sizes; // by round: the samples of this rank's micro-batch; 0: it has none
+    bool training;              // false: evaluation, FORWARD only
+    // TAKE stands one round before its use, because the device runs ahead of the host.
+    bool takes_ahead;
+    // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
+    // ranks divide the samples. For that, gradients are scattered after every round, and `strategy`
+    // is the effective one.
     bool deterministic;
-    bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
-    // How many units ahead of their use GATHER starts; fewer than 2 only in a strategy that
-    // releases parameters, without a pipeline.
+    // Fsdp: RELEASE follows FORWARD, and GATHER comes again before BACKWARD.
+    bool reshard_after_forward;
+    // How many units before their use GATHER starts. It is less than 2 only without a pipeline, in
+    // a strategy that releases parameters.
     int prefetch;
-    bool offloads; // LOAD before STEP, EVICT after it
-    bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
+    bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
+    // Masters are offloaded: FETCH before GATHER, of units that kernels read in the stored type.
+    bool fetches;
 };
 
 // The functions that write the orders in TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
@@ -199,24 +219,27 @@ TRI_ORDER_LIST(X)
 
 extern const tri_order *const tri_orders[]; // in the order of the list; ends with NULL
 const tri_strategy *tri_strategy_of(tri_strategy_kind kind);
-const tri_strategy *tri_strategy_find(const char *name); // NULL: none
-// The strategy by which schedules are written. A deterministic run scatters the gradients of every
-// round, so that they are added in the order of the step's micro-batches; where the recipe's
-// strategy shards nothing, it does so as zero2.
+// Finds a strategy by its name; NULL: there is none of this name.
+const tri_strategy *tri_strategy_find(const char *name);
+// Gets the strategy by which schedules are written. It differs from the recipe's strategy only in a
+// deterministic run that shards nothing: then it is zero2, which scatters the gradients of every
+// round, so that they are added in the order of the step's micro-batches.
 const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic);
-const tri_order *tri_order_find(const char *name); // NULL: none
+// Finds an order by its name; NULL: there is none of this name.
+const tri_order *tri_order_find(const char *name);
 
-// Which kind of compute action makes a gradient. For each source of a unit, the first action in a
-// sum overwrites the gradients and later ones add to them, because sources write gradients of
-// different parameters. (Where they may write the same, CLEAR comes first and all add.)
+// Which kind of compute action makes a gradient. Different sources write gradients of different
+// parameters. So for each source of a unit, the first action of a sum overwrites the gradients and
+// later ones add to them. (Where two sources may write the same gradients, CLEAR comes first and
+// all actions add.)
 typedef enum tri_gradient_source {
-    TRI_GRADIENT_STATISTICS,  // FORWARD
-    TRI_GRADIENT_INPUT,       // BACKWARD_INPUT
-    TRI_GRADIENT_REST,        // BACKWARD and BACKWARD_WEIGHT
-    TRI_GRADIENT_SOURCE_COUNT // all others: none
+    TRI_GRADIENT_STATISTICS,  // made by FORWARD
+    TRI_GRADIENT_INPUT,       // made by BACKWARD_INPUT
+    TRI_GRADIENT_REST,        // made by BACKWARD and BACKWARD_WEIGHT
+    TRI_GRADIENT_SOURCE_COUNT // also stands for actions that make no gradients
 } tri_gradient_source;
 tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
-// Whether the unit has gradients of that source: STATISTICS where it has some, INPUT where the
+// Whether the unit has gradients of that source: STATISTICS if it has statistics, INPUT if the
 // order splits the backward pass.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
@@ -225,54 +248,61 @@ bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int u
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
 // What the strategy demands of a schedule, given the sizes of the groups (a group of one rank
-// neither gathers nor scatters). SCATTER leaves a unit's sum in this rank's *own gradients*, its
-// range of them; without SCATTER, all gradients are its own. REDUCE, TIE, NORM and STEP work on own
-// gradients, so that they are the same for all strategies.
-bool tri_schedule_gathers(const tri_schedule_request *request);  // parameters, in each step
-bool tri_schedule_releases(const tri_schedule_request *request); // ... and releases them after use
-bool tri_schedule_scatters(const tri_schedule_request *request); // gradients, once at least
-bool tri_schedule_scatters_rounds(const tri_schedule_request *request); // ... after every round
+// neither gathers nor scatters). SCATTER leaves the sum of a rank's own range in the *own
+// gradients*; without SCATTER, all of a rank's gradients are its own gradients. REDUCE, TIE, NORM
+// and STEP work on own gradients, so that these actions are the same for all strategies.
+// Whether each step gathers parameters.
+bool tri_schedule_gathers(const tri_schedule_request *request);
+// Whether gathered parameters are released after their use.
+bool tri_schedule_releases(const tri_schedule_request *request);
+// Whether gradients are scattered at least once in a step.
+bool tri_schedule_scatters(const tri_schedule_request *request);
+// Whether gradients are scattered after every round.
+bool tri_schedule_scatters_rounds(const tri_schedule_request *request);
 
-// Writes the compute actions by the order, and around them what the strategy, edges and units
-// demand. The schedule is verified, and has no dependencies yet. TRI_INTERNAL: the order is wrong.
+// Writes the compute actions by the order, and around them the actions that the strategy, edges and
+// units demand. The schedule is verified, and has no dependencies yet. TRI_INTERNAL: the order is
+// wrong.
 tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
                              tri_schedule *out);
 
-// The most rounds whose activations a stage holds at one time: forward is done, backward (with
-// BACKWARD_WEIGHT) is not. So many copies of its activations need memory.
+// The largest number of rounds whose activations a stage holds at one time: those whose forward
+// pass is done and whose backward pass (with BACKWARD_WEIGHT) is not. The activations need memory
+// this many times.
 int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
                            int stage);
 
-// Whether GATHER of the unit sends what FETCH brings: the unit's parameters are offloaded, and
-// kernels read them as they are stored.
+// Whether GATHER of the unit sends parameters that FETCH has read: the unit's parameters are
+// offloaded, and kernels read them in the type in which they are stored.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// These help to write orders: the first adds the stage's blocks, forward or backward, for one
-// round.
+// For functions that write orders: adds the blocks of a stage, forward or backward, for one round.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// `action` has to start after `other` is done, because it uses memory that `other` used; what the
-// two compute need not be related.
+// `action` must not start before `other` is done, because both use the same memory. There need be
+// no other relation between the two.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
 
-// Finds for each action the actions of other lanes for which it has to wait: from what actions read
-// and write, and from `waits`. Within a lane the order of the list is enough.
+// Finds for each action the actions of other lanes for which it has to wait. These follow from what
+// actions read and write, and from `waits`. Within a lane no dependency is needed, because a lane
+// keeps the order of the list.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
-// Checks that the schedule computes the step: each block goes forward before backward in each round
-// on gathered parameters, each gradient is complete when it is reduced, reduced once and before
-// NORM, stepped once; that edges arrive before they are read; that the dependencies order every
-// conflicting pair (when they are there). TRI_INTERNAL names action and rule.
+// Checks that the schedule computes the step. Each block goes forward before backward in each
+// round, on gathered parameters. Each gradient is complete when it is reduced, is reduced once and
+// before NORM, and is stepped once. Edges arrive before they are read. The dependencies, if there
+// are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names action and
+// rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
 // Checks the schedules of all ranks of a mesh together (schedules[rank]): every send meets its
 // receive, the ranks of a group have the same collectives in the same order, ranks that share
 // layers have the same actions (they exchange values inside blocks), and nothing can deadlock. The
-// groups of the lanes SHARD and REPLICATE are those along the mesh's axes of that name.
-// Dependencies are derived where a schedule has none yet.
+// groups of the lanes SHARD and REPLICATE lie along the mesh's axes of these names. A schedule
+// without dependencies gets them for this check.
 tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,
                                      const tri_schedule_request *requests);
 

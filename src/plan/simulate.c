@@ -1,24 +1,24 @@
-// Simulates the schedules of all ranks together, by the engine's rules: what simulate.h says. It
-// shows how long a step takes, and whether ranks would wait for each other for ever.
+// Simulates the schedules of all ranks together, by the rules of the engine, which simulate.h
+// lists. It shows how long a step takes, and whether ranks would wait for each other for ever.
 #include "plan/simulate.h"
 
 #include <string.h>
 
 typedef struct rank_state {
     const tri_schedule *schedule;
-    int next;                     // the first action not issued yet
-    double issued_s;              // when the last one was issued
-    int head[TRI_LANE_COUNT];     // the first action of the lane that is not done; `count`: none
-    bool arrived[TRI_LANE_COUNT]; // the head waits for other ranks
+    int next;                 // the first action that is not issued yet
+    double issued_s;          // when the latest action was issued
+    int head[TRI_LANE_COUNT]; // by lane: its first action that is not done; `count` if all are done
+    bool arrived[TRI_LANE_COUNT]; // by lane: its first open action is waiting for other ranks
     double free_s[TRI_LANE_COUNT];
-    int *next_in_lane; // by action
+    int *next_in_lane; // by action: the next action of the same lane
     double *time_s;    // by action: when it was issued, then when it ended
     bool *done;
     bool queued;
 } rank_state;
 
-// The ranks of a group that wait for the group's next collective. A communicator does one
-// collective at a time, so one entry for each group is enough.
+// Ranks of a group that wait until all of the group have reached a collective. A communicator does
+// one collective at a time, so one entry for each group is enough.
 typedef struct meeting {
     int arrived;
     double start_s;
@@ -29,11 +29,14 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    meeting *groups[TRI_LANE_COUNT]; // of lane SHARD, REPLICATE, COMPUTE (NORM), by lowest rank
-    meeting *compute;                // by lowest rank along the tensor-parallel axis
-    meeting *ties;                   // by lowest rank along the pipeline, and unit
-    int *tied_ranks;                 // by the same index: how many ranks have the action TIE
-    int *messages; // by lowest rank along the pipeline, edge and round: 1 + the rank that waits
+    // For the lanes SHARD, REPLICATE and COMPUTE (NORM): by the group's lowest rank.
+    meeting *groups[TRI_LANE_COUNT];
+    // Meetings for compute actions of ranks that share layers: by the group's lowest rank.
+    meeting *compute;
+    meeting *ties;   // meetings for TIE: by lowest rank along the pipeline, and unit
+    int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
+    // By lowest rank along the pipeline, edge and round: 1 + the rank that waits; 0: none.
+    int *messages;
     int units, edges, rounds;
     tri_execution result;
 } execution;
@@ -88,8 +91,9 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// Lets the rank join a meeting of `wanted` ranks. Collectives begin when all have come, so the last
-// one to join starts it for all. The members are among the `count` ranks lowest, lowest + stride, …
+// Lets the rank join a meeting of `wanted` ranks. A collective begins when all have joined, so the
+// last rank to join starts it for all of them. The members are among the `count` ranks lowest,
+// lowest + stride, …
 static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
                  int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];
@@ -131,8 +135,8 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
     finish_head(x, rank, lane, start_s);
 }
 
-// Starts the lane's head, or lets it wait for the other ranks that take part; `now_s`: when this
-// rank is ready.
+// Starts the first open action of the lane, or lets it wait for the other ranks that take part.
+// `now_s` is when this rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
     const tri_action *a = &r->schedule->actions[r->head[lane]];
@@ -167,7 +171,7 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// Starts the heads of all lanes that can start; false: none could.
+// Starts the first open action of every lane where it can start. False: none could.
 static bool start_lanes(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     bool any = false;
@@ -180,8 +184,8 @@ static bool start_lanes(execution *x, int rank) {
     return any;
 }
 
-// Issues the next action of the list if all that it depends on is done, as the engine does; false:
-// it has to wait.
+// Issues the next action of the list, as the engine does, if all actions on which it depends are
+// done. False: it has to wait.
 static bool issue_next(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     const tri_schedule *s = r->schedule;

@@ -1,8 +1,8 @@
-// When the actions of all ranks of a run would begin and end, from costs. The rules are the
-// engine's: a rank starts its actions in the order of its list, a lane runs its actions one after
-// the other, and an action starts after those it depends on. A collective begins when the last of
-// its ranks is ready, a message when both of its ranks are. Compute actions of ranks that share
-// each layer begin together, since they exchange values inside of them.
+// When the actions of all ranks of a run would begin and end, from costs. The rules are those of
+// the engine: a rank starts its actions in the order of its list, a lane runs its actions one after
+// the other, and an action starts after the actions on which it depends. A collective begins when
+// the last of its ranks is ready, a message when both of its ranks are. Compute actions of ranks
+// that share layers begin together, because these ranks exchange values inside of the actions.
 #ifndef TRIREME_PLAN_SIMULATE_H
 #define TRIREME_PLAN_SIMULATE_H
 
@@ -15,15 +15,15 @@ typedef struct tri_moment {
 typedef struct tri_simulated_rank {
     const tri_schedule *schedule;
     const double *costs_s; // by action
-    tri_moment *moments;   // by action: filled in
+    tri_moment *moments;   // by action: filled in by the simulation; NULL: not wanted
 } tri_simulated_rank;
 
-// The outcome of following the schedules of all ranks together. Actions of ranks without costs_s
-// take no time; without `moments` none are written.
+// What the simulation of all ranks found. Actions of a rank without costs_s take no time; for a
+// rank without `moments` no moments are written.
 typedef struct tri_execution {
-    double end_s;       // of the last action of all ranks
-    double computing_s; // of the compute lanes, all ranks together
-    int stuck_rank;     // a rank that waits for ever; -1: all schedules end
+    double end_s;       // when the last action of all ranks ends
+    double computing_s; // sum over all ranks of the time in which compute lanes work
+    int stuck_rank;     // a rank that waits for ever; -1: there is none
     int stuck_action;   // the action at which it waits
 } tri_execution;
 tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks);

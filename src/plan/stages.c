@@ -6,14 +6,16 @@
 
 #include <string.h>
 
-// Whether so many stages suffice if none may cost more than `limit`. A block goes to the earliest
-// stage with room, but one block is left for each later stage, because no stage may be empty.
+// Whether this number of stages suffices if no stage may cost more than `limit`. A block goes to
+// the earliest stage with room, but one block is left for each later stage, because no stage may be
+// empty.
 static bool fits(const double *costs, int blocks, int stages, double limit, int *stage_of) {
     int stage = 0;
     double sum = 0;
     for (int b = 0; b < blocks; b++) {
         if (costs[b] > limit) return false;
-        bool needed_later = blocks - b < stages - stage; // one for each of the stages left
+        // The later stages still need one block each.
+        bool needed_later = blocks - b < stages - stage;
         bool has_block = b > 0 && stage_of[b - 1] == stage;
         if (has_block && (sum + costs[b] > limit || needed_later)) {
             if (++stage == stages) return false;
@@ -35,8 +37,8 @@ static tri_status check_count(int blocks, int stages) {
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
     TRI_TRY(check_count(blocks, stages));
-    // Bisects for the least limit that suffices, to the last bit: until no number lies between too
-    // low and high enough.
+    // Finds the least limit that suffices by bisection. It ends when no floating-point number lies
+    // between `low`, which is too low, and `high`, which suffices.
     double low = -1, high = 0;
     for (int b = 0; b < blocks; b++) high += costs[b];
     for (;;) {

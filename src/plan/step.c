@@ -1,5 +1,5 @@
-// Plans one shape of step. What comes later needs what was made before: first the edges between
-// stages, then the schedule (compute_actions.c, complete.c), its memory (step_memory.c) and its
+// Plans one shape of step, in an order in which each result needs the ones before: the edges
+// between stages, the schedule (compute_actions.c, complete.c), its memory (step_memory.c) and its
 // dependencies (dependencies.c).
 #include "plan/plan.h"
 
@@ -11,8 +11,8 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
     return NULL;
 }
 
-// Finds the edges between stages from one program; programs of other sizes have the same, because
-// batch size does not change what blocks read.
+// Finds the edges between stages from one program. All programs have the same edges, because the
+// size of a batch does not change which block reads what.
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
     tri_edge_value *edge_values;
     int capacity = 0,
@@ -37,8 +37,8 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
     return edges;
 }
 
-// Lists what edges carry in a round. Rounds with the same program share the list, which keeps plans
-// of many rounds small.
+// Lists the values that the edges carry in a round. Rounds with the same program share the list, so
+// that plans of many rounds stay small.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
     tri_round *round = &step->items[index];

@@ -1,5 +1,5 @@
-// Follows a schedule action by action, notes from when to when each buffer is in use, and packs
-// them. step_memory.h has a picture. Next: dependencies.c.
+// Follows a schedule action by action, records from when to when each buffer is in use, and packs
+// the buffers. step_memory.h has a picture. Next: dependencies.c.
 #include "plan/step_memory.h"
 
 #include "base/search.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The slots of a bucket, in their order: what may lie somewhere else from action to action.
+// The slots of a bucket, in their order. A slot exists for everything whose address may change from
+// action to action.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
@@ -31,8 +32,8 @@ tri_heap tri_slot_heap(const tri_flat *flat, int slot) {
                                                                : TRI_HEAP_ACTIVATIONS;
 }
 
-// The actions that touch what is offloaded: FETCH brings parameters that GATHER sends as they are
-// stored. LOAD brings what STEP changes, and EVICT puts it back.
+// The actions that use offloaded state: FETCH reads parameters that GATHER sends in the type in
+// which they are stored. LOAD reads the state that STEP changes, and EVICT writes it back.
 static bool is_fetched(tri_action_kind kind) {
     return kind == TRI_ACTION_FETCH || kind == TRI_ACTION_GATHER;
 }
@@ -72,8 +73,9 @@ typedef struct buffer {
     tri_heap heap;
     int64_t size_bytes, offset;
     int first, last;
-    int last_compute; // the last action of the lane COMPUTE that touches it; -1: none
-    int first_async;  // into `asyncs`: actions of lanes other than COMPUTE that touch it; -1: none
+    int last_compute; // the last action of the compute lane that touches it; -1: none
+    // The actions of other lanes that touch it: its first entry in `asyncs`; -1: none.
+    int first_async;
 } buffer;
 
 typedef struct async_touch {
@@ -87,9 +89,9 @@ typedef struct step {
     int buffer_count, buffer_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The buffer that is in a slot now, or -1: open_buckets has the slots of buckets, and
-    // open_rounds[round], allocated when the round first needs it, those of inputs and bundles,
-    // because each round in flight has its own.
+    // The buffer that is in each slot now, or -1. open_buckets has the slots of buckets.
+    // open_rounds[round] has the slots of inputs and bundles, because each round in flight has its
+    // own; it is allocated when the round first needs it.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
@@ -97,9 +99,9 @@ typedef struct step {
     // close_scattered.
     int *scattered;
     int scattered_count, scattered_capacity;
-    int *touched; // buffers, action by action
+    int *touched; // all buffers that actions touch, listed action by action
     int touched_count, touched_capacity;
-    int *first; // by action, into `touched`
+    int *first; // by action: its first entry in `touched`
     int action;
 } step;
 
@@ -119,8 +121,8 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
-// Finds the heap of a slot's buffer. The inputs that a step takes first have a heap of their own,
-// because they arrive while the step before runs (see TRI_HEAP_INPUTS).
+// Finds the heap of a slot's buffer. The first inputs of a step have a heap of their own, because
+// they arrive while the previous step runs (see TRI_HEAP_INPUTS).
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
@@ -183,9 +185,9 @@ static void close_parameters(step *s, int unit) {
         *open_of(s, tri_slot_parameters(unit, (tri_bucket_kind)k), -1) = -1;
 }
 
-// Ends the use of gradients that SCATTER has sent. Nothing needs them any more. But their memory
-// stays in use until the end of the next compute action: if that action's own gradients lay there,
-// it would have to wait for SCATTER instead of running beside it.
+// Ends the use of gradients that SCATTER has sent. Nothing reads them any more, but their memory
+// stays reserved until the next compute action has ended: if that action wrote its own gradients
+// there, it would have to wait for SCATTER instead of running beside it.
 static void close_scattered(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int *open = open_of(s, tri_slot_gradients(unit, (tri_bucket_kind)k), -1);
@@ -199,8 +201,8 @@ static void keep_scattered(step *s) {
     s->scattered_count = 0;
 }
 
-// Notes that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer, because
-// they bring what is not in memory; all other actions find one there.
+// Records that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer, because
+// the state that they read was not in memory; every other action finds a buffer in the slot.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -234,19 +236,21 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
 }
 
 // Keeps GATHER's send buffer until the unit's first compute action, which waits for GATHER anyway.
-// Released sooner, the next user of its memory would have to wait too.
+// If the buffer were released sooner, the next user of its memory would have to wait for GATHER
+// too.
 static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
         if (*open < 0 || !s->is_sent[slot])
-            continue; // not sent: also if FETCH has begun a new buffer for the next GATHER
+            // GATHER has not sent this buffer, even if FETCH has begun it for the next GATHER.
+            continue;
         touch(s, slot, -1, s->buffers[*open].size_bytes);
         *open = -1;
     }
 }
 
-// Releases what FORWARD left for its own block's backward pass alone, because RECOMPUTE makes it
-// again: this is what recomputation saves.
+// Releases the activations that FORWARD made only for its own block's backward pass, because
+// RECOMPUTE makes them again: this is the memory that recomputation saves.
 static void forget(step *s, const tri_action *a) {
     const tri_program *p = s->r->programs[a->round];
     const tri_segment *segment = &p->segments[a->subject][TRI_PHASE_FORWARD];
@@ -348,7 +352,8 @@ static int first_after(const step *s, int action) {
 }
 
 // Makes the action wait for all actions that used the earlier buffer. The compute lane runs in
-// order: of its actions the last one is enough, and none if this action is of the compute lane too.
+// order, so of its actions it is enough to wait for the last one, or for none if this action is in
+// the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))
@@ -364,9 +369,9 @@ static bool receives(const step *s, int action) {
     return kind == TRI_ACTION_RECV_ALONG || kind == TRI_ACTION_RECV_BACK;
 }
 
-// Adds waits, so that an action that uses a buffer comes after all actions that used its memory
-// before. It is enough if the buffer's first action waits, because the others come after it. Only
-// messages arrive in any order, so each RECV has to wait itself.
+// Adds waits, so that an action that uses a buffer comes after all actions that used the same
+// memory before. Usually it is enough that the buffer's first action waits, because the others come
+// after it. Only messages arrive in any order, so each RECV has to wait itself.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {
@@ -379,7 +384,7 @@ static void find_waits(step *s, tri_step_memory *out) {
                 if (s->asyncs[t].action != b->first && receives(s, s->asyncs[t].action))
                     add_waits(s, out, &capacity, s->asyncs[t].action, a);
             if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
-                break; // b covers all of a, so buffers after b wait for b
+                break; // b covers all of a, so buffers after b need not wait for a, but for b
         }
     }
 }

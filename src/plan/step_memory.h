@@ -16,41 +16,42 @@
 #include "plan/program.h"
 #include "plan/schedule.h"
 
-// Heaps: ranges of memory that a step uses again and again. There are several, because what
-// communicators touch, and inputs that are copied ahead, need memory of their own.
+// Heaps: ranges of memory that a step uses again and again. There are several, because memory that
+// communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
-    TRI_HEAP_ACTIVATIONS, // while STEPs run, offloaded optimizer states lie here
-    TRI_HEAP_STATE,       // parameters and gradients that come and go, which communicators touch
-    // The inputs that a step takes first, on a device that runs ahead. There are two of this heap,
-    // used by every other step, because these inputs are copied while the step before still
+    // Values between segments; while STEPs run, offloaded optimizer states lie here.
+    TRI_HEAP_ACTIVATIONS,
+    TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
+    // The first inputs of a step, on a device that runs ahead. This heap exists twice and steps
+    // alternate between the two, because these inputs are copied while the previous step still
     // computes.
     TRI_HEAP_INPUTS,
     TRI_HEAP_COUNT
 } tri_heap;
 
-// Slots: the entries of a table that says at what address an action finds something. Kernels look
-// up slots, because addresses change from action to action. There is one for a round's inputs, one
-// for each bundle of the program, and four for each bucket of each unit: parameters as kernels read
-// them, gradients as kernels write them, this rank's range of the masters, and its range of the
-// optimizer states, one after the other.
+// Slots: the entries of a table from which an action learns addresses. Kernels look addresses up in
+// this table, because addresses change from action to action. There is one slot for a round's
+// inputs, one for each bundle of the program, and four for each bucket of each unit: parameters as
+// kernels read them, gradients as kernels write them, this rank's range of the masters, and its
+// range of the optimizer states, one after the other.
 enum { TRI_SLOT_INPUTS = 0 };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-// The heap in which a slot's buffers lie, except for those of TRI_HEAP_INPUTS.
+// Tells in which heap a slot's buffers lie. Inputs that lie in TRI_HEAP_INPUTS are an exception.
 tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
-// What of this rank's state is offloaded: it lies in storage between its uses, so that it needs
-// memory only while an action uses it.
+// What of this rank's state is offloaded: it lies in storage between its uses, and takes memory
+// only while an action uses it.
 typedef struct tri_offload_set {
-    int states;                     // of the optimizer; 0: they stay in memory
-    bool masters[TRI_BUCKET_COUNT]; // by bucket
+    int states; // how many optimizer states are offloaded; 0: they stay in memory
+    bool masters[TRI_BUCKET_COUNT]; // by bucket: its masters are offloaded
 } tri_offload_set;
 
-// Whether an action on a unit brings, uses or puts away the bucket's offloaded states, or its
-// offloaded masters: these are the actions during which they need memory.
+// Whether an action on a unit reads from storage, uses or writes back the bucket's offloaded states
+// (or its offloaded masters): during these actions the state needs memory.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
@@ -58,8 +59,8 @@ bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_
 int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
                           const tri_action *action);
 
-// Memory that is in use from the first to the last action that has a setting with this buffer.
-// Outside of these actions other buffers may lie there.
+// A buffer: memory that is in use from the first to the last action that has a setting with this
+// buffer. During other actions other buffers may use it.
 typedef struct tri_step_buffer {
     tri_heap heap;
     int64_t offset, size_bytes;
@@ -69,7 +70,7 @@ typedef struct tri_step_buffer {
 // find the buffer there.
 typedef struct tri_setting {
     int slot;
-    int buffer; // into tri_step_memory.buffers
+    int buffer; // index into tri_step_memory.buffers
     int64_t offset;
 } tri_setting;
 
@@ -77,34 +78,36 @@ typedef struct tri_step_memory {
     tri_step_buffer *buffers;
     int buffer_count;
     tri_setting *settings;
-    int *first; // action i has settings[first[i] … first[i + 1] - 1]
+    int *first; // the settings of action i are settings[first[i] … first[i + 1] - 1]
     int64_t heap_bytes[TRI_HEAP_COUNT];
-    int64_t *live_bytes[TRI_HEAP_COUNT]; // by action: how much of the heap is in use
-    tri_wait *waits;                     // because memory is reused
+    // By heap and action: how many of the heap's bytes are in use.
+    int64_t *live_bytes[TRI_HEAP_COUNT];
+    tri_wait *waits; // waits that are needed because memory is reused
     int wait_count;
 } tri_step_memory;
 
 typedef struct tri_step_memory_request {
     const tri_schedule *schedule;
-    const tri_schedule_request *blocks; // what the schedule was written from
+    const tri_schedule_request *blocks; // the input from which the schedule was written
     const tri_flat *flat;
-    tri_program *const *programs; // by round; NULL where there are no samples
-    // What edges carry, which needs memory until it is sent or read: see tri_round.
+    tri_program *const *programs; // by round; NULL: the round has no samples
+    // The values that edges carry, which need memory until they are sent or read: see tri_round.
     const tri_edge_value *const *edge_values; // by round
-    const int *const *edge_of_value;          // by round, and by edge value: its edge
+    const int *const *edge_of_value;          // by round and edge value: the edge that carries it
     const int *edge_value_count;              // by round
-    bool releases;                            // parameters lie where GATHER puts them until RELEASE
-    bool scatters_rounds; // gradients lie where the first writer puts them until SCATTER
+    bool releases;        // parameters lie where GATHER puts them, until RELEASE
+    bool scatters_rounds; // gradients lie where the first action writes them, until SCATTER
     tri_offload_set offload_set;
-    int64_t alignment; // of buffers
+    int64_t alignment; // alignment of each buffer, in bytes
 } tri_step_memory_request;
 
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
                           tri_step_memory *out);
 
-// In verify_memory.c. Checks that the schedule's dependencies order all uses of the same memory: an
-// action that uses a buffer has to come after all actions that used another buffer there before, or
-// it overwrites what they need. TRI_INTERNAL names the two actions.
+// Checks that the schedule's dependencies order all uses of the same memory: an action that uses a
+// buffer must come after all actions that used another buffer there before; else it would overwrite
+// data that they still need. TRI_INTERNAL: the message names the two actions. Defined in
+// verify_memory.c.
 tri_status tri_step_memory_verify(const tri_step_memory *memory, const tri_schedule *schedule);
 
 #endif

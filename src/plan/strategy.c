@@ -1,5 +1,5 @@
-// The strategies and orders there are, and what a strategy's flags mean for schedules. Everywhere
-// else code asks these functions, so that no other file has to know a strategy.
+// The lists of strategies and orders, and what a strategy's flags mean for schedules. All other
+// code asks these functions, so that no other file has to know a strategy.
 #include "plan/schedule.h"
 
 #include <string.h>

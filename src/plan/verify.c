@@ -1,6 +1,6 @@
-// Verifies one rank's schedule: follows it action by action and checks that each may stand there. A
-// wrong schedule would train to wrong numbers or hang; this finds it before anything runs. Beside
-// it: verify_memory.c. Next: engine/engine.c, which runs it.
+// Verifies one rank's schedule: goes through it action by action and checks that each action is
+// allowed where it stands. A wrong schedule would train to wrong numbers or hang; this check finds
+// it before anything runs. verify_memory.c checks its memory. Next: engine/engine.c, which runs it.
 #include "plan/dependencies.h"
 
 #include <string.h>
@@ -11,9 +11,11 @@ enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    bool holds[TRI_GRADIENT_SOURCE_COUNT]; // the gradients hold something of that source
-    int round;                             // the round whose gradients they hold; -1: none
-    int contributions;                     // by blocks and rounds, in the whole step
+    // By source: the unit's gradients hold something that this source made.
+    bool holds[TRI_GRADIENT_SOURCE_COUNT];
+    int round; // the round whose gradients the unit holds; -1: it holds none
+    // How often blocks added to the gradients so far, over all rounds of the step.
+    int contributions;
     bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted;
 } unit_state;
 
@@ -22,13 +24,17 @@ typedef struct check {
     int index;
     const tri_action *action;
     unit_state *units;
-    uint8_t *blocks, *edges;            // what was done, as bits, by block or edge, and round
-    int *forwards, *backwards;          // by block: the last round that went forward, and backward
-    int *expected;                      // by unit: how many contributions it gets in the step
-    bool *mixes_halves;                 // by unit
-    int *edge_lists[2], *next_edges[2]; // edges that a block reads, and that it makes: linked lists
-    int last_taken, last_begun;         // the last round whose batch was taken, and that began
-    bool *taken, *has_begun;            // by round
+    uint8_t *blocks, *edges; // bits of what was done to each block, or edge, in each round
+    // By block: the latest round in which FORWARD has run, and the latest for BACKWARD.
+    int *forwards, *backwards;
+    int *expected;      // by unit: how many times blocks have to add to its gradients in the step
+    bool *mixes_halves; // by unit: the result of tri_schedule_mixes_halves
+    // Linked lists of the edges that a block reads ([0]) and makes ([1]).
+    int *edge_lists[2], *next_edges[2];
+    // The latest round whose micro-batch was taken, and the latest that has begun.
+    int last_taken, last_begun;
+    // By round: whether its micro-batch was taken, and whether it has begun.
+    bool *taken, *has_begun;
     bool normed;
 } check;
 
@@ -56,8 +62,8 @@ static uint8_t *edge_at(const check *c, int edge, int round) {
     return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
 }
 
-// Whether all edges that the block reads have arrived, or are made by this rank: else the block may
-// not run.
+// Whether all edges that the block reads have arrived or are made by this rank. If not, the block
+// may not run.
 static bool has_edges(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     int block = c->action->subject, round = c->action->round;
@@ -81,8 +87,8 @@ static bool is_unsent(const check *c, bool back) {
     return true;
 }
 
-// Whether every edge that the block makes along the pipeline for another rank has been sent: else
-// another rank waits for ever.
+// Whether every edge along the pipeline that the block makes for another rank has been sent: if
+// not, that rank would wait for ever.
 static bool is_sent(const check *c) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e]) {
@@ -97,8 +103,9 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` tells for each of the block's units whether its gradients hold something,
-// since a wrong bit would lose or double gradients; afterwards all of them do.
+// Checks that `adds` is right for each of the block's units: its bit must be set exactly if the
+// unit's gradients hold something already, because a wrong bit would lose or double gradients. Then
+// records that all of them hold something.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
@@ -222,7 +229,7 @@ static void hold(check *c, int unit, bool all) {
         c->units[unit].holds[source] = all;
 }
 
-// Whether everything that this rank's blocks add to the gradients is in them, or was scattered, so
+// Whether all that this rank's blocks add to the unit's gradients has been added or scattered, so
 // that they may be reduced.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];

@@ -1,44 +1,47 @@
-// Verifies that memory is used again only after everything that used it before: follows a schedule
-// with its dependencies, whichever way its lanes overtake each other.
+// Verifies that memory is used again only after everything that used it before, in whatever way the
+// schedule's lanes overtake each other.
 //
-// An action begins after those that it depends on and, in a lane that runs in order, after the
-// action before it. So for each action and lane one number says which actions of the lane are done
-// before it. Lanes of messages keep no order: a message is done before an action if another action
-// that depends on the message is done before it.
+// An action begins after the actions on which it depends and, in a lane that runs in order, after
+// the previous action of its lane. So for each action and lane one number tells which actions of
+// the lane are done before it. In lanes of messages, which keep no order, a message is done before
+// an action if another action that depends on the message is done before it.
 #include "plan/step_memory.h"
 
 #include <string.h>
 
-// A range of a heap, and the buffer that was the last to begin there: the next buffer's actions
-// have to come after that one's.
+// A range of a heap, and the buffer that began there last: the actions of the next buffer there
+// have to come after those of this one.
 typedef struct occupant {
     int64_t offset, end;
     int buffer;
 } occupant;
 
-// An action or a buffer in a linked list, by index.
+// An entry of a linked list: the index of an action or a buffer.
 typedef struct link {
     int index, next;
 } link;
 
 typedef struct buffer_uses {
-    int first;                   // the action that used it first; -1: none yet
-    int latest;                  // into `links`: the actions that used it, latest first; -1: none
-    int by_lane[TRI_LANE_COUNT]; // the latest action of a lane; -1: none
-    int before;                  // into `links`: buffers that were there before; -1: none
-    bool lost;                   // another buffer lies there now
+    int first; // the first action that used the buffer; -1: none yet
+    // Index into `links` of a list of the actions that used the buffer, latest first; -1: none.
+    int latest;
+    int by_lane[TRI_LANE_COUNT]; // by lane: the latest action that used the buffer; -1: none
+    int before; // index into `links` of a list of the buffers that had this memory before; -1: none
+    bool lost;  // true: another buffer has taken over this memory
 } buffer_uses;
 
 typedef struct check {
     tri_arena *arena;
     const tri_schedule *s;
     const tri_step_memory *memory;
-    int *done; // by action and lane: the latest action of the lane that is done before it; -1: none
-    int *dependents; // by action: into `links`; -1: none
+    int *done; // by action and lane: the lane's latest action that is done before it; -1: none
+    // By action: index into `links` of a list of the actions that depend on it; -1: none.
+    int *dependents;
     buffer_uses *buffers;
     link *links;
     int link_count, link_capacity;
-    occupant *occupants[TRI_HEAP_COUNT]; // in the order of offsets, without overlap
+    // By heap: the buffers in it, sorted by offset, without overlap.
+    occupant *occupants[TRI_HEAP_COUNT];
     int occupant_count[TRI_HEAP_COUNT], occupant_capacity[TRI_HEAP_COUNT];
 } check;
 
@@ -53,7 +56,7 @@ static void push(check *c, int index, int *list) {
     *list = c->link_count - 1;
 }
 
-// Notes that `other`, and all that is done before it, is done before `action`.
+// Records that `other`, and all actions that are done before it, are done before `action`.
 static void add_done(check *c, int action, int other) {
     int *mine = &c->done[action * TRI_LANE_COUNT], *its = &c->done[other * TRI_LANE_COUNT];
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
@@ -122,8 +125,8 @@ static void insert_occupant(check *c, tri_heap heap, int at, occupant added) {
     list[at] = added;
 }
 
-// Gives the buffer its range, and notes which buffers were there before: its actions have to come
-// after theirs.
+// Gives the buffer its range of memory, and records which buffers were there before: its actions
+// have to come after theirs.
 static void begin_buffer(check *c, int index) {
     const tri_step_buffer *b = &c->memory->buffers[index];
     int64_t offset = b->offset, end = b->offset + b->size_bytes;

@@ -31,8 +31,8 @@ static int next_of_lane(const tri_schedule *s, tri_lane lane, int from) {
     return from;
 }
 
-// Compares the collectives of a lane with those of the group's first rank: different ones would
-// hang, or mix up values.
+// Compares the collectives of a lane with those of the group's first rank. If they differed, the
+// run would hang or mix up values.
 static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axis axis) {
     int lowest = lowest_along(all->mesh, rank, axis);
     const tri_schedule *a = &all->schedules[lowest], *b = &all->schedules[rank];
@@ -52,8 +52,8 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// Checks that a pipeline's ranks have the same rounds, and that each tied unit is held by as many
-// of them as `holder_count` says.
+// Checks that a pipeline's ranks have the same rounds, and that `holder_count` of each tied unit is
+// the number of ranks that hold the unit.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];
@@ -77,7 +77,7 @@ static tri_status verify_pipeline(const ranks *all, int rank) {
 }
 
 // Runs the simulation, which finds whether ranks would wait for each other for ever. A schedule
-// without dependencies gets them, in a copy.
+// that has no dependencies yet gets them in a copy.
 static tri_status execute(tri_arena *arena, const ranks *all) {
     int count = all->mesh->ranks;
     tri_simulated_rank *given = TRI_NEW_ARRAY(arena, tri_simulated_rank, count);
