@@ -1,7 +1,7 @@
-// trainer.detect_anomaly: looks at every value that a compute action makes, and names the first one
-// that is not finite with the op that made it. Without this a user sees only that the loss is not
-// finite, and not where it began. Ranks exchange what they found after the step, so that all of
-// them stop with the same message.
+// trainer.detect_anomaly: checks every value that a compute action makes, and reports the first one
+// that is not finite together with the op that made it. Without this option a user learns only that
+// the loss is not finite, and not where that began. Ranks exchange their findings after the step,
+// so that all of them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 
@@ -16,8 +16,8 @@ static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-// Finds the first element, in row-major order, that is not finite; -1: all are. Padding of the
-// layout is not looked at, because no result depends on it.
+// Finds the first element, in row-major order, that is not finite; -1: all are finite. Padding of
+// the layout is not checked, because no result depends on it.
 static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value value,
                           const void *memory, int64_t *at, double *found) {
     const tri_value_info *info = tri_value_get(g, value);
@@ -73,7 +73,8 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
 
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
-    // A loss scale is meant to overflow at times: it skips that step and shrinks.
+    // With a loss scale, overflow in the backward pass is normal: the step is skipped and the scale
+    // shrinks.
     bool is_scaled = e->carried.scale.scale > 0 && node->phase != TRI_PHASE_FORWARD;
     if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {

@@ -1,29 +1,32 @@
-// Parts of a step that the device captures once and then repeats as one, so that the host issues
-// one graph instead of all their kernels.
+// Captured parts of steps: the device captures a part once and then repeats it as one, so that the
+// host issues one graph instead of many kernels.
 //
-// A part is issued as it is when its step shape runs for the first time, because libraries make
-// what they need in their first call. Later it is captured once for each flight, since the clocks
-// of its actions write their times to the flight's memory, and is repeated in all further steps:
+// When a shape of step runs for the first time, its parts are issued kernel by kernel, because
+// libraries allocate what they need in their first call. Later a part is captured once for each
+// flight (the room for the results of one step in flight), because its clocks write into the
+// flight's memory. In all further steps it is repeated:
 //
-//     step      0       1           2           3         4
-//     flight    0       1           0           1         0
-//     a part    issued  captured,   captured,   repeated  repeated
-//                       repeated    repeated
+//   step      0        1           2           3          4
+//   flight    0        1           0           1          0
+//   a part    issued   captured,   captured,   repeated   repeated
+//                      repeated    repeated
 //
-// What an engine issues for a part never changes: plan/capture.h leaves out what could.
+// What an engine issues for a part is the same in every step: plan/capture.h leaves out actions for
+// which that is not so.
 #include "plan/capture.h"
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
 
 typedef struct engine_part {
-    int first, last; // into the schedule's actions
+    int first, last; // indices into the schedule's actions
     bool was_issued;
-    tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD]; // by flight; NULL: not yet
+    // The captured parts, indexed by flight; NULL: not captured yet.
+    tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD];
 } engine_part;
 
-// Whether the unit's optimizer or casts run on the host. A captured part cannot contain them: it
-// repeats only what the device does.
+// Whether the unit's optimizer or casts run on the host. A captured part cannot contain them,
+// because it repeats only work of the device.
 static bool uses_host(const engine_range_kernels *list, int unit) {
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
         if (list->items[i].kernel.def->uses_host) return true;
@@ -68,8 +71,8 @@ static void find_in(tri_engine *e, int shape) {
 }
 
 void engine_find_parts(tri_engine *e) {
-    // The search for anomalies reads every value on the host, between kernels, so no part may run
-    // as one.
+    // The search for anomalies reads every value on the host, between kernels, so nothing can be
+    // captured.
     if (!e->device->backend->captures || e->device->without_captures || e->detects_anomaly) return;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         if (e->plan->steps[shape].samples > 0) find_in(e, shape);
@@ -90,9 +93,8 @@ engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
     return part < 0 ? NULL : &e->captures.parts[shape][part];
 }
 
-// Issues the actions of the compute lane in the part. Actions of other lanes may stand between them
-// in the schedule; they are left out, because nothing in the part depends on them, and the caller
-// starts them.
+// Issues the part's actions of the compute lane. Actions of other lanes that stand between them in
+// the schedule are left out: nothing in the part depends on them, and the caller starts them.
 static tri_status issue(tri_engine *e, const engine_part *part) {
     for (int i = part->first; i <= part->last; i++) {
         const tri_action *a = &e->run.step->schedule.actions[i];

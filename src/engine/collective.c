@@ -1,5 +1,6 @@
-// Runs collective ops, which stand inside a block (tensor parallelism, synchronised batch norm), on
-// the communicator of their group. Collectives between blocks are actions: communicate.c.
+// Runs collective ops, which are nodes inside a block (tensor parallelism, synchronised batch
+// norm), on the communicator of their group. Collectives between blocks are actions: see
+// communicate.c.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@ static tri_comm_op op_of(const tri_graph *graph, const tri_node *node, void *con
     static const struct {
         const tri_op *op;
         tri_comm_kind kind;
-        bool counts_output; // tri_comm_op.count is the output's, not the input's
+        // True: tri_comm_op.count is the size of the output; false: of the input.
+        bool counts_output;
     } rows[] = {{&tri_op_all_reduce, TRI_COMM_ALL_REDUCE, false},
                 {&tri_op_all_gather, TRI_COMM_ALL_GATHER, false},
                 {&tri_op_reduce_scatter, TRI_COMM_REDUCE_SCATTER, true}};
@@ -26,7 +28,7 @@ static tri_comm_op op_of(const tri_graph *graph, const tri_node *node, void *con
                              .recv = out[0],
                              .label = label};
     }
-    TRI_ASSERT(false); // a collective op without a row
+    TRI_ASSERT(false); // there is a collective op without a row
 }
 
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
@@ -50,8 +52,8 @@ tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
     TRI_ASSERT(groups[attr->group]);
     if (engine->device->backend->host_memory)
         return engine_collective(groups[attr->group], program->graph, node, in, out);
-    // The label has to outlive this call, because the communicator keeps the pointer; an op's name
-    // is constant.
+    // The label has to outlive this call, because the communicator keeps the pointer. An op's name
+    // is a constant.
     tri_comm_op op = op_of(program->graph, node, in, out, node->op->name);
     return engine_run_between(engine, groups[attr->group], &op);
 }

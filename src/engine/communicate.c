@@ -3,9 +3,8 @@
 // which have to end before the action goes on. Next: numbers.c.
 #include "engine/engine_internal.h"
 
-// The operations of one action, collected before they are started together.
-// engine_size_communication has made room for those of any action, so that a step allocates
-// nothing.
+// The operations of one action, collected here and then started together. engine_size_communication
+// has made room for the operations of any action, so that a step allocates nothing.
 typedef struct op_list {
     tri_comm_op *ops;
     int count, most;
@@ -26,8 +25,7 @@ static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int6
     return op;
 }
 
-// Gathers parameters as kernels read them (in the half type, if they do), from the ranges of all
-// shards.
+// Gathers parameters from the ranges of all shards, in the type in which kernels read them.
 static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
@@ -39,8 +37,8 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// The wire type of a bucket's gradients. Statistics are always sent in F32, because
-// strategy.reduce_dtype is about gradients and running averages would lose digits.
+// The wire type of a bucket's gradients. Statistics always travel in F32: strategy.reduce_dtype is
+// about gradients, and running averages would lose digits in a half type.
 static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
     return tri_bucket_is_trained(bucket) ? e->plan->sharing.reduce_dtype : TRI_F32;
 }
@@ -58,8 +56,8 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// Sums own gradients. Adjacent ranges become one operation, because each operation has a cost of
-// its own.
+// Sums own gradients. Adjacent ranges become one operation, because each operation has a fixed
+// cost.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
@@ -97,8 +95,8 @@ static void send_or_receive(const tri_engine *e, const tri_action *a, op_list *l
     }
 }
 
-// Makes room for the operations of any action, so that a step allocates nothing: one for each
-// bucket of a unit, or for each value of an edge.
+// Makes room for the operations of any action, so that a step allocates nothing. An action has at
+// most one operation for each bucket of a unit, or for each value of an edge.
 void engine_size_communication(tri_engine *e) {
     e->run.most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {

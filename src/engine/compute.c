@@ -43,7 +43,7 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         const tri_node *node = &p->graph->nodes[i];
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
         if (recompute && !p->recomputed[i]) continue;
-        if (!kernel->def && !collective) continue; // a view: nothing to run
+        if (!kernel->def && !collective) continue; // a view: there is nothing to run
         engine_args args;
         for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
         for (int k = 0; k < node->output_count; k++) args.out[k] = address(e, p, node->outputs[k]);
@@ -71,14 +71,14 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
     return TRI_OK;
 }
 
-// Where a bucket's gradients go while a compute action runs. Kernels overwrite their outputs, so
-// where a sum is there already (of earlier rounds, or of another block) they write to
-// `round_gradients`, which is added to the sum afterwards. RECOMPUTE makes the statistics of
-// FORWARD again; these are dropped.
+// Where a bucket's gradients go while a compute action runs. Kernels overwrite their outputs. So if
+// there is a sum already (of earlier rounds, or of another block), kernels write to
+// `round_gradients`, which is then added to the sum. RECOMPUTE makes the statistics of FORWARD a
+// second time; these are not used.
 typedef struct gradient_buffer {
     int slot;
     int64_t elements;
-    char *sum; // what they are added to; NULL: they are written there
+    char *sum; // the sum to which they are added; NULL: kernels write them to their final memory
     bool drop;
 } gradient_buffer;
 
@@ -90,10 +90,10 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// Finds for which units a block always makes gradients. A block always makes those of its own unit.
-// It may make none of a unit that it shares with other blocks, and programs may differ in this. A
-// unit's bit is set if the block makes its gradients in all programs; else the unit's buffer is set
-// to zero before the action runs, because nothing might write it.
+// Finds for which units a block always makes gradients. A block always makes the gradients of its
+// own unit, but it may make none of a unit that it shares with other blocks, and programs may
+// differ in this. A unit's bit is set if the block makes its gradients in all programs. If not, the
+// unit's buffer is set to zero before the action runs, because perhaps no kernel writes it.
 void engine_find_gradient_units(tri_engine *e) {
     const tri_plan *plan = e->plan;
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
@@ -112,8 +112,8 @@ void engine_find_gradient_units(tri_engine *e) {
     }
 }
 
-// Lets the slots of gradients, through which kernels find their outputs, point to where this action
-// has to write. FORWARD makes statistics, BACKWARD all other gradients.
+// Points the slots of gradients, through which kernels find their outputs, to the memory into which
+// this action has to write. FORWARD makes the gradients of statistics, BACKWARD all others.
 static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers,
                                  int *count) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -142,7 +142,7 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_bu
                 used += elements;
             }
             // Gradients that have memory of their own for the whole run have zeros in their gaps
-            // from the start; memory that other buffers use too has whatever they left.
+            // from the start. Memory that other buffers use too may contain anything.
             if (adds || e->plan->sharing.scatters_rounds)
                 TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))

@@ -1,5 +1,5 @@
-// The engine itself: walks a schedule, runs the actions of the compute lane and starts the others.
-// Next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them out.
+// The engine's main loop: goes through a schedule, runs the actions of the compute lane and starts
+// the others. Next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them out.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
@@ -72,9 +72,9 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
     return TRI_OK;
 }
 
-// Waits until the queues have ended, so that nothing reads memory that the caller frees next. If a
-// rank was lost, this fails too; then the message of the first failure is kept, because it names
-// the cause.
+// Waits until the queues have ended, so that nothing reads memory that the caller frees next. This
+// fails too if a rank was lost; then the message of the first failure is kept, because that one
+// names the cause.
 static void finish_queues(tri_engine *e) {
     tri_queue *const queues[] = {e->queue, e->takes.queue};
     char why[TRI_MESSAGE_MAX_BYTES];
@@ -88,8 +88,9 @@ static void finish_queues(tri_engine *e) {
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
-    finish_queues(engine); // before one is closed for which the other may wait
-    // Its thread may still wait for tickets of the queues, and read memory that is released below.
+    finish_queues(engine); // before any queue is closed, because one may wait for another
+    // The storage's thread may still wait for tickets of the queues, and read memory that is freed
+    // below.
     tri_storage_close(engine->storage);
     engine_close_takes(engine);
     engine_close_parts(engine);
@@ -138,9 +139,10 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
-// The function that issues an action of the compute lane, by kind.
+// actions[kind] is the function that issues an action of this kind, in the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
-    [TRI_ACTION_RELEASE] = do_nothing, // the plan reuses its memory from here on
+    // Does nothing: from here on the plan gives the memory to others.
+    [TRI_ACTION_RELEASE] = do_nothing,
     [TRI_ACTION_FORWARD] = engine_run_compute,
     [TRI_ACTION_RECOMPUTE] = engine_run_compute,
     [TRI_ACTION_BACKWARD] = engine_run_compute,
@@ -152,7 +154,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
-// What starts an action of another lane, which then goes on beside the host.
+// starts[lane] is the function that starts an action of this lane, which then runs beside the host.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
@@ -163,9 +165,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Lets an action start only after the work of `other`, the ticket of an action that it depends on.
-// The lane's own queue, or its communicator, waits, so that the host can go on issuing wherever
-// possible.
+// Lets an action start only after the work of `other`, the ticket of an action on which it depends.
+// Where possible the lane's own queue or communicator waits, so that the host can go on issuing.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     tri_lane lane = tri_action_lane(a->kind);
@@ -200,7 +201,7 @@ static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *tic
     return e->device->backend->record(e->queue, ticket);
 }
 
-// Shows a profiler what is issued for an action, such as "BACKWARD conv1".
+// Tells a profiler which action is being issued, such as "BACKWARD conv1".
 static void show_action(const tri_engine *e, const tri_action *a) {
     char text[96];
     if (!e->device->backend->mark) return;
@@ -237,13 +238,13 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
 }
 
 // Issues the schedule of a step. Actions of the compute lane are issued one after the other.
-// Actions of other lanes are started here, make progress by themselves, and are waited for by the
-// first action that depends on them. The compute lane waits for all of them at the end, so that
-// whatever is issued behind the step starts after it.
+// Actions of other lanes are started here and make progress by themselves; the first action that
+// depends on one waits for it. At the end the compute lane waits for all of them, so that the next
+// step starts after them.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
-    // No dependency names what happened before the step, but other lanes read what was written
-    // then: parameters that were cast, for example. So they wait for this ticket.
+    // The schedule has no dependencies on work before the step, but other lanes read what that work
+    // wrote, for example parameters that were cast. So they wait for this ticket.
     TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
     engine_begin_takes(e);
     for (int i = 0; i < s->count; i++) {

@@ -7,167 +7,186 @@
 #include "engine/engine.h"
 #include "engine/storage.h"
 
-// The pointers of one node's inputs and outputs, gathered for one call of its kernel.
+// The pointers of one node's inputs and outputs, collected for one call of its kernel.
 typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A range kernel: it runs over this rank's range of a bucket, or over elements of that range from
-// `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which looks
-// for what is not finite. Parameters of a bucket lie side by side, so that one kernel handles all
-// of them.
+// A range kernel: it runs over this rank's range of a bucket, or over the elements of that range
+// from `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which
+// looks for numbers that are not finite. The parameters of a bucket lie one after the other, so one
+// kernel handles all of them.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
     tri_bucket_kind bucket;
     int64_t first;
-    int states; // how many optimizer states it reads and writes
-    int64_t at; // of a sum of squares: its index among them; of a finder: that of its first range
+    int states; // number of optimizer states that it reads and writes
+    // For a sum of squares: which of the sums the kernel writes; for a finder: the number of its
+    // first range.
+    int64_t at;
 } engine_range_kernel;
 
 typedef struct engine_range_kernels {
-    engine_range_kernel *items; // unit by unit
+    engine_range_kernel *items; // sorted by unit
     int count;
-    int *first;       // by unit: its first item; one entry more than there are units
-    tri_graph *graph; // of the nodes that they compute
-    // Collects the pointers of a kernel before each call, because its operands may lie somewhere
-    // else in every step.
+    // By unit: index of its first item; one more entry at the end holds the number of items.
+    int *first;
+    tri_graph *graph; // the graph to which the kernels' nodes belong
+    // Collects the pointers for a kernel before each call, because its operands may have other
+    // addresses in every step.
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
 } engine_range_kernels;
 
-// Padding: elements of a bucket between two parameters. No kernel writes them, so the engine sets
-// them to zero: a reduction and the norm cover the whole bucket.
+// A gap: elements of a bucket between two parameters, which are padding. No kernel writes them, so
+// the engine sets them to zero, because a reduction and the norm cover the whole bucket.
 typedef struct engine_gap {
     int unit;
     tri_bucket_kind bucket;
     int64_t first, count;
 } engine_gap;
 
-// Communicators of this rank's groups. There are two sets: control communicators take the host's
-// memory, data communicators the device's. They are the same where the host can touch the device's
-// memory.
+// Communicators of this rank's groups. There are two sets of them: control communicators take the
+// host's memory, data communicators the device's. If the host can read and write the device's
+// memory, both sets are the same.
 typedef struct engine_groups {
-    tri_comm *world;           // all ranks
-    tri_comm *shards;          // the ranks that share one copy of the training state
-    tri_comm *copies;          // those that hold copies of this rank's shards
-    tri_comm *along, *back;    // the stages of this rank's pipeline: one for each direction
-    tri_comm *tensor_parallel; // those that share each layer with this rank
-    tri_comm *replicas;        // one rank of each replica, with this rank's stage and slices
-    tri_comm **ties;           // by unit: the ranks whose stages hold it; NULL: only one stage does
-    tri_comm *memory;          // allocates what communicators touch; one of those above
+    tri_comm *world;  // all ranks
+    tri_comm *shards; // the ranks that divide one copy of the training state
+    tri_comm *copies; // the ranks that hold copies of this rank's shards
+    // The stages of this rank's pipeline, with one communicator for each direction.
+    tri_comm *along, *back;
+    tri_comm *tensor_parallel; // the ranks that share each layer with this rank
+    // Connects one rank of each replica: those with this rank's stage and slices.
+    tri_comm *replicas;
+    // By unit: connects the ranks whose stages hold the unit; NULL: only one stage holds it.
+    tri_comm **ties;
+    // One of the communicators above, which allocates the memory that communicators use.
+    tri_comm *memory;
 } engine_groups;
 
-// Memory of the device, allocated once, so that no step allocates. Where ranks shard parameters
-// (fsdp), `stored` and `half_parameters` have only this rank's ranges, and GATHER puts whole ones
-// on a heap.
+// Memory of the device, allocated once, so that no step allocates. If ranks shard parameters
+// (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
+// parameters on a heap.
 typedef struct engine_memory {
-    float *stored;          // parameters that kernels read as they are stored
-    float *masters;         // this rank's ranges of those that kernels read in a half type, in F32
-    char *half_parameters;  // ... and what kernels read of them
-    float *gradients;       // whole; NULL where they are scattered
-    float *own_gradients;   // this rank's ranges, where gradients are scattered
-    float *round_gradients; // a compute action's, before they are added to those of other rounds
-    float *states;          // bucket by bucket of unit by unit, one state after the other
+    float *stored; // parameters that kernels read in the type in which they are stored
+    // This rank's ranges, in F32, of the parameters that kernels read in a half type.
+    float *masters;
+    char *half_parameters; // the same parameters in the half type
+    float *gradients;      // whole gradients; NULL if they are scattered
+    // If gradients are scattered: the ranges of the gradients that this rank has.
+    float *own_gradients;
+    // What one compute action makes, before it is added to the gradients of other rounds.
+    float *round_gradients;
+    float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
-    char *inputs[2]; // the two of TRI_HEAP_INPUTS; `heaps` has that of the running step
+    char *inputs[2]; // the two heaps TRI_HEAP_INPUTS; `heaps` has the one of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    char **slots; // by slot: where its buffer lies now; the table itself is on the host
+    // By slot: the present address of its buffer; the table itself is in the host's memory.
+    char **slots;
 } engine_memory;
 
-// The numbers of a step that all ranks need (loss, metrics, squares of gradients), F64 in the
-// device's memory: see numbers.c.
+// The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
+// device's memory. See numbers.c.
 typedef struct engine_numbers {
-    double *rows;             // of results, one behind the other; what travels with them
-    double *shared, *squares; // where they are in this step: behind the rows, or among the sums
-    // The results of a step lie one behind the other, so that one copy brings them to the host: one
-    // row of sums over the step; then shared; then the sum of squares, the step scalars, the
+    // Rows of results, one after the other, followed by the numbers that travel with them.
+    double *rows;
+    // Where these numbers lie in this step: behind the rows, or among the sums.
+    double *shared, *squares;
+    // The results of a step, which lie one after the other so that one copy brings them to the
+    // host: a row of sums over the step, `shared`, the sum of squares, the step scalars, the
     // carried numbers, and what the finders found.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
-    double *carried; // among the results
-    double *control; // of the op step_numbers
-    double *losses;  // of the op loss_seeds
+    double *carried; // points into the results
+    double *control; // input of the op step_numbers
+    double *losses;  // input of the op loss_seeds
     float *seeds;
-    int64_t width;    // of a row
-    int64_t capacity; // of `rows`
+    int64_t width;    // length of a row
+    int64_t capacity; // how many numbers `rows` has room for
     int64_t square_count;
-    int64_t *ranges;  // in which finders look: first element and end
-    int *parameters;  // on the host, by range: whose gradient it is
-    tri_graph *graph; // of the kernels
+    int64_t *ranges; // the ranges in which finders look: first element and end of each
+    // By range: the parameter to whose gradient the range belongs; in the host's memory.
+    int *parameters;
+    tri_graph *graph; // the graph to which these kernels' nodes belong
     tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step, make_seeds;
 } engine_numbers;
 
 typedef struct engine_gaps {
-    engine_gap *items; // bucket by bucket of unit by unit
+    engine_gap *items; // sorted by unit, then by bucket
     int count;
-    int *first; // by unit × TRI_BUCKET_COUNT + bucket: its first item; one entry more at the end
+    // By unit × TRI_BUCKET_COUNT + bucket: the index of its first item; a last entry holds the
+    // number of items.
+    int *first;
 } engine_gaps;
 
-// Names of actions, for communicators and the ledger: made once, because both keep the pointer
-// after the call in which they got it.
+// Names of actions, for communicators and the ledger. They are made once, because both keep the
+// pointer after the call that passes it.
 typedef struct engine_labels {
-    const char **units[TRI_ACTION_KIND_COUNT]; // by unit or block, of actions on those
+    // By kind, then by unit or block: for actions on units or blocks.
+    const char **units[TRI_ACTION_KIND_COUNT];
     const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
-// The state by name, as checkpoints name it.
+// The training state by name, as checkpoints name it.
 typedef struct engine_tensors {
     tri_engine_tensor *model, *optimizer;
     int model_count, optimizer_count;
-    int64_t *counters; // by parameter: the values of counters
+    int64_t *counters; // by parameter: its value, if the parameter is a counter
 } engine_tensors;
 
-// Memory of the host through which checkpoints and initial weights pass, outside of steps: a rank
-// may hold only a range of a bucket, or hold it where the host cannot touch it.
+// Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
+// because a rank may hold only a range of a bucket, or hold it where the host cannot read it.
 typedef struct engine_staging {
-    // A whole bucket, or one of its states. It lies in the heap of the steps, which is free between
-    // steps, if the host can touch that and it is large enough; else in `own`.
+    // Room for a whole bucket, or for one of its states. `memory` lies in a heap of the steps,
+    // which is free between steps, if the host can use that heap and it is large enough; else in
+    // `own`.
     float *memory, *own;
     int64_t own_elements;
-    int unit, bucket, state; // what is in `memory`; unit -1: nothing
-    bool is_new;             // it was written, and not yet moved to where it belongs
-    float *joined;           // the slices of the tensor fetched last, one after the other
+    int unit, bucket, state; // what `memory` holds at present; unit -1: nothing
+    bool is_new;             // the contents are written, but not yet copied to where they belong
+    float *joined;           // the slices of the last fetched tensor, one after the other
     int64_t joined_elements;
-    float *masters; // of one unit, in memory of a device that the host cannot touch
+    float *masters; // masters of one unit, in device memory, if the host cannot use that memory
     int64_t masters_elements;
 } engine_staging;
 
-// A step in flight: its results, on their way to the host's memory. Each has room of its own, so
-// that the next step does not overwrite results before the host reads them.
+// A step in flight: its results, on their way to the host's memory. Each step in flight has room of
+// its own, so that the next step does not overwrite results before the host has read them.
 typedef struct engine_flight {
-    // As in the device's memory, in memory of the host to which a copy does not block.
+    // Copies of the device's numbers, in host memory of a kind to which a copy does not block.
     double *results, *shared;
     tri_step_shape shape;
-    int64_t step;    // as in the step's input
-    tri_ticket done; // stands for the step and the copy of its results
+    int64_t step;    // the number in the step's input
+    tri_ticket done; // done when the step and the copy of its results are
 } engine_flight;
 
-// The steps that were issued and not collected, in a ring, because they are collected in the order
-// in which they were issued: the oldest is `first`.
+// The steps that were issued and not collected, as a ring, because they are collected in the order
+// in which they were issued: `first` is the oldest.
 typedef struct engine_flights {
     engine_flight items[1 + TRI_MAX_STEPS_AHEAD];
     int first, count;
 } engine_flights;
 
-// When the device carried out the actions of the steps in flight, if the device measures it: the
-// host's own clock shows only when it issued them. See times.c.
+// When the device carried out the actions of the steps in flight, if the device can measure that.
+// The host's clock shows only when it issued them. See times.c.
 typedef struct engine_times {
     int lane;
-    // By flight and action, in memory of the host that the device can write, because a kernel of
-    // the device writes the times; NULL: no times.
+    // By flight and action. They lie in host memory that the device can write, because a kernel of
+    // the device writes the times; NULL: there are no times.
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
 
-// The parts of steps that are captured and repeated, by step shape, because each shape has a
-// schedule of its own; see capture.c.
+// The captured parts of steps, by step shape, because each shape has a schedule of its own. See
+// capture.c.
 typedef struct engine_captures {
     struct engine_part *parts[TRI_STEP_SHAPE_COUNT];
     int count[TRI_STEP_SHAPE_COUNT];
-    int *of_action[TRI_STEP_SHAPE_COUNT]; // its part; -1: it is issued by itself
+    // By action: the part to which it belongs; -1: it is issued by itself.
+    int *of_action[TRI_STEP_SHAPE_COUNT];
 } engine_captures;
 
-// A micro-batch that is being copied to the device, with the call that gives its memory back to the
-// loader.
+// A micro-batch that is being copied to the device. When the copy is done, its memory is given back
+// to the loader.
 typedef struct engine_copy {
     tri_ticket ticket;
     void (*release)(void *context);
@@ -175,44 +194,46 @@ typedef struct engine_copy {
 } engine_copy;
 
 typedef struct engine_takes {
-    tri_queue *queue; // of the lane TAKE; the compute lane's where the device does not run ahead
-    engine_copy copies[TRI_TAKEN_BATCHES]; // that may be under way, the oldest first
+    // Queue of the lane TAKE; if the device does not run ahead, the compute lane's queue.
+    tri_queue *queue;
+    engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
-    int turn;           // which of memory.inputs the step that is being issued uses
-    tri_ticket read[2]; // the last step that read each of memory.inputs
+    int turn;           // which of memory.inputs belongs to the step that is being issued
+    tri_ticket read[2]; // for each of memory.inputs: done when the last step that read it is
 } engine_takes;
 
-// The step that is being issued. Everything that an action needs to know of it is here.
+// The step that is being issued, with everything that an action needs to know of it.
 typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
-    tri_ticket *tickets; // by action of the schedule
-    tri_ticket begin;    // stands for what the compute lane was given before the step
-    tri_comm_op *ops;    // of the action that is being started
+    tri_ticket *tickets; // by action: the action's ticket
+    tri_ticket begin;    // done when the compute lane's work from before this step is
+    tri_comm_op *ops;    // operations of the action that is being started
     int most_ops;
-    int round;                           // of the compute action that runs
-    char anomaly[TRI_MESSAGE_MAX_BYTES]; // what was not finite; "": nothing
+    int round; // the round of the compute action that is being issued
+    // Which value was not finite, and where; "": all were finite.
+    char anomaly[TRI_MESSAGE_MAX_BYTES];
 } engine_run;
 
 struct tri_engine {
     tri_arena *arena;
     const tri_plan *plan;
     tri_device *device;
-    tri_queue *queue; // of the compute lane
+    tri_queue *queue; // the queue of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;                   // after the last step whose results were read
-    tri_storage *storage;                  // NULL: nothing is offloaded
-    tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, by node; see kernels.c
-    engine_groups groups;                  // take the host's memory
-    engine_groups data;                    // take the device's; without `memory`
+    tri_carried carried;                   // the carried numbers after the last collected step
+    tri_storage *storage;                  // NULL: no state is offloaded
+    tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
+    engine_groups groups;                  // control communicators, which take the host's memory
+    engine_groups data; // data communicators, which take the device's memory; `memory` is not set
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
-    bool is_stale; // parameters were written since they were last cast
-    // By block: bit k is set if its compute actions make a gradient of its k-th unit.
+    bool is_stale; // parameters were written and not cast since
+    // By block: bit k is set if the block's compute actions make a gradient of its k-th unit.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
@@ -224,79 +245,89 @@ struct tri_engine {
     bool detects_anomaly;
 };
 
-// These tell where this rank's ranges of a bucket lie: masters, the gradients that STEP reads, an
-// optimizer state, and what GATHER sends. Offloaded masters and states are in memory only between
-// FETCH or LOAD and the action that releases them.
+// These functions tell where this rank's ranges of a bucket lie: masters, the gradients that STEP
+// reads, an optimizer state, and what GATHER sends. Offloaded masters and states are in memory only
+// between FETCH or LOAD and the action that releases them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
 void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
 
-tri_status engine_prepare_kernels(tri_engine *engine); // kernels.c
+// Defined in kernels.c.
+tri_status engine_prepare_kernels(tri_engine *engine);
 void engine_release_kernels(tri_engine *engine);
-// Gets the kernels of a program, by node. A kernel without `def` belongs to a node that needs none:
-// a view, or a collective, which a communicator runs.
+// Gets the kernels of a program, by node. A kernel without `def` belongs to a node that needs no
+// kernel: a view, or a collective, which a communicator runs.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
 // Describes an action of the compute lane for the ledger, so that traces and messages name actions
 // as schedules do.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
-// In engine.c. engine_set_slots sets the slots to where the plan puts the action's buffers.
-// engine_issue_action issues an action of the compute lane, and notes in the ledger when.
+// Defined in engine.c. engine_set_slots sets the slots to the addresses of the action's buffers.
+// engine_issue_action issues an action of the compute lane, and records in the ledger when.
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
-// In capture.c. Finds the captured parts of all steps: they save the host the time to issue their
-// kernels one by one. There are none where the device cannot capture or its user wants none.
+// Defined in capture.c. Finds the parts to capture in all steps, which save the host the time to
+// issue their kernels one by one. There are none if the device cannot capture or the user wants
+// none.
 void engine_find_parts(tri_engine *engine);
-void engine_close_parts(tri_engine *engine); // after their work is done
-// Finds the captured part of the running step that holds the action; NULL: none does.
+// Frees the parts. Their work has to be done.
+void engine_close_parts(tri_engine *engine);
+// Finds the captured part of the running step to which the action belongs; NULL: it belongs to
+// none.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
-// Issues an action of a captured part. Since the device gets the part as a whole, the part's first
-// action issues all of it, the last one makes the ticket, and those between do nothing.
+// Issues an action of a captured part. The device gets the part as a whole: so the part's first
+// action issues all of it, its last action makes the ticket, and the others do nothing.
 tri_status engine_run_in_part(tri_engine *engine, struct engine_part *part,
                               const tri_action *action, tri_ticket *ticket);
 
-tri_status engine_make_times(tri_engine *engine); // times.c
+// Defined in times.c.
+tri_status engine_make_times(tri_engine *engine);
 void engine_release_times(tri_engine *engine);
-// Whether the device tells when it carried out the action: the host cannot know, because it issues
-// actions ahead of the device. If so, engine_time_begin and engine_time_end note the times.
+// Whether the device measures when it carries out the action. (The host cannot know this, because
+// it issues actions ahead of the device.) If so, engine_time_begin and engine_time_end record the
+// times.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 // Enters the times of a step that is done into the ledger, so that traces show them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
-// Forgets the times of the step that was issued in this flight before.
+// Clears the times of the step that had this flight before.
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
-// Adds to the message of a device's failure which rank it is and, if work failed behind the host,
-// in which action. Returns `status`.
+// Adds to the message of a device's failure which rank it is and, if the failed work ran after the
+// host had issued it, in which action. Returns `status`.
 tri_status engine_name_failure(tri_engine *engine, tri_status status);
 
-tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
-// Makes all fail that waits for the groups' operations. Call it before anything is closed for which
-// these operations wait: they would never end.
+// Defined in groups.c.
+tri_status engine_make_groups(tri_engine *engine, tri_comm *world);
+// Makes everything that waits for the groups' operations fail. To be called before anything is
+// closed for which these operations wait, because they would never end.
 void engine_stop_groups(tri_engine *engine);
 void engine_close_groups(tri_engine *engine);
 
-tri_status engine_allocate(tri_engine *engine); // memory.c
+// Defined in memory.c.
+tri_status engine_allocate(tri_engine *engine);
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
-// Makes room for so many elements in `staging.memory`, which then holds nothing. The size is known
-// only when a tensor is read or written, and no step needs it. TRI_NO_MEMORY.
-tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
-// Makes room in `staging.joined` for so many elements of all tensor-parallel ranks' slices.
+// Makes room for this many elements in `staging.memory`, which then holds nothing. This is not
+// planned, because no step needs it and the size is known only when a tensor is read or written.
 // TRI_NO_MEMORY.
+tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
+// Makes room in `staging.joined` for the slices of all tensor-parallel ranks, this many elements in
+// all. TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
-// Makes room for so many elements of masters that kernels read outside of a step. They lie in
-// `staging.memory`, but on a device whose memory the host cannot touch they need memory of the
-// device. TRI_NO_MEMORY.
+// Makes room for this many elements of masters that kernels read outside of a step. They lie in
+// `staging.memory` or, on a device whose memory the host cannot use, in memory of the device.
+// TRI_NO_MEMORY.
 tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
-tri_status engine_make_range_kernels(tri_engine *engine); // update.c
+// Defined in update.c.
+tri_status engine_make_range_kernels(tri_engine *engine);
 tri_status engine_run_range_kernels(tri_engine *engine, const engine_range_kernels *list, int unit);
-// Adds a kernel that sums the squares of `elements` gradients from `range.first` on, for the norm.
+// Adds a kernel that sums the squares of `elements` gradients, from `range.first` on, for the norm.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
                               engine_range_kernel range, int64_t elements);
 // Adds a kernel that looks for the first value that is not finite in each of `ranges` ranges of
@@ -305,14 +336,15 @@ tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int6
                              int64_t ranges);
 void engine_release_range_kernels(engine_range_kernels *list);
 
-// In anomaly.c. Looks for values that are not finite in what a node has read and made. The rank
-// remembers its finding until all ranks exchange theirs after the step, so that they stop together:
-// a rank that failed by itself would leave the others waiting.
+// Defined in anomaly.c. Looks for numbers that are not finite in what a node has read and written.
+// The rank keeps its finding until all ranks exchange theirs after the step, so that all stop
+// together: if one rank failed alone, the others would wait for it.
 tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, const tri_node *node,
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);
 
-// In numbers.c: what is computed of a step's numbers before it, in NORM, and after it.
+// Defined in numbers.c, which computes the step's numbers before the step, in NORM, and after the
+// step.
 tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
@@ -325,65 +357,68 @@ int64_t engine_metric_offset(int metric);
 // Runs one of the kernels of numbers.c, which belong to no program.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
-// Where the kernels of a round write loss and metrics: kernels write and do not add, so each round
-// has a row of its own, and all rows are summed after the last round.
+// Where the kernels of a round write loss and metrics. Kernels overwrite and do not add, so each
+// round has a row of its own, and all rows are summed after the last round.
 char *engine_results(const tri_engine *engine, int round);
-// Sums numbers in the host's memory over all ranks, with the control communicator of the world.
+// Sums numbers in the host's memory over all ranks, by the control communicator `world`.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// In terms.c. engine_write_seeds writes the seeds of the losses' gradients before the step, because
-// BACKWARD begins with them. engine_sum_terms makes the value of a weighted sum of losses after it.
+// Defined in terms.c. engine_write_seeds writes the loss seeds before the step, because BACKWARD
+// begins with them. engine_sum_terms computes the value of a weighted sum of losses after the step.
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 
-// In results.c: brings the results of steps to the host.
+// Defined in results.c, which brings the results of steps to the host.
 tri_status engine_make_flights(tri_engine *engine);
 void engine_release_flights(tri_engine *engine);
-// Makes the kernels that find, in a step that halts, the first parameter with a gradient that is
-// not finite, so that the error can name it.
+// Makes the kernels that, in a step that halts, find the first parameter with a gradient that is
+// not finite, so that the error can name the parameter.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
-// Issues the copy of a step's results to the host behind the step, so that the host need not wait
-// for the step before it issues the next one.
+// Issues the copy of a step's results to the host, right after the step, so that the host need not
+// wait for the step before it issues the next one.
 tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
-// The place, among those of the steps in flight, of the step that is being issued.
+// The index, among the flights, of the step that is being issued.
 int engine_next_flight(const tri_engine *engine);
 
-void engine_list_tensors(tri_engine *engine); // state.c
-// Moves what tri_engine_write left in the staging memory to where it belongs: writes are collected
-// there, because the next tensor often lies in the same bucket.
+// Defined in state.c.
+void engine_list_tensors(tri_engine *engine);
+// Copies what tri_engine_write has left in the staging memory to where it belongs. Writes are
+// collected there because the next tensor often lies in the same bucket.
 tri_status engine_flush_staging(tri_engine *engine);
 
-// In collective.c. Runs a node with TRI_OP_COLLECTIVE (tensor parallelism's all-reduces and the
-// like) on the communicator of its group. Collective.
+// Defined in collective.c. Runs a node with TRI_OP_COLLECTIVE (for example tensor parallelism's
+// all-reduce) on the communicator of its group. Collective.
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
                                  const tri_node *node, void *const *in, void *const *out);
-// Runs such a node on a communicator with as many ranks as the node has slices, in memory of the
-// host. It needs no engine, so that tests of single ops can call it too.
+// As engine_run_collective, on a communicator that has as many ranks as the node has slices, in the
+// host's memory. It needs no engine, so that tests of single ops can call it.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
 
-tri_status engine_open_storage(tri_engine *engine, tri_ledger *ledger); // offload.c
+// Defined in offload.c.
+tri_status engine_open_storage(tri_engine *engine, tri_ledger *ledger);
 // Whether a bucket's state is offloaded; TRI_STATE_MASTERS stands for its masters.
 bool engine_is_offloaded(const tri_engine *engine, tri_bucket_kind bucket, int state);
 // Copies this rank's range of a state, or of the masters (TRI_STATE_MASTERS), between the host's
-// memory and where it lies between steps: in memory or in storage.
+// memory and its location between steps, which is in memory or in storage.
 tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                            float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-// Reads the unit's offloaded masters to where kernels can read them: casts outside of a step have
-// no FETCH before them.
+// Reads the unit's offloaded masters to where kernels can read them, for casts outside of a step,
+// which have no FETCH before them.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
-// Starts what FETCH, LOAD or EVICT does: reading from the storage or writing to it.
+// Starts the transfer of FETCH, LOAD or EVICT: reading from storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
-tri_status engine_open_takes(tri_engine *engine); // take.c
+// Defined in take.c.
+tri_status engine_open_takes(tri_engine *engine);
 void engine_close_takes(tri_engine *engine);
 // engine_begin_takes is called before the first action of a step and engine_end_takes after the
-// last one: they change between the two halves of the inputs' memory, so that one step's inputs can
-// arrive while the step before still reads its own.
+// last one. They switch between the two heaps of inputs, so that one step's inputs can arrive while
+// the previous step still reads its own.
 void engine_begin_takes(tri_engine *engine);
 tri_status engine_end_takes(tri_engine *engine);
 // Makes TAKE start only after earlier steps have read the memory to which it copies, so that it
@@ -391,17 +426,18 @@ tri_status engine_end_takes(tri_engine *engine);
 tri_status engine_may_take(tri_engine *engine, const tri_action *action);
 tri_status engine_take(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
-// In compute.c: runs FORWARD, RECOMPUTE and the kinds of BACKWARD.
+// Defined in compute.c, which runs FORWARD, RECOMPUTE and the kinds of BACKWARD.
 void engine_find_gradient_units(tri_engine *engine);
 tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 
-// In communicate.c. engine_size_communication allocates room for the operations of the largest
-// action, so that steps allocate nothing; engine_start_communication starts those of an action.
+// Defined in communicate.c. engine_size_communication allocates room for the operations of the
+// largest action, so that steps allocate nothing. engine_start_communication starts the operations
+// of an action.
 void engine_size_communication(tri_engine *engine);
-// The data communicator over which an action's operations run.
+// Gets the data communicator that carries the action's operations.
 tri_comm *engine_group_of(const tri_engine *engine, const tri_action *action);
-// Runs an operation on the device's memory in order with kernels: after all that was issued to the
-// compute lane before this call, and before all that is issued to the lane later.
+// Runs an operation on the device's memory in order with kernels: after everything that was issued
+// to the compute lane before this call, and before everything that is issued to it later.
 tri_status engine_run_between(tri_engine *engine, tri_comm *comm, const tri_comm_op *op);
 tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
                                       tri_ticket *ticket);

@@ -1,12 +1,11 @@
 // Opens the communicators of the plan's groups: control communicators as splits of the world, and
-// over them data communicators, which take the device's memory. The engine needs both, because
-// decisions of the host and checkpoints travel in the host's memory, and parameters and gradients
-// in the device's.
+// over them data communicators, which take the device's memory. The engine needs both: decisions of
+// the host and checkpoints travel in the host's memory, parameters and gradients in the device's.
 #include "comm/data.h"
 #include "engine/engine_internal.h"
 
-// Opens the group of the ranks that differ from this one along the given axes only. A group of one
-// needs no network: the communicator `self` does its operations.
+// Opens the control communicator of the ranks that differ from this one only along the given axes.
+// A group of one rank needs no network: the communicator `self` does its operations.
 static tri_status open_group(tri_engine *e, tri_comm *world, unsigned axes, tri_comm **out) {
     const tri_mesh *mesh = &e->plan->mesh;
     int rank = e->plan->rank;
@@ -28,8 +27,8 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-// Opens the data communicator of the group of the ranks that differ along the axes; 0: of another
-// group.
+// Opens the data communicator of a group. `axes` is given if the group is all ranks that differ
+// from this one along these axes; 0: it is another group.
 static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm_use use, unsigned axes,
                             tri_comm **out) {
     unsigned wanted = TRI_COMM_DATA_ABILITIES;
@@ -79,8 +78,8 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     return open_data_groups(e);
 }
 
-// Calls `visit` for each data communicator and the control communicator of its group, so that
-// stopping and closing use one list.
+// Calls `visit` for each data communicator and the control communicator of its group. Stopping and
+// closing both use this list.
 static void visit_groups(const tri_engine *e, void (*visit)(tri_comm *data, tri_comm *control)) {
     const engine_groups *d = &e->data, *c = &e->groups;
     visit(d->world, c->world);
@@ -98,7 +97,7 @@ static void stop(tri_comm *data, tri_comm *control) { tri_comm_data_stop(data); 
 void engine_stop_groups(tri_engine *e) { visit_groups(e, stop); }
 
 void engine_close_groups(tri_engine *e) {
-    const engine_groups *c = &e->groups; // the world is the caller's
+    const engine_groups *c = &e->groups; // the world belongs to the caller and is not closed
     tri_comm *const groups[] = {c->shards, c->copies,          c->along,
                                 c->back,   c->tensor_parallel, c->replicas};
     visit_groups(e, tri_comm_data_close);

@@ -1,11 +1,11 @@
-// Prepares the kernels of all programs once, when the engine is made, because what a library needs
-// for a kernel (packed weights, descriptors) is expensive to make.
+// Prepares the kernels of all programs once, when the engine is made, because what libraries need
+// for a kernel (packed weights, descriptors) takes long to make.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
 
-// Checks that the plan was made for this device: a plan for another one has the kernels and layouts
-// of that other device, and would compute garbage here.
+// Checks that the plan was made for this device. The kernels and layouts of a plan for another
+// device would compute wrong results here.
 static void check_device(const tri_engine *e) {
     const tri_device_description *planned = &e->plan->device, *opened = &e->device->description;
     TRI_ASSERT(planned->backend == opened->backend && planned->threads == opened->threads &&

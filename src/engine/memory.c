@@ -1,5 +1,5 @@
-// The engine's memory: allocates everything that the plan has sized, once, so that steps allocate
-// nothing; and tells where in it a bucket lies.
+// The engine's memory: allocates everything whose size the plan has computed, once, so that steps
+// allocate nothing; and tells where in it a bucket lies.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// The communicator that allocates what communicators touch, because its operations are fastest
-// there. Where the host can touch the device's memory, it is a control communicator, which shares
-// the memory with other ranks.
+// The communicator that allocates the memory of communicators' operations, because they are fastest
+// there. If the host can use the device's memory, this is a control communicator, which shares the
+// memory with other ranks.
 static tri_comm *memory_of(const tri_engine *e) {
     return e->device->backend->host_memory ? e->groups.memory : e->data.world;
 }
@@ -31,9 +31,9 @@ static void release_shared(tri_engine *e, void *memory) {
     if (memory) memory_of(e)->backend->free(memory_of(e), memory);
 }
 
-// Tells in which memory parameters lie. Those that GATHER sends lie in memory that communicators
-// share. All others lie in memory of this process alone, which kernels read faster: systems seldom
-// have large pages for shared memory.
+// Whether GATHER sends parameters from where they lie. Then they lie in memory that communicators
+// share. Otherwise they lie in memory of this process alone, which kernels read faster, because
+// systems seldom have huge pages for shared memory.
 static bool sends_parameters(const tri_engine *e) {
     return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
@@ -49,8 +49,9 @@ static void release_parameters(tri_engine *e, void *memory) {
         release(e, memory);
 }
 
-// Tells whether ranks send each other activations from where they lie. Memory that ranks of a host
-// share is no faster for that.
+// Whether activations lie in memory that the communicator allocates: on a device whose memory the
+// host cannot use, if ranks send each other activations. Elsewhere memory that the ranks of a host
+// share would not be faster.
 static bool sends_activations(const tri_engine *e) {
     const int *size = e->plan->mesh.size;
     return !e->device->backend->host_memory &&
@@ -77,14 +78,14 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
     return &e->plan->flat.units[unit].buckets[bucket];
 }
 
-// The element of a bucket at which this rank's range begins: all ranges are equal, in the order of
-// the shards.
+// The first element of this rank's range of a bucket: all ranges are equal, in the order of the
+// shards.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->sharing.shard;
 }
 
-// The element of the buffer of parameters at which this rank's range of a bucket begins. Where
-// whole parameters are released after use, the buffer has only ranges of this rank, one behind the
+// The first element of this rank's range of a bucket, in the buffer of parameters. If whole
+// parameters are released after use, that buffer contains only this rank's ranges, one after the
 // other.
 static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
     return e->plan->sharing.releases ? p->own_offset : p->offset + own_start(e, p);
@@ -111,8 +112,8 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Sets, once, the slots of what stays where it is during steps. All other slots change with the
-// actions.
+// Sets, once, those slots whose addresses do not change during steps. All other slots change from
+// action to action.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -142,8 +143,8 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Makes the size the largest of all ranks. A communicator's memory has the same size on all of
-// them, but a rank with fewer micro-batches may need less.
+// Replaces the size by the largest of all ranks. The memory of a communicator has the same size on
+// all ranks, but a rank with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,
@@ -217,7 +218,8 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    // Between steps nothing else is in the heap, so the staging memory can lie there for free.
+    // Between steps the heap contains nothing else, so the staging memory can lie there and needs
+    // no memory of its own.
     bool fits = elements * (int64_t)sizeof(float) <= e->plan->sizes.heap_bytes[TRI_HEAP_STATE];
     e->staging.memory = (float *)e->memory.heaps[TRI_HEAP_STATE];
     if (fits && e->device->backend->host_memory) return TRI_OK;
@@ -232,7 +234,7 @@ tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) 
         *out = e->staging.memory;
         return TRI_OK;
     }
-    TRI_TRY(tri_queue_finish(e->queue)); // it may still read what is there
+    TRI_TRY(tri_queue_finish(e->queue)); // the queue may still read what is there
     if (elements > e->staging.masters_elements) {
         e->device->backend->free(e->device, e->staging.masters);
         e->staging.masters = NULL;

@@ -1,25 +1,25 @@
-// The numbers of a step that all ranks have to know before parameters change: loss, metrics, the
+// The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
 // caller's numbers and the squares of the gradients are summed over all ranks, in the device's
-// memory, and become the step scalars. What one step hands to the next, the carried numbers, stays
+// memory, and become the step scalars. The carried numbers, which one step hands to the next, stay
 // there too. Next: update.c.
 //
-// Kernels write each round's (sum, count) pairs into a row of their own. In a deterministic run the
+// Kernels write each round's (sum, count) pairs into a row of its own. In a deterministic run the
 // rows of all replicas, and the squares chunk by chunk, travel to all ranks and are added there in
 // the order of the step, so that the sum has the same bits on any number of ranks:
 //
-//     row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
+//   row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
 //
 // Each of these numbers is computed by one rank and is zero on all others, so that the all-reduce
-// changes no bits. In other runs each rank adds its own rows and squares first, and one row
-// travels.
+// does not change its bits. In other runs each rank first adds its own rows and squares, and only
+// one row travels.
 #include "engine/engine_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// How many chunks the trained buckets of all units have. Units on other ranks are counted too,
-// because the sums of squares of all chunks travel to all ranks.
+// Counts the chunks of the trained buckets of all units, including units on other ranks, because
+// the sums of squares of all chunks travel to all ranks.
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
@@ -30,7 +30,7 @@ static int64_t count_chunks(const tri_engine *e) {
 }
 
 // Whether this rank counts a unit in the norm. Several stages may hold a tied parameter; only the
-// first of them counts it, so that it is not counted twice.
+// first of them counts it.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&
@@ -39,15 +39,15 @@ static bool counts_unit(const tri_engine *e, int unit) {
 }
 
 // Whether this rank counts a bucket in the norm. If all tensor-parallel ranks have the same bucket,
-// only the first of them does, so that it is not counted several times.
+// only the first of them counts it.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
     return e->groups.tensor_parallel->rank == 0 ||
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
-// Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones. Ranks that
-// hold copies of them divide them among themselves, so that each square is computed once. `chunk`
-// is the number of the range's first chunk among those of all ranks.
+// Calls `visit` for the ranges of own gradients whose squares this rank sums. Ranks that hold
+// copies of the same gradients divide them among themselves, so that each square is computed once.
+// `chunk` is the number of the range's first chunk among those of all ranks.
 static tri_status visit_ranges(tri_engine *e,
                                tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
                                                    int64_t first, int64_t count, int64_t chunk)) {
@@ -82,7 +82,8 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
 }
 
 // Makes a kernel of this file. A device makes kernels only for nodes of a graph, so this adds a
-// node of `op` to a small graph of its own, with F64 inputs of these shapes.
+// node of `op`, with F64 inputs of these shapes, to a small graph that exists only for this
+// purpose.
 static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
                               const tri_shape *shapes, int count, tri_kernel *out) {
     tri_graph *g = e->numbers.graph;
@@ -177,8 +178,8 @@ tri_status engine_make_numbers(tri_engine *e) {
                             &n->sum_squares));
         TRI_TRY(make_step_kernels(e));
     }
-    // One more row, which is not summed. Tensor-parallel ranks after the first write there, because
-    // they have the same results as the first, which count once.
+    // One more row, which is not summed: tensor-parallel ranks after the first write there, because
+    // their results equal those of the first, which must count only once.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
     return allocate_all(e);
 }
@@ -268,8 +269,9 @@ tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     return reduce(e, n->sums, n->width + TRI_MAX_SHARED + squared);
 }
 
-// Sums the gradients of which each tensor-parallel rank has only one term, because each computed
-// with its slice of the layer: those of parameters that all of them hold.
+// Sums the gradients of which each tensor-parallel rank has only one term, because it was computed
+// with that rank's slice of the layer. These are gradients of parameters that all of these ranks
+// hold.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->groups.tensor_parallel->size > 1;

@@ -1,10 +1,10 @@
-// What the host reads of a step: sums of metrics, step scalars and carried numbers. They are copied
-// behind the step into memory of the host, where several steps have room, so that a step can be
-// issued before the results of the one before are read. After a step that is not finite, the device
-// skips all later ones until the host has read that; so the first parameter whose gradient was not
-// finite is found in the step itself. Next: train/scale.c.
+// The results that the host reads of a step: sums of metrics, step scalars and carried numbers.
+// They are copied to the host's memory after the step. There is room for several steps there, so
+// that a step can be issued before the results of the previous one are read. After a step that is
+// not finite, the device skips all later ones until the host has read this. So the step itself has
+// to find the first parameter whose gradient was not finite. Next: train/scale.c.
 //
-// It also writes the carried numbers to the device: before the first step, and after a halt.
+// This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
 
 #include <math.h>
@@ -37,8 +37,8 @@ int tri_engine_steps_ahead(const tri_engine *e) {
     return e->device->backend->runs_ahead && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
 }
 
-// Finds this rank's elements of a parameter's gradient, counted from the beginning of this rank's
-// range of the bucket: the range may begin or end inside the parameter.
+// Finds which elements of a parameter's gradient this rank has, counted from the beginning of this
+// rank's range of the bucket. The range may begin or end inside the parameter.
 static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int64_t *end) {
     const tri_flat_parameter *p = &e->plan->flat.parameters[parameter];
     int64_t own = e->plan->flat.units[p->unit].buckets[p->bucket].own;
@@ -50,7 +50,7 @@ static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int
 }
 
 // Adds a finder for a bucket, with one range for each of its parameters, in the graph's order, so
-// that what it finds can be reported by the parameter's name.
+// that the finding can be reported with the parameter's name.
 static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t *ranges,
                              int64_t *count) {
     const tri_graph *g = e->plan->graph;
@@ -120,8 +120,8 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
     return write_carried(e);
 }
 
-// The first parameter, in the graph's order, of which a finder found a gradient that is not finite;
-// -1: none of this rank's. The order makes the message the same in every run.
+// The first parameter, in the graph's order, for which a finder found a gradient that is not
+// finite; -1: this rank has none. With this order the message is the same in every run.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {
@@ -142,7 +142,7 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
                         "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
-                        step, isnan(loss) ? NAN : loss); // without a sign
+                        step, isnan(loss) ? NAN : loss); // NAN has no sign that would be printed
     if (parameter >= 0)
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the gradient of %s is not finite; try a smaller optimizer.lr "
@@ -152,7 +152,7 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
                     is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
 }
 
-// Called after a step that halts. Forgets the steps that were issued behind it, which changed
+// Called after a step that halts. Forgets the steps that were issued after it, which have changed
 // nothing, and clears the halt on the device, so that the caller may go on (with a smaller loss
 // scale) or end.
 static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
@@ -160,7 +160,7 @@ static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     size_t bytes = (size_t)e->finders.count * sizeof(double);
     e->flights.count = 0;
     if (tri_engine_steps_ahead(e) ==
-        0) { // nothing was issued behind: the gradients are still there
+        0) { // no step was issued after it, so the gradients are still there
         TRI_TRY(engine_find_not_finite(e));
         TRI_TRY(
             tri_queue_read(e->queue, flight->results + n->found_at, n->sums + n->found_at, bytes));

@@ -1,7 +1,6 @@
-// The training state by name: what checkpoints read and write, and initial weights. A checkpoint
-// has whole tensors in plain layout; here they are split into ranges of buckets, and may be
-// blocked, sliced or offloaded. Next: checkpoint/manifest.c when saving; data/sampler.c when
-// resuming.
+// The training state by name: what checkpoints read and write, and initial weights. Checkpoints
+// contain whole tensors in plain layout; the engine has them as ranges of buckets, perhaps blocked,
+// sliced or offloaded. Next: checkpoint/manifest.c when saving; data/sampler.c when resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 
@@ -45,12 +44,13 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
     return engine->tensors.optimizer_count;
 }
 
-// What is fetched at once: the bucket that a tensor is in, or one of the bucket's states. A bucket
-// takes one all-gather, and the next tensors of a checkpoint mostly lie in the same one.
+// What one fetch brings: the whole bucket in which a tensor lies, or one of the bucket's states.
+// Fetching a bucket takes one all-gather, and the next tensors of a checkpoint mostly lie in the
+// same bucket.
 typedef struct whole {
     int unit, bucket, state;
     int64_t elements;
-    int64_t own_elements; // this rank's range
+    int64_t own_elements; // elements in this rank's range
 } whole;
 
 static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -68,8 +68,8 @@ static bool is_staged(const tri_engine *e, const whole *w) {
            e->staging.state == w->state;
 }
 
-// Whether the host can read and write the elements where they lie, without staging memory: this
-// rank holds all of them, in memory that the host can touch.
+// Whether the host can read and write the elements in their final memory, without staging memory:
+// this rank holds all of them, in memory that the host can use.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
@@ -115,8 +115,8 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
-// Makes the staging memory hold this rank's range, at the offset where an all-gather puts it. What
-// was written there of another bucket is first moved to where it belongs.
+// Makes the staging memory hold this rank's range, at the offset where an all-gather puts it. If
+// the staging memory holds writes to another bucket, these are first copied to where they belong.
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));
@@ -132,8 +132,8 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     whole w = whole_of(e, tensor);
     if (is_direct(e, &w)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
-    // After a write the staging memory has only this rank's range, and the other ranks' ranges in
-    // it are old. So the range is moved to where it belongs, and then gathered.
+    // After a write only this rank's range in the staging memory is up to date. So the range is
+    // copied to where it belongs, and then all ranges are gathered.
     TRI_TRY(engine_flush_staging(e));
     if (is_staged(e, &w)) return TRI_OK;
     TRI_TRY(stage(e, &w));
@@ -163,8 +163,8 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
 
-// Gathers the slices of all tensor-parallel ranks. They lie one after the other, as the all-gather
-// writes them; tri_engine_read finds each element in them.
+// Gathers the slices of all tensor-parallel ranks, one after the other, as an all-gather writes
+// them. tri_engine_read finds each element in them.
 static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_parameter_info *p = parameter_of(e, tensor);
     int64_t slice_elements = tri_shape_count(&p->shape);
@@ -222,8 +222,8 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     }
 }
 
-// Sets elements of this rank's slice of the tensor, where they lie if possible, else in the staging
-// memory.
+// Sets elements of this rank's slice of the tensor: in their final memory if possible, else in the
+// staging memory.
 static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                               int64_t count, const float *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);

@@ -23,28 +23,28 @@ enum { QUEUE = 64, BUFFER_BYTES = 4 << 20 };
 typedef struct item {
     tri_storage_op op;
     const char *label;
-    tri_ticket after; // if it stands for anything, the item has no op: the thread waits for this
+    tri_ticket after; // if set, the item has no op: the thread waits for this ticket
 } item;
 
 struct tri_storage {
     int fd, rank, lane;
-    char path[PATH_MAX]; // of the file
+    char path[PATH_MAX]; // path of the file
     tri_device *device;
-    char *memory; // of the host, which holds the state; NULL: the file does
+    char *memory; // memory of the host that holds the state; NULL: the file holds it
     tri_ledger *ledger;
     pthread_t thread;
     bool has_thread;
-    // The thread has a queue of its own for copies to and from memory of the device that the host
-    // cannot touch, so that they do not wait for the kernels of the compute lane.
+    // The thread has its own queue for copies to and from device memory that the host cannot use,
+    // so that these copies do not wait for the kernels of the compute lane.
     tri_queue *copies;
     char *buffer;
 
     pthread_mutex_t lock;
-    pthread_cond_t more, less; // signalled when there is more to do, and when something is done
-    item queue[QUEUE];         // item n is at n mod QUEUE
-    uint64_t begun, done;      // how many items, since the start
+    pthread_cond_t more, less; // signalled when an item was added, and when an item is done
+    item queue[QUEUE];         // item n is queue[n mod QUEUE]
+    uint64_t begun, done;      // how many items were added and are done, since the start
     bool stops;
-    tri_status status; // the first failure
+    tri_status status; // TRI_OK, or the first failure
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
@@ -63,7 +63,7 @@ static tri_status open_file(tri_storage *s, const char *folder) {
     return TRI_OK;
 }
 
-// Takes the space on the disk in advance, so that it cannot run out in the middle of a run. Where
+// Reserves the space on the disk in advance, so that it cannot run out in the middle of a run. If
 // the file system cannot do that, the file is sparse.
 static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
     int result;
@@ -188,7 +188,8 @@ static tri_status take_file(tri_storage *s, const tri_storage_config *config) {
     const char *folder = config->folder && *config->folder ? config->folder : NULL;
     if (folder) TRI_TRY(tri_os_make_folders(folder));
     bool is_chosen = folder;
-    if (!folder) folder = getenv("TMPDIR"); // is not created: it could lie on any disk
+    // TMPDIR is not created, because then the file could lie on any disk.
+    if (!folder) folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
     tri_status status = open_file(s, folder);
     if (status != TRI_OK) return is_chosen ? status : tri_status_context(status, "TMPDIR");
@@ -244,13 +245,13 @@ void tri_storage_close(tri_storage *s) {
     free(s);
 }
 
-// Returns the first failure, or TRI_OK, for every call after it: what the file holds is then
-// unknown. Called under the lock.
+// Returns the first failure, or TRI_OK. After a failure every call returns it, because the contents
+// of the file are not known any more. The caller holds the lock.
 static tri_status outcome(const tri_storage *s) {
     return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }
 
-// Adds an item to the queue; waits while the queue is full. Called under the lock.
+// Adds an item to the queue; waits while the queue is full. The caller holds the lock.
 static void push(tri_storage *s, item it) {
     while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
     s->queue[s->begun++ % QUEUE] = it;

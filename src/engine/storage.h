@@ -12,38 +12,42 @@ typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
     bool in_host_memory; // instead of a file: memory that the device's alloc_host gives
-    const char *folder;  // created if it does not exist; NULL: TMPDIR, which must exist, or /tmp
-    int64_t size_bytes;  // reserved at once where the file system can; all zeros at first
-    int rank;            // named in errors
-    tri_ledger *ledger;  // transfers are noted in a lane of their own
-    tri_device *device;  // of `on_device`; NULL: all memory is the host's
+    const char *folder;  // created if it does not exist; NULL: TMPDIR (which must exist), or /tmp
+    // Reserved at once if the file system can do that; the contents are zeros at first.
+    int64_t size_bytes;
+    int rank;           // number of this rank, for error messages
+    tri_ledger *ledger; // transfers are recorded in a lane of their own
+    tri_device *device; // the device of operations with `on_device`; NULL: all memory is the host's
 } tri_storage_config;
 
 typedef struct tri_storage_op {
     bool writes;
-    bool on_device; // memory that the host cannot touch: passes through a buffer of the storage
-    void *memory;   // in use until the operation was waited for
+    // Memory that the host cannot use: the data pass through a buffer of the storage.
+    bool on_device;
+    void *memory; // must stay valid until the caller has waited for the operation
     int64_t offset, size_bytes;
 } tri_storage_op;
 
 // TRI_BAD_INPUT or TRI_NOT_FOUND: no file can be made in that folder. TRI_NO_SPACE: the disk has no
-// room for a file of that size. TRI_NO_MEMORY: the host has not so much memory.
+// room for a file of that size. TRI_NO_MEMORY: the host has too little memory.
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
-void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
-// Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. Operations
-// are done one after the other, in the order in which they were started, so that a read finds what
-// was written before. The ops are copied. Called from one thread; blocks while the queue is full.
-// After a failure every later call fails with the same message, because what the file holds is then
-// unknown.
+// Closes the storage after waiting for what is under way. NULL allowed.
+void tri_storage_close(tri_storage *storage);
+// Starts reading and writing. `label` is for the ledger; tri_storage_wait waits for *ticket.
+// Operations are done one after the other, in the order in which they were started, so that a read
+// finds what was written before. The ops are copied. Only one thread may call this; it blocks while
+// the queue is full. After a failure every later call fails with the same message, because the
+// contents of the file are not known any more.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
-// Makes all that is started from now on begin after the ticket's work, so that a write waits for
-// the kernels that compute what it writes, while the host goes on.
+// Makes all operations that are started from now on begin after the ticket's work. So a write waits
+// for the kernels that compute its data, while the host goes on.
 tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);
 // Waits until the operations of the ticket are done. TRI_IO, TRI_NO_SPACE: the message names rank
 // and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
-bool tri_storage_is_done(tri_storage *storage, uint64_t ticket); // never blocks
+// True if the operations of the ticket are done or have failed. Never blocks.
+bool tri_storage_is_done(tri_storage *storage, uint64_t ticket);
 // Starts one operation and waits for it.
 tri_status tri_storage_run(tri_storage *storage, const tri_storage_op *op, const char *label);
 

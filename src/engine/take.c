@@ -1,6 +1,6 @@
 // TAKE: copies a micro-batch from the loader's memory to the device's. On a device that runs ahead
-// this has a queue of its own, so that the next micro-batch is copied while the device computes,
-// and the loader gets its memory back once the copy is done. Next: compute.c.
+// it has a queue of its own. So the next micro-batch is copied while the device computes, and the
+// loader gets its memory back when the copy is done. Next: compute.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -32,8 +32,8 @@ tri_status engine_may_take(tri_engine *e, const tri_action *a) {
     return e->device->backend->wait(e->takes.queue, ticket);
 }
 
-// Waits for the oldest copy, and gives the loader its memory back. Copies end in the order in which
-// they were started.
+// Waits for the oldest copy, and gives the memory back to the loader. Copies end in the order in
+// which they were started.
 static tri_status release_oldest(tri_engine *e) {
     engine_copy copy = e->takes.copies[0];
     e->takes.copy_count--;
@@ -87,6 +87,7 @@ tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_status status = copy_fields(e, round, &batch);
     if (status == TRI_OK) status = e->device->backend->record(e->takes.queue, ticket);
     copy->ticket = *ticket;
-    if (!ticket->kind && status == TRI_OK) return release_oldest(e); // the copy is done
+    // Without a ticket the copy is done already.
+    if (!ticket->kind && status == TRI_OK) return release_oldest(e);
     return status;
 }

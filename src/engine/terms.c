@@ -1,13 +1,13 @@
-// The loss, and the counts by which gradients are divided. A loss is a mean, and so is each loss of
-// a weighted sum of losses: the sum of its values over the step divided by their count. The
-// gradients of several losses are added as they are made, so each has to be divided by its own
-// count before; where that count depends on labels, they are counted ahead of the step. A single
-// loss can be divided afterwards, in NORM, when the step's labels have been counted anyway.
+// The loss, and the counts by which gradients are divided. A loss is a mean: the sum of its values
+// over the step, divided by their count. So is each loss of a weighted sum. The gradients of
+// several losses are added as soon as they are made, so each must be divided by its own count
+// before that. If the count depends on labels, these are counted before the step. The gradient of a
+// single loss can be divided later, in NORM, when the labels have been counted anyway.
 #include "engine/engine_internal.h"
 #include "graph/loss.h"
 
-// Each replica's labels are counted by one of its ranks, because all ranks of a replica have the
-// same labels.
+// Whether this rank counts labels: one rank of each replica does, because all ranks of a replica
+// have the same labels.
 static bool counts_labels(const tri_engine *e) {
     const tri_plan *plan = e->plan;
     return e->groups.tensor_parallel->rank == 0 &&
@@ -17,8 +17,8 @@ static bool counts_labels(const tri_engine *e) {
 static tri_status count_labels(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     int64_t ahead = 0;
-    // The loader has memory for the micro-batches of one step only. Those of the last step have to
-    // go back before it can show those of this step.
+    // The loader has memory only for the micro-batches of one step. Those of the last step have to
+    // be given back before it can show those of this step.
     if (counts_labels(e)) TRI_TRY(tri_engine_release_batches(e));
     for (int r = 0; r < e->run.step->rounds && counts_labels(e); r++) {
         tri_engine_batch batch;
@@ -27,7 +27,7 @@ static tri_status count_labels(tri_engine *e, double *counts) {
         TRI_ASSERT(batch.size == e->run.step->items[r].size);
         for (int i = 0; i < g->term_count; i++) {
             const tri_loss_term *term = &g->metrics[g->first_term + i].term;
-            if (term->has_labels) // fields are the graph's first inputs
+            if (term->has_labels) // the data's fields are the graph's first inputs
                 counts[i] +=
                     (double)tri_loss_count_labels(g, term, batch.size, batch.fields[term->labels]);
         }
@@ -35,7 +35,7 @@ static tri_status count_labels(tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
-// Finds the count of each loss over the whole step and all ranks.
+// Finds the count of each loss, over the whole step and all ranks.
 static tri_status find_counts(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     for (int i = 0; i < g->term_count; i++) counts[i] = 0;
@@ -66,8 +66,8 @@ tri_status engine_write_seeds(tri_engine *e) {
     return engine_run_numbers(e, &n->make_seeds, in, out);
 }
 
-// Makes the value of a weighted sum of losses from the means of its terms. A loss without any label
-// adds nothing, as its mean would be 0 / 0.
+// Computes the value of a weighted sum of losses from the means of its terms. A loss whose labels
+// are all ignored adds nothing, because its mean would be 0 / 0.
 void engine_sum_terms(const tri_engine *e, tri_step_output *out) {
     const tri_graph *g = e->plan->graph;
     if (g->term_count == 0) return;

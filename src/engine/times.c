@@ -1,7 +1,7 @@
-// When the device carried out the compute actions of a step. A device that runs ahead of the host
-// carries them out after they were issued. So kernels of the device write the times into memory,
-// from which they come back behind the step, and the ledger takes them in a lane of their own. The
-// host's own lane shows when actions were issued.
+// When the device carried out the compute actions of a step. A device that runs ahead carries them
+// out after they were issued. So kernels of the device write the times into memory, the times are
+// read after the step, and the ledger gets them in a lane of their own. The host's own lane shows
+// when actions were issued.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@ typedef struct engine_span {
     int64_t begin_ns, end_ns;
 } engine_span;
 
-// Makes memory for times. A kernel of the device writes them and the host reads them, so the memory
-// is of the kind that both can touch, where the device has such memory.
+// Allocates memory for times. A kernel of the device writes them and the host reads them, so it is
+// memory that both can use, if the device has such memory.
 static tri_status make_spans(tri_engine *e, int count, engine_span **out) {
     const tri_device_backend *device = e->device->backend;
     void *memory;
@@ -44,7 +44,7 @@ bool engine_is_timed(const tri_engine *e, const tri_action *action) {
     return e->device->backend->time && tri_action_lane(action->kind) == TRI_LANE_COMPUTE;
 }
 
-// The action's entry among the times of the step that is being issued.
+// The action's entry in the times of the step that is being issued.
 static engine_span *span_of(const tri_engine *e, const tri_action *action) {
     return &e->times.spans[engine_next_flight(e)][action - e->run.step->schedule.actions];
 }
@@ -74,8 +74,8 @@ void engine_clear_times(tri_engine *e, engine_flight *flight) {
     if (spans) memset(spans, 0, count * sizeof *spans);
 }
 
-// The first action that the device began and did not end, over the steps in flight from the oldest
-// on. *flight is its step. NULL: none.
+// Finds the first action that the device has begun and not ended, in the steps in flight from the
+// oldest on. *flight is its step. NULL: there is none.
 static const tri_action *unfinished(const tri_engine *e, const engine_flight **flight) {
     enum { FLIGHTS = 1 + TRI_MAX_STEPS_AHEAD };
     for (int k = 1; k <= FLIGHTS; k++) {
@@ -100,7 +100,7 @@ tri_status engine_name_failure(tri_engine *e, tri_status status) {
     snprintf(said, sizeof said, "%s", tri_error_message());
     tri_ticket ticket;
     if (e->device->backend->record(e->queue, &ticket) == TRI_OK)
-        return TRI_FAIL(status, "%s", said); // it is not the device that failed
+        return TRI_FAIL(status, "%s", said); // the failure is not the device's
     const engine_flight *flight;
     const tri_action *a = unfinished(e, &flight);
     if (!a) return TRI_FAIL(status, "rank %d: %s", rank, said);

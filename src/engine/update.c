@@ -1,6 +1,6 @@
 // STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of a unit's buckets.
-// Also makes the kernels for sums of squares and finders, which run over the same ranges. Next:
-// offload.c.
+// This file also makes the kernels for sums of squares and the finders, which run over the same
+// ranges. Next: offload.c.
 #include "engine/engine_internal.h"
 
 static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {
@@ -22,8 +22,9 @@ static engine_args squares_args(const tri_engine *e, const engine_range_kernel *
                          .out = {e->numbers.squares + r->at}};
 }
 
-// A finder reads this rank's gradients of a bucket, the ranges in which it looks (one for each
-// parameter), and the step scalars, which tell it whether this step halts: else it does nothing.
+// Collects a finder's inputs: this rank's gradients of a bucket, the ranges in which it looks (one
+// for each parameter), and the step scalars. These tell it whether this step halts; if not, it does
+// nothing.
 static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
     int64_t index = r - e->finders.items;
@@ -49,7 +50,7 @@ static tri_value input(tri_graph *g, int index, tri_dtype type, int64_t elements
     return tri_input(g, name, type, tri_shape_of(elements));
 }
 
-// Adds a kernel of STEP for `elements` elements from `first` on of this rank's range of a bucket.
+// Adds a kernel of STEP for `elements` elements of this rank's range of a bucket, from `first` on.
 static tri_status add_step_kernel(tri_engine *e, const tri_op *op, const void *attr, int states,
                                   int unit, tri_bucket_kind bucket, int64_t first,
                                   int64_t elements) {
@@ -65,7 +66,8 @@ static tri_status add_step_kernel(tri_engine *e, const tri_op *op, const void *a
         (engine_range_kernel){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
-// Each statistic has its own momentum, an attribute of the op, so each has a kernel of its own.
+// Adds the kernels for a unit's statistics. Each statistic has its own momentum, which is an
+// attribute of the op, so each needs a kernel of its own.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
@@ -125,8 +127,8 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Ends the unit's entries in the list. Kernels are added unit by unit, in order, so that `first`
-// can say where each unit's kernels begin.
+// Ends the unit's entries in the list. Kernels are added unit by unit, so that `first` can tell
+// where each unit's kernels begin.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }
