@@ -1,5 +1,6 @@
-// Collective operations of a save and of a verification, so that all ranks of a run do the same. A
-// communicator that is NULL or has one rank needs no messages: each call returns at once.
+// Collective operations of a save and of a verification, so that all ranks of a run take the same
+// decisions. A communicator that is NULL or has one rank needs no messages: each call returns at
+// once.
 #ifndef TRIREME_CHECKPOINT_AGREE_H
 #define TRIREME_CHECKPOINT_AGREE_H
 
@@ -8,15 +9,15 @@
 static inline int checkpoint_rank(const tri_comm *comm) { return comm ? comm->rank : 0; }
 static inline int checkpoint_ranks(const tri_comm *comm) { return comm ? comm->size : 1; }
 
-// Makes ranks decide alike. Collective. Returns TRI_OK if every rank passes TRI_OK; else every rank
-// gets the status and message of the lowest rank that failed.
+// Makes ranks agree on a status. Collective. Returns TRI_OK if every rank passes TRI_OK; else every
+// rank gets the status and message of the lowest rank that failed.
 tri_status checkpoint_agree(tri_comm *comm, tri_status own_status);
 // Copies rank 0's bytes to all ranks. Collective.
 tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes);
-// Replaces each of `count` words by its sum over all ranks. Collective. A word that only one rank
-// sets, and that is zero on the others, so reaches all of them: hashes are exchanged in this way.
+// Replaces each of `count` words by its sum over all ranks. Collective. To send a word to all
+// ranks, one rank sets it and the others pass zero; hashes are exchanged in this way.
 tri_status checkpoint_sum(tri_comm *comm, void *words, int64_t count);
-// Collective: replaces each of `count` words by the largest of all ranks.
+// Replaces each of `count` words by the largest of all ranks. Collective.
 tri_status checkpoint_largest(tri_comm *comm, int64_t *words, int64_t count);
 
 #endif

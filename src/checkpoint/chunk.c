@@ -1,5 +1,5 @@
 // Cuts files into chunks, hashes them, and reads the chunks of a file that is about to be written.
-// Next: engine/state.c, from which their bytes come.
+// Next: engine/state.c, which supplies the bytes of these chunks.
 #include "checkpoint/chunk.h"
 
 #include "base/limits.h"
@@ -10,8 +10,8 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        // However large chunks are, each tensor begins one, so only a tensor's further chunks count
-        // against the limit.
+        // Each tensor begins a new chunk, however large chunks are. So only the further chunks of a
+        // tensor count against the limit.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);

@@ -1,36 +1,36 @@
-// Cuts a safetensors file into chunks. A chunk is what is read, written and hashed at once, so that
-// memory is bounded and ranks can share the work. A chunk lies in the header or in one tensor. The
-// header alone determines the chunks, so all ranks agree on them.
+// Cuts a safetensors file into chunks. A chunk is read, written and hashed as one, so that memory
+// is bounded and ranks can divide the work. It lies in the header or in one tensor. The header
+// alone determines the chunks, so all ranks cut in the same way.
 #ifndef TRIREME_CHECKPOINT_CHUNK_H
 #define TRIREME_CHECKPOINT_CHUNK_H
 
 #include "checkpoint/checkpoint.h"
 #include "format/safetensors.h"
 
-enum { CHECKPOINT_HASH_BYTES = 32 }; // SHA-256
+enum { CHECKPOINT_HASH_BYTES = 32 }; // the length of a SHA-256
 
-enum { CHECKPOINT_HEADER = -1 }; // the `tensor` of a chunk of the header
+enum { CHECKPOINT_HEADER = -1 }; // value of `tensor` for a chunk of the header
 
 typedef struct checkpoint_chunk {
-    int64_t offset; // from the start of the file
+    int64_t offset; // where the data begin, in bytes from the start of the file
     int64_t size_bytes;
-    int tensor; // index into the entries of the file, or CHECKPOINT_HEADER
+    int tensor; // index into the file's entries, or CHECKPOINT_HEADER
 } checkpoint_chunk;
 
 typedef struct checkpoint_chunks {
-    checkpoint_chunk *items; // in the order of the file
+    checkpoint_chunk *items; // the chunks, in the order in which they lie in the file
     int count;
 } checkpoint_chunks;
 
 // Cuts a file with a header of header_bytes and `count` tensors into chunks of at most chunk_bytes.
-// entries[order[k]] is the k-th tensor in the file; with order NULL, entries[k] is.
-// TRI_UNSUPPORTED: too many chunks (TRI_MAX_CHECKPOINT_CHUNKS); larger ones may do. One chunk per
-// tensor is always allowed.
+// entries[order[k]] is the k-th tensor in the file; with order NULL it is entries[k].
+// TRI_UNSUPPORTED: there would be too many chunks (TRI_MAX_CHECKPOINT_CHUNKS); with a larger
+// chunk_bytes there are fewer. One chunk for each tensor is always allowed.
 tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
                           const tri_safetensors_entry *entries, const int *order, int count,
                           int64_t chunk_bytes, checkpoint_chunks *out);
-// Cuts an open file. *entries is a copy of the file's entries, into which the chunks' tensor
-// numbers are indices.
+// Cuts an open file. *entries is a copy of the file's entries; the chunks' `tensor` is an index
+// into it.
 tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
                                const tri_safetensors_entry **entries, checkpoint_chunks *out);
 
@@ -38,16 +38,16 @@ tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, in
 tri_status checkpoint_hash(const void *data, int64_t size_bytes,
                            unsigned char out[CHECKPOINT_HASH_BYTES]);
 
-// A file to be written: its header, its chunks and the source of its tensors. It never exists in
-// memory as a whole, because it may be larger than the memory.
+// A file to be written: its header, its chunks and the source of its tensors. The whole file never
+// exists in memory, because it may be larger than the memory.
 typedef struct checkpoint_image {
     tri_safetensors_layout layout;
     checkpoint_chunks chunks;
-    const tri_state_source *source; // borrowed
+    const tri_state_source *source; // the caller keeps it alive
     int64_t largest_bytes;          // size of the largest chunk
 } checkpoint_image;
 
-// Lays out the file and cuts it into chunks; *out lies in `arena`. Errors as of checkpoint_cut.
+// Lays out the file and cuts it into chunks; *out lies in `arena`. Fails as checkpoint_cut does.
 tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
                                  const tri_safetensors_pair *metadata, int metadata_count,
                                  int64_t chunk_bytes, checkpoint_image *out);

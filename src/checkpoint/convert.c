@@ -1,6 +1,6 @@
-// Conversions between dtypes, for export, diff and initial weights: through doubles, so that each
-// dtype needs only two; chunk by chunk, so that they need little memory. Integers beyond 2^53 are
-// rounded.
+// Conversions between dtypes, for export, diff and initial weights. They go through doubles, so
+// that each dtype needs only two conversions, and chunk by chunk, so that they need little memory.
+// Integers beyond 2^53 are rounded.
 #include "checkpoint/convert.h"
 
 #include "tensor/half.h"

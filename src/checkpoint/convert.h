@@ -7,8 +7,8 @@
 
 #include <trireme/tensor.h>
 
-// True if checkpoint_to_f64 supports the dtype: all but the eight-bit floats, which only pass
-// through files.
+// True if checkpoint_to_f64 supports the dtype. It supports all except the eight-bit floats, which
+// this program only copies from file to file.
 bool checkpoint_has_f64(tri_dtype dtype);
 // Converts `count` elements to F64. Integers above 2^53 are rounded.
 void checkpoint_to_f64(tri_dtype dtype, const void *from, int64_t count, double *to);

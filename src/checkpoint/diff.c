@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 1 << 15 }; // elements compared at once
+enum { BLOCK = 1 << 15 }; // how many elements are compared at a time
 
 typedef struct comparison {
     tri_arena *arena;
     bool json;
     FILE *out;
-    const char *prefix; // of the printed names: "" or "optimizer: "
+    const char *prefix; // prefix of the printed names: "" or "optimizer: "
     int equal, differing;
     char raw[2][BLOCK * 8];
     double values[2][BLOCK];
@@ -28,14 +28,15 @@ typedef struct distance {
 
 static double relative(const distance *d) {
     if (d->difference_squares == 0) return 0;
-    return sqrt(d->difference_squares) / sqrt(d->size_squares); // infinite if `a` is all zero
+    // Infinite if `a` is all zeros and `b` is not.
+    return sqrt(d->difference_squares) / sqrt(d->size_squares);
 }
 
 static void add_block(comparison *c, int64_t count, distance *d) {
     for (int64_t i = 0; i < count; i++) {
         double a = c->values[0][i], b = c->values[1][i];
         double gap = a == b ? 0 : fabs(a - b); // inf - inf would be NaN
-        // `gap > max_abs` is false for NaN, which must be reported.
+        // The comparison `gap > max_abs` is false for NaN, and NaN must be reported.
         if (gap > d->max_abs || isnan(gap)) d->max_abs = gap;
         d->difference_squares += gap * gap;
         d->size_squares += a * a;
@@ -125,8 +126,8 @@ static tri_status in_both(comparison *c, const checkpoint_weights *a, int i,
     return TRI_OK;
 }
 
-// Compares two lists that are both sorted by name, so that one walk finds what is only in one of
-// them.
+// Compares two lists of tensors, both sorted by name, in one pass, which also finds the names that
+// are only in one of them.
 static tri_status compare(comparison *c, const checkpoint_weights *a, const checkpoint_weights *b) {
     for (int i = 0, j = 0; i < a->count || j < b->count;) {
         int order = i == a->count   ? 1
@@ -143,8 +144,8 @@ static tri_status compare(comparison *c, const checkpoint_weights *a, const chec
     return TRI_OK;
 }
 
-// Opens and verifies the optimizer's file of a checkpoint; *out stays empty if there is none, as
-// for a file of weights.
+// Opens and verifies the optimizer's file of a checkpoint. *out stays empty if the path has none,
+// for example a file of weights.
 static tri_status open_optimizer(tri_arena *arena, const char *path, checkpoint_weights *out) {
     checkpoint_kind kind;
     checkpoint_manifest manifest;

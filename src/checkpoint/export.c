@@ -52,8 +52,8 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 typedef struct exported {
     checkpoint_weights weights;
-    const tri_state_tensor *tensors; // with the dtypes to write
-    char *buffer; // a chunk of what was read, in the dtype of the file that it comes from
+    const tri_state_tensor *tensors; // the tensors, with the dtypes to be written
+    char *buffer;                    // one chunk as it was read, in the dtype of its file
 } exported;
 
 static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,

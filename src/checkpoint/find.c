@@ -1,4 +1,5 @@
-// Finds the checkpoint that a path or `--resume` means. Next: folder.c (which steps exist).
+// Finds the checkpoint that a path or the option `--resume` means. Next: folder.c (which steps
+// exist).
 #include "checkpoint/find.h"
 
 #include "base/log.h"
@@ -41,7 +42,7 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     *kind = CHECKPOINT_IS_FOLDER;
     const char *home = checkpoint_home_of(arena, *out);
     if (!home) return TRI_OK;
-    // An unreadable checkpoint counts too, so that it is reported and not silently skipped.
+    // A checkpoint that cannot be read counts too, so that it is reported and not silently skipped.
     *kind = CHECKPOINT_IS_STEP;
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(arena, home, &steps));
@@ -61,7 +62,7 @@ tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char
     return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
 }
 
-typedef struct candidates { // in the order in which they are tried
+typedef struct candidates { // checkpoints that may be loaded, in the order in which they are tried
     const char **paths;
     int count;
 } candidates;
@@ -74,7 +75,7 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));
-    (void)checkpoint_repair_links(arena, home, &steps); // fails where the folder is only read
+    (void)checkpoint_repair_links(arena, home, &steps); // fails if the folder may only be read
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
     for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;
     return TRI_OK;
@@ -86,7 +87,8 @@ static tri_status find_never(const char *run_dir) {
     bool is_empty = true;
     for (struct dirent *entry; (entry = readdir(folder));)
         is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-                                !strcmp(entry->d_name, ".lock")); // of this run, or of a dead one
+                                // The lock may be this run's, or left by a dead one.
+                                !strcmp(entry->d_name, ".lock"));
     closedir(folder);
     if (is_empty) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
@@ -111,15 +113,16 @@ tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, cons
     return TRI_OK;
 }
 
-// Whether the failure means that the checkpoint is damaged, so that an earlier one may be taken.
-// TRI_UNSUPPORTED does not: a checkpoint of a later version must not be skipped for an older one.
+// Whether the failure means that the checkpoint is damaged, so that an earlier one may be used
+// instead. TRI_UNSUPPORTED does not mean that: a checkpoint of a later version must not be skipped
+// in favour of an older one.
 static bool is_damage(tri_status status) {
     return status == TRI_CORRUPT || status == TRI_IO || status == TRI_NOT_FOUND ||
            status == TRI_BAD_INPUT;
 }
 
-// Verifies a checkpoint. Collective: the ranks divide the chunks among them, because to hash all
-// takes one rank long.
+// Verifies a checkpoint. Collective: the ranks divide the chunks among them, because one rank alone
+// would take long to hash all.
 static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
     checkpoint_manifest manifest;
     return checkpoint_agree(comm, checkpoint_verify_chunks(arena, path, checkpoint_rank(comm),
@@ -132,7 +135,8 @@ static tri_status look(const char *path, checkpoint_sight *out) {
     return TRI_OK;
 }
 
-// The latest commit that this rank sees, and its step. -1: none. Of very many ranks only some look.
+// Finds the latest commit that this rank sees, and its step; -1: none. If there are very many
+// ranks, only some of them look.
 static void look_for_newest(tri_arena *arena, tri_comm *comm, const char *home, int64_t *commit,
                             int64_t *step) {
     enum { LOOKING = 64 };
@@ -149,8 +153,9 @@ static void look_for_newest(tri_arena *arena, tri_comm *comm, const char *home, 
     }
 }
 
-// Collective. Where the host of rank 0 lists a checkpoint late that another rank sees, rank 0 waits
-// for it. *newest is its path on rank 0, which tries it first; NULL: rank 0 knows of the newest.
+// Makes rank 0 wait for a new checkpoint that another rank sees and that the file system does not
+// show to rank 0 yet. Collective. *newest is that checkpoint's path on rank 0, which tries it
+// first; NULL: rank 0 sees the newest checkpoint itself.
 static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                checkpoint_patience *patience, const char **newest) {
     const char *home = checkpoint_home(arena, run_dir);
@@ -169,8 +174,8 @@ static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run
     return TRI_OK;
 }
 
-// A checkpoint that rank 0 still does not list is tried first; verifying it then says what is
-// wrong.
+// Puts the checkpoint for which rank 0 has waited first, if rank 0 still does not see it. Verifying
+// it then reports what is wrong.
 static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     for (int i = 0; i < all->count; i++)
         if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;
@@ -182,7 +187,7 @@ static void put_first(tri_arena *arena, const char *newest, candidates *all) {
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out) {
-    candidates all = {.count = 0}; // filled on rank 0 only
+    candidates all = {.count = 0}; // filled in on rank 0 only
     *out = NULL;
     bool leads = checkpoint_rank(comm) == 0;
     checkpoint_patience patience = CHECKPOINT_PATIENT;
@@ -201,7 +206,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         TRI_TRY(checkpoint_await(comm, &patience, &sight));
         status = verify(arena, comm, sight.path);
         if (status == TRI_OK) {
-            // Warns only if an intact one was found: without one, the error reports the damage.
+            // Warns only if an intact checkpoint was found. If there is none, the error reports the
+            // damage.
             for (int k = 0; leads && k < i; k++)
                 tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
                         damages[k]);
@@ -213,8 +219,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (leads) damages[i] = tri_arena_strdup(arena, tri_error_message());
     }
     if (!first) return TRI_OK;
-    // No rank may end before all have received the last path. If this fails, the damage is still
-    // the error to report.
+    // No rank may end before all have received the last path. If the barrier fails, the damage is
+    // still the error to report.
     if (checkpoint_ranks(comm) > 1) (void)tri_comm_barrier(comm, "checkpoint, end of the search");
     return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is intact", first);
 }

@@ -5,18 +5,18 @@
 #include "checkpoint/folder.h"
 
 typedef enum checkpoint_kind {
-    CHECKPOINT_IS_STEP,   // a step's folder
+    CHECKPOINT_IS_STEP,   // the folder of a step
     CHECKPOINT_IS_FOLDER, // a folder without checkpoints
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;
 
-// Finds what `path` means, after following links. A run folder, or its folder `checkpoints`,
-// resolves to its newest checkpoint. *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
+// Finds what `path` is, after following links. A run folder, or its folder `checkpoints`, stands
+// for its newest checkpoint. *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
-// As checkpoint_resolve, where only a checkpoint is acceptable; TRI_BAD_INPUT for a file.
+// As checkpoint_resolve, but accepts only a checkpoint; TRI_BAD_INPUT for a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
-// The folder `checkpoints` if `path` is a run folder or that folder itself; else NULL.
+// Returns the folder `checkpoints` if `path` is a run folder or that folder itself; else NULL.
 const char *checkpoint_home_of(tri_arena *arena, const char *path);
 // True if FOLDER/NAME exists.
 bool checkpoint_has(const char *folder, const char *name);

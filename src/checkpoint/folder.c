@@ -1,4 +1,4 @@
-// The folder RUN/checkpoints: names, lists and ranks checkpoints, commits and links them, and
+// The folder RUN/checkpoints: names, lists and sorts checkpoints, commits them, links to them, and
 // removes old ones. Next when resuming: load.c.
 #include "checkpoint/folder.h"
 
@@ -48,8 +48,8 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// Sorts steps, the newest first. Unreadable steps come before all others: one of them may be the
-// newest, and must be reported before an older one is taken.
+// Sorts steps, the newest first. Steps that cannot be read come before all others: one of them may
+// be the newest, and must be reported before an older step is used.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;
@@ -79,8 +79,8 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
         struct stat info;
         if (!checkpoint_is_step_name(entry->d_name, &step)) continue;
         const char *path = tri_arena_printf(arena, "%s/%s", home, entry->d_name);
-        // A step may be a link to a folder on another disk. One that leads nowhere counts as an
-        // unreadable step, so that it is reported: its disk may not be mounted.
+        // A step may be a link to a folder on another disk. A link to nothing counts as a step that
+        // cannot be read, so that it is reported: its disk may not be mounted.
         if (lstat(path, &info) < 0 || !(S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode))) continue;
         TRI_PUSH(arena, out->items, out->count, capacity) =
             (checkpoint_step){.step = step, .path = path};
@@ -97,9 +97,9 @@ static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor 
            strcmp(own->name, monitor->name) == 0;
 }
 
-// True if `a` ranks before `b`: a step with a value before one without, then the better value, then
-// the earlier commit; of two steps without a value, the newer. Retention keeps those that rank
-// first.
+// True if `a` is better than `b`: a step with a value is better than one without; of two values the
+// better one decides; if these are equal, the earlier commit. Of two steps without a value the
+// newer one is better. The best steps are kept.
 static bool is_better(const checkpoint_step *a, const checkpoint_step *b,
                       const tri_checkpoint_monitor *monitor) {
     bool a_has = has_value(a, monitor), b_has = has_value(b, monitor);
@@ -124,11 +124,11 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
                              const char *name) {
     const char *path = tri_arena_printf(arena, "%s/%s", home, name);
     struct stat info;
-    if (lstat(path, &info) < 0) // the usual case: a new step
+    if (lstat(path, &info) < 0) // this is usual: the step is new
         return tri_os.rename(hidden, path) < 0 ? tri_os_fail("rename", hidden) : TRI_OK;
-    // The step exists already. Exchange the two folders atomically. Where the file system cannot,
-    // rename the old one first, to a name from which tri_checkpoint_clean restores it after a
-    // crash.
+    // The step exists already. Exchanges the two folders atomically. If the file system cannot do
+    // that, renames the old one first, to a name from which tri_checkpoint_clean restores it after
+    // a crash.
     if (tri_os.renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
     const char *aside = checkpoint_hidden(arena, home, "old", name);
     if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);
@@ -161,21 +161,21 @@ bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, c
 
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps) {
-    // If the newest step cannot be read, a later version of trireme may have written it, and its
-    // links are right.
+    // If the newest step cannot be read, a later version of trireme may have written it. Then its
+    // links are right and stay.
     if (steps->count == 0 || steps->items[0].readable != TRI_OK) return TRI_OK;
     const checkpoint_step *last = &steps->items[0];
     if (!checkpoint_links_to(arena, home, "last", last->path))
         TRI_TRY(checkpoint_link(arena, home, "last", checkpoint_base_name(last->path)));
     const checkpoint_step *best = checkpoint_best(steps, &last->manifest.info.monitor);
-    struct stat info; // a run with checkpoint.save_top_k=0 has no such link
+    struct stat info; // a run with checkpoint.save_top_k=0 has no link `best`
     bool has_link = lstat(tri_arena_printf(arena, "%s/best", home), &info) == 0;
     if (!best || !has_link || checkpoint_links_to(arena, home, "best", best->path)) return TRI_OK;
     return checkpoint_link(arena, home, "best", checkpoint_base_name(best->path));
 }
 
 // Renames a checkpoint to a hidden name. Its files may be removed only after the folder `home` is
-// synced: otherwise a crash could leave an incomplete folder under the old name.
+// synced. Otherwise a crash could leave an incomplete folder under the old name.
 static tri_status hide(tri_arena *arena, const char *home, const char *path, const char **hidden) {
     *hidden = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
     return tri_os.rename(path, *hidden) < 0 ? tri_os_fail("rename", path) : TRI_OK;
@@ -192,7 +192,7 @@ static bool is_in_top_k(const checkpoint_steps *steps, int i, const tri_checkpoi
 
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k) {
-    int newer = 0; // readable steps before the i-th
+    int newer = 0; // how many readable steps come before the i-th
     tri_status first = TRI_OK;
     const char **hidden = TRI_NEW_ARRAY(arena, const char *, steps->count);
     int count = 0;
@@ -217,7 +217,7 @@ static bool starts_with(const char *text, const char *prefix) {
 }
 
 // Handles ".old-step-00000012-PID-TIME", a step that a killed save was replacing: renames it back
-// to "step-00000012", or removes it if that exists.
+// to "step-00000012", or removes it if that name exists.
 static tri_status restore(tri_arena *arena, const char *home, const char *name) {
     const char *path = tri_arena_printf(arena, "%s/%s", home, name);
     char *step_name = tri_arena_strdup(arena, name + sizeof REPLACED - 1);
@@ -253,13 +253,13 @@ tri_status tri_checkpoint_clean(const char *run_dir) {
     DIR *folder = opendir(home);
     tri_status status = TRI_OK;
     if (!folder && errno != ENOENT && errno != ENOTDIR) status = tri_os_fail("open", home);
-    const char **names = NULL; // listed before any entry of the folder is changed
+    const char **names = NULL; // the names are listed before any entry of the folder changes
     int count = 0, capacity = 0;
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         if (is_left_over(entry->d_name))
             TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
     if (folder) closedir(folder);
-    // A killed process may not have synced its renames: see hide().
+    // The killed process may not have synced its renames, which hide() explains.
     if (count > 0) status = tri_os_sync_folder(home);
     for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
     tri_arena_destroy(arena);

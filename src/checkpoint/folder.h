@@ -1,15 +1,15 @@
-// RUN/checkpoints: lists its steps, and adds, links and removes checkpoints so that a crash at any
-// moment never leaves an incomplete folder under the name of a step.
+// RUN/checkpoints: lists its steps, and adds, links and removes checkpoints in such a way that a
+// crash at any moment never leaves an incomplete folder under the name of a step.
 #ifndef TRIREME_CHECKPOINT_FOLDER_H
 #define TRIREME_CHECKPOINT_FOLDER_H
 
 #include "checkpoint/manifest.h"
 
 typedef struct checkpoint_step {
-    int64_t step;        // by the folder's name
+    int64_t step;        // number of the step, read from the folder's name
     const char *path;    // RUN/checkpoints/step-…
     tri_status readable; // TRI_OK, or why its state.json cannot be read
-    const char *why;     // the message of that error; else ""
+    const char *why;     // the message of that status; "" if it is TRI_OK
     checkpoint_manifest manifest;
 } checkpoint_step;
 
@@ -25,22 +25,22 @@ const char *checkpoint_step_name(tri_arena *arena, int64_t step);
 bool checkpoint_is_step_name(const char *path, int64_t *step);
 // Gets the last component of a path.
 const char *checkpoint_base_name(const char *path);
-// Makes a hidden name that no other process uses: HOME/.KIND-NAME-PID-TIME. What has such a name is
-// not complete, and is never taken for a checkpoint.
+// Makes a hidden name that no other process uses: HOME/.KIND-NAME-PID-TIME. A folder with such a
+// name is not complete, and never counts as a checkpoint.
 const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
                               const char *name);
 
-// Lists the steps of `home` with their manifests. First the unreadable ones, by falling step, then
-// the others, by falling commit, so that whatever may be the newest comes first. A missing folder
-// has no steps.
+// Lists the steps of `home` with their manifests, so that the one that may be the newest comes
+// first: the steps that cannot be read, by falling step, then the others, by falling commit. A
+// missing folder has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
-// The readable step with the best value of that monitor; of equals, the earlier commit, so that the
-// link `best` does not move without need. NULL: none has a value.
+// Finds the readable step with the best value of that monitor. Of equal values it takes the earlier
+// commit, so that the link `best` does not change needlessly. NULL: no step has a value.
 const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
                                        const tri_checkpoint_monitor *monitor);
 
-// Renames the complete, synced folder `hidden` to HOME/NAME: this one rename makes the checkpoint
-// exist. A folder that had this name before is at `hidden` afterwards.
+// Renames the complete, synced folder `hidden` to HOME/NAME. The checkpoint exists from this one
+// rename on. If there was a folder of this name, `hidden` is that folder afterwards.
 tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
                              const char *name);
 // Creates or replaces the symbolic link HOME/LINK → target in one atomic step, so that a reader
@@ -49,13 +49,12 @@ tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
 // Whether the link HOME/LINK leads to the step at `path`.
 bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
-// Sets the links "last" and "best" to where a save would have set them that was killed between its
-// commit and its links.
+// Corrects the links "last" and "best" after a save was killed between its commit and its links.
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps);
-// Removes all checkpoints but the newest, its TRI_CHECKPOINT_SPARES predecessors, the best `top_k`
-// by `monitor`, and unreadable ones, which a later version may have written. `steps` as scanned.
-// `top_k` -1 removes nothing.
+// Removes checkpoints. It keeps the newest, its TRI_CHECKPOINT_SPARES predecessors, the best
+// `top_k` by `monitor`, and those that cannot be read, because a later version may have written
+// them. `steps` is sorted as checkpoint_scan does it. With `top_k` -1 it removes nothing.
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k);
 

@@ -1,5 +1,6 @@
-// Waits, for a bounded time, for files that another rank sees; rank 0 does so too. A file that
-// nobody has seen is never waited for, because it will not come.
+// Waits, for a limited time, for files that another rank sees and this one does not see yet, as it
+// happens on network file systems. A file that no rank has seen is not waited for, because it will
+// not come.
 #include "checkpoint/late.h"
 
 #include "base/log.h"
@@ -29,7 +30,7 @@ void checkpoint_look(checkpoint_sight *sight) {
 }
 
 // Opens the file and reads its last byte, because the length that the host remembers may be old.
-// True also after an error that is not due to lateness: waiting does not help then.
+// Also true after an error for which waiting does not help.
 static bool is_seen(const char *path, int64_t size_bytes) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return errno != ENOENT && errno != ESTALE;
@@ -40,8 +41,9 @@ static bool is_seen(const char *path, int64_t size_bytes) {
     return !is_late;
 }
 
-// NFS asks the server for a folder's present state when the folder is opened, and only then forgets
-// that a name was missing in it: the folder of the run's steps, then the step's.
+// Opens the folder of the run's steps, and then the step's folder. NFS asks the server for the
+// current contents of a folder when it is opened; only then does it forget that a name did not
+// exist.
 static void refresh_folders(const char *path) {
     char folder[PATH_MAX];
     size_t ends[2] = {0}, count = 0;
@@ -73,7 +75,8 @@ void checkpoint_await_file(checkpoint_patience *patience, const char *path, int6
 
 tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience,
                             checkpoint_sight *sight) {
-    if (checkpoint_ranks(comm) == 1) return TRI_OK; // a single rank has nobody to believe
+    // A single rank has no other rank that could see files earlier.
+    if (checkpoint_ranks(comm) == 1) return TRI_OK;
     checkpoint_look(sight);
     TRI_TRY(checkpoint_largest(comm, sight->bytes, CHECKPOINT_MAX_FILES + 1));
     for (int i = 0; i < CHECKPOINT_MAX_FILES + 1; i++) {

@@ -19,8 +19,8 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
     return tri_arena_strdup(arena, text);
 }
 
-// Checks a step quickly, without reading its tensors: only that its files are there in full length.
-// Returns "" or what is wrong with the step.
+// Checks a step quickly, without reading its tensors: only that its files exist with their full
+// length. Returns "" or what is wrong with the step.
 static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
     for (int i = 0; i < step->manifest.file_count; i++) {
@@ -95,7 +95,7 @@ static tri_status list(tri_arena *arena, const char *path, bool json, FILE *out)
     if (!json)
         fprintf(out, "%10s  %5s  %-22s  %9s  %-20s  %s\n", "step", "epoch", "monitor", "size",
                 "saved", "links");
-    for (int i = steps.count - 1; i >= 0; i--) // the newest last, next to the prompt
+    for (int i = steps.count - 1; i >= 0; i--) // the newest is printed last, next to the prompt
         (json ? list_json : list_line)(arena, home, &steps.items[i], out);
     return TRI_OK;
 }
@@ -133,8 +133,8 @@ static tri_status verify_step(tri_arena *arena, const char *path, bool json, FIL
     return status;
 }
 
-// Checks files that Trireme did not write: they have no hashes, so only their headers and lengths
-// can be compared.
+// Checks files that Trireme did not write. They have no hashes, so only their headers and lengths
+// can be checked.
 static tri_status verify_weights(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_weights weights;
     tri_status status = checkpoint_weights_open(arena, path, &weights);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char SEAL[] = ",\"sha256\":\""; // then 64 digits, then "}
+static const char SEAL[] = ",\"sha256\":\""; // followed by 64 digits and by "}
 enum { SEAL_BYTES = sizeof SEAL - 1 + 2 * CHECKPOINT_HASH_BYTES + 2 };
 
 static void to_hex(const unsigned char hash[CHECKPOINT_HASH_BYTES], char *out) {
@@ -73,7 +73,7 @@ tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest 
     tri_tree_put(arena, root, "files", files);
 
     char *text = tri_json_emit(arena, root);
-    size_t sealed = strlen(text) - 1; // without the last brace
+    size_t sealed = strlen(text) - 1; // without the closing brace
     unsigned char hash[CHECKPOINT_HASH_BYTES];
     char hex[2 * CHECKPOINT_HASH_BYTES + 1];
     TRI_TRY(checkpoint_hash(text, (int64_t)sealed, hash));
@@ -187,7 +187,7 @@ tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder,
     if (status == TRI_OK) status = tri_os_read_file(path, TRI_MAX_CHECKPOINT_STATE, &text, &size);
     if (status == TRI_NOT_FOUND)
         return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", path);
-    if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // larger than any state.json
+    if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // the file is larger than any state.json
     TRI_TRY(status);
     tri_tree *root = NULL;
     status = check_seal(path, text, size);

@@ -1,14 +1,15 @@
-// state.json: describes a checkpoint and holds the hashes of its files. Its last member is the
+// state.json: describes a checkpoint and contains the hashes of its files. Its last member is the
 // SHA-256 of all bytes before that member, so that damage to state.json itself is noticed too.
 //
-//     {"format":1,"step":938,"commit":1,"saved_unix_s":1700000000,"program":"trireme 0.1.0",
-//      "monitor":{"name":"val_loss","mode":"min","value":0.3301},   (value null: unknown)
-//      "training":{…},"recipe":"…","chunk_bytes":4194304,
-//      "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
+//   {"format":1,"step":938,"commit":1,"saved_unix_s":1700000000,"program":"trireme 0.1.0",
+//    "monitor":{"name":"val_loss","mode":"min","value":0.3301},       (value null: not known)
+//    "training":{…},"recipe":"…","chunk_bytes":4194304,
+//    "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
 //
-// A file has one hash for each of its chunks, in order. First comes the header with its byte count
-// and padding, then each tensor in the order of the file; each is cut every chunk_bytes, beginning
-// at its own first byte. An empty tensor has no chunk.
+// A file has one hash for each of its chunks, in order. The first chunks are the header, with its
+// byte count and padding; then come the tensors, in the order of the file. The header and each
+// tensor are cut into chunks separately, every chunk_bytes from their first byte on. An empty
+// tensor has no chunk.
 #ifndef TRIREME_CHECKPOINT_MANIFEST_H
 #define TRIREME_CHECKPOINT_MANIFEST_H
 
@@ -24,7 +25,8 @@ typedef struct checkpoint_file {
     const char *name;
     int64_t size_bytes;
     int chunk_count;
-    unsigned char (*hashes)[CHECKPOINT_HASH_BYTES]; // one for each chunk, in the order of the file
+    // One hash for each chunk, in the order of the file.
+    unsigned char (*hashes)[CHECKPOINT_HASH_BYTES];
 } checkpoint_file;
 
 typedef struct checkpoint_manifest {
@@ -40,7 +42,7 @@ tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest 
 // Reads and checks FOLDER/state.json; *out lies in `arena`. TRI_CORRUPT, also if the file is
 // missing or truncated; TRI_UNSUPPORTED for a later format.
 tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder, checkpoint_manifest *out);
-// Bytes of all files of the checkpoint but state.json.
+// Counts the bytes of all files of the checkpoint except state.json.
 int64_t checkpoint_manifest_bytes(const checkpoint_manifest *manifest);
 
 #endif

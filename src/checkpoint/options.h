@@ -10,12 +10,12 @@ typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_m
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
 
 typedef struct tri_checkpoint_options {
-    int64_t every_n_epochs;     // 0: not by epochs
-    int64_t every_n_steps;      // 0: not by steps
-    double train_time_interval; // seconds; 0: not by time
-    bool save_last;             // save when the run ends
-    bool async;                 // write a copy of the state while training continues
-    int64_t save_top_k;         // how many of the best by `monitor` to keep; -1: all
+    int64_t every_n_epochs;     // a checkpoint after every so many epochs; 0: none by epochs
+    int64_t every_n_steps;      // a checkpoint after every so many steps; 0: none by steps
+    double train_time_interval; // a checkpoint every so many seconds; 0: none by time
+    bool save_last;             // a checkpoint when the run ends
+    bool async;                 // copy the state and write the copy while training continues
+    int64_t save_top_k;         // how many checkpoints to keep, the best by `monitor`; -1: all
     const char *monitor;
     tri_monitor_mode mode;
 } tri_checkpoint_options;

@@ -1,8 +1,8 @@
-// Saves a checkpoint. Every rank hashes its own chunks and writes them into the same files in a
-// hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails records the
-// error and keeps taking part in collectives until the ranks next agree on a status: no rank waits
-// for one that has returned. Next: chunk.c (how files are cut), manifest.c (state.json),
-// folder.c (commit, links, retention).
+// Saves a checkpoint. Every rank hashes its own chunks and writes them into files that all ranks
+// share, in a hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails
+// records the error and takes part in the collectives until the ranks next agree on a status, so
+// that no rank waits for one that has returned. Next: chunk.c (how files are cut), manifest.c
+// (state.json), folder.c (commit, links, removal of old checkpoints).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct own_chunk { // that this rank writes
+typedef struct own_chunk { // a chunk that this rank writes
     int file, chunk;
     int64_t snapshot_offset;
 } own_chunk;
@@ -30,27 +30,28 @@ struct tri_pending_save {
     tri_checkpoint_save_request request;
     tri_arena *arena;
     const char *home;      // RUN/checkpoints
-    char hidden[PATH_MAX]; // the folder being written; rank 0 chooses the name
+    char hidden[PATH_MAX]; // the folder that is being written; rank 0 chooses its name
     checkpoint_manifest manifest;
     checkpoint_image images[CHECKPOINT_MAX_FILES];
     own_chunk *own;
     int own_count;
     int64_t own_bytes;
-    char *snapshot; // the bytes of all own chunks, one after the other; NULL unless is_async
-    void *buffer;   // for one chunk; NULL if is_async
+    // The bytes of all chunks that this rank writes, one after the other; NULL unless is_async.
+    char *snapshot;
+    void *buffer; // memory for one chunk; NULL if is_async
     int fds[CHECKPOINT_MAX_FILES];
-    // A save has two stages, writing and committing. If is_async, each runs on a thread, so that
-    // training goes on. While the thread runs, it alone uses this struct; is_ready tells that it
-    // has ended.
+    // A save has two stages, writing and committing. If is_async, each stage runs on a thread, so
+    // that training continues. While the thread runs, only it may use this struct; is_ready tells
+    // that it has ended.
     bool is_async, has_thread, is_committing, is_committed;
     void (*stage)(save *s);
     pthread_t thread;
     _Atomic bool is_ready, is_cancelled;
-    tri_status status; // the first failure of this rank, and its message
+    tri_status status; // this rank's first failure; `message` is its text
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
-// Keeps the first failure of this rank, with its message: later ones may only follow from it.
+// Keeps this rank's first failure with its message, because later ones may only follow from it.
 static void record(save *s, tri_status status) {
     if (status == TRI_OK || s->status != TRI_OK) return;
     s->status = status;
@@ -89,9 +90,9 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// Consecutive chunks of a file belong to consecutive ranks of those that hold them. All ranks go
-// through the file in order, so at any moment they need neighbouring tensors: reading a tensor may
-// be collective, and then no rank waits long for the others.
+// Consecutive chunks of a file belong to consecutive ranks among those that hold them. All ranks go
+// through the file in order, so at any moment they need neighbouring tensors. Reading a tensor may
+// be collective, and with this order no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
     int64_t index = chunk->offset / s->manifest.chunk_bytes;
@@ -116,7 +117,7 @@ static tri_status plan(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     int64_t chunk = r->chunk_bytes ? r->chunk_bytes : TRI_CHECKPOINT_CHUNK_BYTES, last;
     TRI_ASSERT(chunk >= 8 && chunk % 8 == 0 && r->step >= 0);
-    do { // the second file may need larger chunks than the first was cut into
+    do { // repeated, because the second file may need larger chunks than the first was cut into
         last = chunk;
         s->manifest.chunk_bytes = chunk;
         s->manifest.file_count = 0;
@@ -145,7 +146,7 @@ static tri_status create_file(const char *path, int64_t size_bytes) {
     return status;
 }
 
-// Rank 0 creates the hidden folder and the files, at their full size, so that each rank can write
+// Rank 0 creates the hidden folder and its files with their full size, so that each rank can write
 // its chunks at their offsets.
 static tri_status prepare(save *s) {
     const char *name = checkpoint_step_name(s->arena, s->request.step);
@@ -159,8 +160,8 @@ static tri_status prepare(save *s) {
     return TRI_OK;
 }
 
-// Fetches the tensor of chunk i, if it is the tensor's first chunk and this rank holds the tensor:
-// the chunks after it need no second fetch.
+// Fetches the tensor of chunk i if this rank holds the tensor and i is its first chunk. For its
+// further chunks the tensor need not be fetched again.
 static tri_status fetch(const tri_state_source *source, const checkpoint_chunks *chunks, int i) {
     int tensor = chunks->items[i].tensor, index = 0;
     if (!source->fetch || tensor == CHECKPOINT_HEADER ||
@@ -170,9 +171,10 @@ static tri_status fetch(const tri_state_source *source, const checkpoint_chunks 
     return index == TRI_NOT_A_HOLDER ? TRI_OK : source->fetch(source->context, tensor);
 }
 
-// Calls `visit` for the own chunks, in order. A rank fetches every tensor that it holds, also those
-// of which it writes no chunk, and also after an error: the other holders wait for it. Only an
-// error of a fetch ends the loop, because that fetch failed on all holders.
+// Calls `visit` for the chunks that this rank writes, in order. It fetches every tensor that this
+// rank holds, also if the rank writes no chunk of it, and also after an error, because the other
+// holders wait for it. Only an error of a fetch ends the loop, because then the fetch has failed on
+// all holders.
 static void for_each_own_chunk(save *s, tri_status (*visit)(save *s, const own_chunk *own)) {
     int next = 0;
     for (int f = 0; f < s->manifest.file_count; f++)
@@ -212,7 +214,7 @@ static tri_status write_directly(save *s, const own_chunk *own) {
 static void open_files(save *s) {
     checkpoint_patience patience = CHECKPOINT_PATIENT;
     for (int i = 0; i < s->manifest.file_count && s->status == TRI_OK; i++) {
-        if (checkpoint_rank(s->request.comm) > 0) // rank 0 has created it
+        if (checkpoint_rank(s->request.comm) > 0) // rank 0 has created the file itself
             checkpoint_await_file(&patience, path_of(s, i), 0);
         s->fds[i] = tri_os.open(path_of(s, i), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
         if (s->fds[i] >= 0) continue;
@@ -278,8 +280,8 @@ static tri_status write_state(save *s, const checkpoint_steps *steps) {
     return status;
 }
 
-// Commits the checkpoint: writes state.json and renames the folder. Rank 0 does it, after every
-// rank has synced its bytes, because from then on the checkpoint counts as complete.
+// Commits the checkpoint: rank 0 writes state.json and renames the folder. It does so after every
+// rank has synced its bytes, because from the rename on the checkpoint counts as complete.
 static tri_status commit(save *s) {
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
@@ -292,13 +294,14 @@ static tri_status commit(save *s) {
     return TRI_OK;
 }
 
-// Publishes the checkpoint, on rank 0 and after the commit: sets the links, then removes old
-// checkpoints. In this order, a link never points at a checkpoint that retention has removed.
+// Publishes the checkpoint, on rank 0 and after the commit: first sets the links, then removes old
+// checkpoints. In this order a link never points at a checkpoint that was removed.
 static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     checkpoint_steps steps;
     TRI_TRY(tri_os_sync_folder(s->home));
-    TRI_TRY(tri_os_remove_tree(s->hidden)); // a replaced checkpoint of the same step
+    // After a replacement, `hidden` is the old checkpoint of the same step.
+    TRI_TRY(tri_os_remove_tree(s->hidden));
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
     TRI_TRY(checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step)));
     const checkpoint_step *best = checkpoint_best(&steps, &r->monitor);
@@ -335,7 +338,7 @@ static void join(save *s) {
 }
 
 // Allocates the snapshot. If that fails on any rank, all ranks use a buffer for one chunk instead,
-// because they have to write in the same way.
+// because they all have to write in the same way.
 static tri_status allocate(save *s) {
     if (s->request.snapshot_bytes > 0) {
         if (s->own_bytes <= s->request.snapshot_bytes)

@@ -16,17 +16,18 @@ typedef struct reading {
     tri_arena *arena;
     const char *path;
     const checkpoint_file *file;
-    const tri_state_sink *sink; // or NULL
-    int rank, ranks;            // without a sink, reads every ranks-th chunk, beginning at `rank`
+    const tri_state_sink *sink; // where to load the state, or NULL
+    // Without a sink this reader reads every ranks-th chunk, beginning with number `rank`.
+    int rank, ranks;
     tri_safetensors *open;
     const tri_safetensors_entry *entries;
     checkpoint_chunks chunks;
-    const int *targets; // entries[i] goes to the sink's tensor targets[i]
+    const int *targets; // entries[i] belongs to the sink's tensor targets[i]
     char *buffer;
 } reading;
 
-// Checks the file's length before the file is parsed, so that a missing or truncated file is
-// reported as such.
+// Checks the file's length before the file is parsed, so that the error says if a file is missing
+// or truncated.
 static tri_status check_size(const reading *r) {
     struct stat info;
     if (stat(r->path, &info) < 0) {
@@ -65,9 +66,8 @@ static tri_status hash_header(const reading *r, int fd, int64_t chunk_bytes) {
     return status;
 }
 
-// Checks the header's hash before the header is parsed, so that a flipped bit in it is reported as
-// damage and not as a mismatch of tensors. If the header is that of another step, the message says
-// so instead.
+// Checks the header's hash before the header is parsed, so that a flipped bit is reported as damage
+// and not as a mismatch of tensors. If the header belongs to another step, the message says so.
 static tri_status check_header(reading *r, const checkpoint_manifest *manifest) {
     int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", r->path);

@@ -5,25 +5,25 @@
 
 #include "checkpoint/manifest.h"
 
-// Reads and verifies one file of a checkpoint. With a sink, also passes it the tensors, so that the
-// file is read only once; the sink's tensors must be exactly those of the file. NULL: only
+// Reads and verifies one file of a checkpoint. A sink also gets the tensors, so that the file is
+// read only once; the sink's tensors must be exactly those of the file. With `sink` NULL it only
 // verifies.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
-// Reads the manifest of a step's folder. TRI_CORRUPT if the folder is named after another step:
-// then somebody renamed it, and its step would be wrong.
+// Reads the manifest of a step's folder. TRI_CORRUPT: the folder has the name of another step, so
+// somebody has renamed it.
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // Verifies every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
-// Verifies every `ranks`-th chunk, beginning at chunk `rank`: the ranks together verify all, each a
-// part of the bytes.
+// Verifies every `ranks`-th chunk, beginning with chunk `rank`: so the ranks together verify all
+// chunks, each about the same number.
 tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int rank, int ranks,
                                     checkpoint_manifest *manifest);
 
 // Pairs the tensors of a file with those of a sink by name, because their orders may differ:
-// (*out)[i] is the index in the sink of entries[i]. TRI_BAD_INPUT with the nearest name if an entry
-// or a tensor of the sink has no partner (a buffer of the sink may lack one if `may_lack_buffers`),
-// or if shapes differ. The caller compares the dtypes.
+// (*out)[i] is the index in the sink of entries[i]. TRI_BAD_INPUT: an entry or a tensor of the sink
+// has no partner (then the message has the nearest name), or shapes differ. With `may_lack_buffers`
+// the file may lack buffers of the sink. The caller compares the dtypes.
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
                             const tri_state_sink *sink, bool may_lack_buffers, int **out);

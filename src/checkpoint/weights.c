@@ -1,5 +1,5 @@
-// Opens weights of any source (a checkpoint, a safetensors file), and loads initial weights into a
-// model.
+// Opens weights from any source (a checkpoint, a safetensors file), and loads initial weights into
+// a model.
 #include "checkpoint/weights.h"
 
 #include "base/limits.h"
@@ -36,7 +36,7 @@ int checkpoint_weights_find(const checkpoint_weights *weights, const char *name)
 // whichever file it is in.
 static tri_status merge(tri_arena *arena, checkpoint_weights *w) {
     typedef struct owned {
-        tri_safetensors_entry entry; // first, for compare_entries
+        tri_safetensors_entry entry; // first, because compare_entries compares by it
         const tri_safetensors *file;
     } owned;
     for (int f = 0; f < w->open_count; f++) w->count += tri_safetensors_count(w->open[f]);
@@ -164,8 +164,8 @@ static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype 
                     tri_dtype_name(file_dtype), tri_dtype_name(wanted));
 }
 
-// Loads one tensor chunk by chunk through `buffer`, which has room for two chunks: the first holds
-// elements in the file's dtype, the second in the sink's.
+// Loads one tensor chunk by chunk. `buffer` has room for two chunks: the first holds elements in
+// the file's dtype, the second in the sink's.
 static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
                               int target, char *buffer) {
     const tri_safetensors_entry *entry = &w->entries[index];
@@ -186,8 +186,8 @@ static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_
     return TRI_OK;
 }
 
-// Tensors that are in files but in no model: older Llama files hold the frequencies of rotary
-// embeddings, which are computed here.
+// Whether a tensor may be in the file although the model does not have it: older Llama files
+// contain the frequencies of rotary embeddings, which this program computes.
 static bool is_ignored(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
 
 static tri_status load_weights(tri_arena *arena, const char *path, const tri_state_sink *model,

@@ -9,23 +9,23 @@
 enum { CHECKPOINT_NO_ENTRY = -1 };
 
 typedef struct checkpoint_weights {
-    const char *path; // of the single file, or of the index
+    const char *path; // path of the single file, or of the index
     int count;
-    tri_safetensors_entry *entries; // of all files, sorted by name
-    const tri_safetensors **files;  // files[i] holds entries[i]
+    tri_safetensors_entry *entries; // the tensors of all files, sorted by name
+    const tri_safetensors **files;  // files[i] contains entries[i]
     tri_safetensors **open;
     int open_count;
 } checkpoint_weights;
 
-// Opens `path`, which is a path as for tri_checkpoint_load_weights; verifies a checkpoint first.
-// Everything but the open files lies in `arena`. The caller closes *out, also after a failure.
+// Opens `path` (as for tri_checkpoint_load_weights); verifies a checkpoint first. Everything except
+// the open files lies in `arena`. The caller closes *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
-// Opens one safetensors file, even if it belongs to a checkpoint, whose other files then do not
-// count.
+// Opens one safetensors file. Even if it belongs to a checkpoint, the checkpoint's other files are
+// not looked at.
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
                                         checkpoint_weights *out);
 void checkpoint_weights_close(checkpoint_weights *weights);
-// Finds the index of the entry `name`, or CHECKPOINT_NO_ENTRY.
+// Finds the index of the entry called `name`; CHECKPOINT_NO_ENTRY: there is none.
 int checkpoint_weights_find(const checkpoint_weights *weights, const char *name);
 // Copies elements first … first + count - 1 of entries[index] to `to`, in the file's dtype.
 tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index, int64_t first,
