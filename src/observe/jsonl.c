@@ -1,5 +1,5 @@
-// Writes metrics.jsonl: one JSON object per line. Each line is one write, so that a crash can
-// damage only the last line, which the next process removes.
+// Writes metrics.jsonl, which has one JSON object in each line. Each line is one write, so that a
+// crash can damage only the last line, which the next process removes.
 #include "observe/lines.h"
 #include "observe/observe.h"
 
@@ -15,7 +15,7 @@ enum { LINE_BYTES = 4096 };
 
 typedef struct jsonl {
     int fd;
-    int64_t size; // of all complete lines
+    int64_t size; // size of all complete lines
     char path[PATH_MAX];
 } jsonl;
 
@@ -46,8 +46,8 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
     if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
 }
 
-// Adds a number with nine significant digits, which every F32 survives, or null if it is not
-// finite, which JSON cannot write.
+// Adds a number with nine significant digits, which are enough for every F32; or null if it is not
+// finite, because JSON cannot express that.
 static void add_number(line *l, const char *key, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.9g", value);

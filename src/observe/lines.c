@@ -1,4 +1,4 @@
-// Opens a file of lines (metrics.jsonl), and repairs its end after a crash. lines.h says how.
+// Opens a file of lines (metrics.jsonl), and repairs its end after a crash. lines.h explains this.
 #include "observe/lines.h"
 
 #include "base/log.h"
@@ -6,8 +6,8 @@
 
 #include <fcntl.h>
 
-// The offset at which the last complete line ends, found from the end of the file, which may be
-// long; -1: the file cannot be read.
+// Finds the offset at which the last complete line ends. It searches from the end of the file,
+// because the file may be long. -1: the file cannot be read.
 static int64_t end_of_lines(int fd, int64_t size) {
     char block[4096];
     while (size > 0) {

@@ -1,4 +1,4 @@
-// Files of lines to which one process after the other appends (metrics.jsonl, the sample log).
+// Files of lines to which one process after another appends (metrics.jsonl, the sample log).
 #ifndef TRIREME_OBSERVE_LINES_H
 #define TRIREME_OBSERVE_LINES_H
 
@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-// Opens the file for appending, or creates it, and removes what is left of a line that the process
-// before was killed in: the next line would be joined to it. `size`: of all complete lines. If it
-// fails, nothing is open.
+// Opens the file for appending, or creates it. If the previous process was killed while it wrote a
+// line, removes that incomplete line, because the next line would be joined to it. `size`: of all
+// complete lines. If it fails, nothing is open.
 tri_status tri_lines_open(const char *path, int *fd, int64_t *size);
 
 #endif

@@ -1,5 +1,5 @@
 // A thread that watches the ledgers of all ranks and reports a rank that is stuck, because a hung
-// collective would otherwise say nothing.
+// collective would otherwise report nothing.
 #include "observe/liveness.h"
 
 #include "base/log.h"
@@ -15,17 +15,17 @@
 
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
-typedef struct rank_view { // what this process has observed of a rank
+typedef struct rank_view { // what this process has seen of one rank
     uint64_t moves;
-    int64_t moved_ns; // when a move was last observed
-    bool is_reported; // as stuck, since then
+    int64_t moved_ns; // when the rank was last seen to move
+    bool is_reported; // the rank was reported as stuck, and has not made progress since
 } rank_view;
 
 struct tri_liveness {
     tri_liveness_config config;
     rank_view *ranks;
     int64_t looked_ns;
-    int64_t failed_ns; // when the communicator was first seen to have failed; 0: it works
+    int64_t failed_ns; // when the communicator was first seen to have failed; 0: it has not
     char line[1024];
     pthread_t thread;
     pthread_mutex_t lock;
@@ -57,13 +57,14 @@ void tri_liveness_destroy(tri_liveness *l) {
     free(l);
 }
 
-// Updates the views. If the last look was long ago (this process was suspended, or the machine
-// slept), the time since then says nothing about the other ranks, and their clocks start again.
+// Updates what is known of the ranks. If the last look was long ago (this process was suspended, or
+// the host slept), the time since then tells nothing about the other ranks, so they count as having
+// moved now.
 static void observe(tri_liveness *l, int64_t now_ns) {
     bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
     for (int r = 0; r < l->config.comm->size; r++) {
         // Only rank 0 looks at the others and reports, because looking at ranks of other hosts
-        // costs messages; the others look only at themselves.
+        // costs messages. The other ranks look only at themselves.
         if (l->config.comm->rank != 0 && r != l->config.comm->rank) continue;
         rank_view *view = &l->ranks[r];
         uint64_t moves = atomic_load_explicit(&ring_of(l, r)->moves, memory_order_relaxed);
@@ -83,7 +84,7 @@ static bool is_still(const tri_liveness *l, int rank) {
     return still_ms(l, rank) >= TRI_STILL_AFTER_MS;
 }
 
-// Returns the rank that has not moved for the longest time although it waits for no other rank; -1:
+// Finds the rank that has not moved for the longest time although it waits for no other rank; -1:
 // there is none. *waiting: a rank that waits and has not moved either; -1: none. *all: no rank
 // moves.
 static int find_still(const tri_liveness *l, int *waiting, bool *all) {
@@ -145,8 +146,8 @@ const char *tri_liveness_look(tri_liveness *l, int64_t now_ns) {
 }
 
 // Ends the process if it is stuck. After the communicator has failed, its calls return, so a rank
-// that waited for another goes on; but this rank may be stuck elsewhere, for instance in a read,
-// and would keep its job for ever.
+// that waited for another one continues. But this rank may be stuck elsewhere, for example in a
+// read, and would keep its job running for ever.
 static void end_if_stuck(tri_liveness *l, int64_t now_ns) {
     tri_comm *comm = l->config.comm;
     tri_status status = comm->backend->failed(comm);

@@ -1,8 +1,8 @@
 // Finds a rank that is stuck, from the ledgers of all ranks. Each rank has a thread for this, which
-// works also while the rank itself is stuck.
+// also works while the rank itself is stuck.
 //
-// A rank moves when its thread that runs the steps begins or ends an action, which the ledger notes
-// in its first lane, lane 0 (base/ledger.h). Rank 0 reports a rank that has not moved for
+// A rank "moves" when the thread that runs its steps begins or ends an action, which the ledger
+// records in lane 0 (base/ledger.h). Rank 0 reports a rank that has not moved for
 // TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports a
 // rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
 // run. Ranks that wait for a stuck rank end by their own time limit (comm/comm.h).
@@ -17,17 +17,19 @@ typedef struct tri_liveness_config {
     tri_comm *comm;
     double timeout_s;
     // Called when the communicator has failed and this rank has not moved for TRI_STILL_AFTER_MS
-    // since: reports `why` (and tri_error_message) and ends the process. NULL: nothing is done.
+    // since then: reports `why` (and tri_error_message) and ends the process. NULL: the process is
+    // not ended.
     void (*give_up)(tri_status why);
 } tri_liveness_config;
 
-// Starts the thread. *out is NULL for a single rank, and where the others' ledgers cannot be read:
-// then there is nothing to watch. The communicator must outlive the thread. TRI_NO_MEMORY.
+// Starts the thread. *out is NULL if there is nothing to watch: with a single rank, or if the
+// others' ledgers cannot be read. The communicator must outlive the thread. TRI_NO_MEMORY.
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
-// The search for stuck ranks without a thread, for tests, which say what time it is.
-tri_liveness *tri_liveness_create(const tri_liveness_config *config); // NULL as above
+// The search for stuck ranks without a thread, for tests, which set the time.
+// As tri_liveness_start, *out may be NULL.
+tri_liveness *tri_liveness_create(const tri_liveness_config *config);
 void tri_liveness_destroy(tri_liveness *liveness);
 // Looks at all ranks at the time `now_ns`. Returns a line to log, valid until the next call, or
 // NULL. A stuck rank is reported once, until it moves again.

@@ -1,4 +1,4 @@
-// Hands a run's events to its sinks, and computes rates and times for them, so that all sinks show
+// Passes a run's events to its sinks, and computes rates and times for them, so that all sinks show
 // the same numbers.
 #include "observe/observe.h"
 
@@ -17,10 +17,10 @@ typedef struct open_sink {
 
 struct tri_observer {
     int64_t log_every_n_steps;
-    double arithmetic_s, traffic_s; // of a sample: see tri_run_info
+    double arithmetic_s, traffic_s; // times for one sample: see tri_run_info
     double start_s;
     double line_s;        // when the last line was written
-    int64_t line_samples; // samples trained on until then
+    int64_t line_samples; // samples trained on up to the last line
     int64_t samples;      // samples trained on so far
     bool has_samples;
     int count;
@@ -76,8 +76,8 @@ static void emit(tri_observer *o, const tri_run_event *event) {
 void tri_observe_train(tri_observer *o, tri_train_event event) {
     if (!o) return;
     double now = tri_os_seconds();
-    // A resumed run's first event also counts samples of the run before. How many this step had is
-    // not known, so it is taken to have had the mean.
+    // The first event of a resumed run also counts the samples of the run before. How many this
+    // step had is not known, so the mean is assumed.
     if (!o->has_samples && event.step > 1 && event.samples > 0)
         o->line_samples = event.samples - event.samples / event.step;
     o->has_samples = true;
@@ -98,7 +98,8 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
 void tri_observe_val(tri_observer *o, tri_val_event event) {
     if (!o) return;
     emit(o, &(tri_run_event){.kind = TRI_EVENT_VAL, .val = event});
-    o->line_s = tri_os_seconds(); // the rate of the next line is without the evaluation
+    // Restarts the clock, so that the rate of the next line does not include the evaluation.
+    o->line_s = tri_os_seconds();
     o->line_samples = o->samples;
 }
 

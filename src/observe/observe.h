@@ -1,5 +1,5 @@
 // The events of a run, and the sinks that write them. The training loop emits events and knows no
-// file. A sink that fails causes one warning and never stops the training.
+// files. A sink that fails causes one warning and never stops the training.
 #ifndef TRIREME_OBSERVE_OBSERVE_H
 #define TRIREME_OBSERVE_OBSERVE_H
 
@@ -11,20 +11,21 @@ typedef struct tri_metric_value {
     double value;
 } tri_metric_value;
 
-// What is known before the first step. Pointers are borrowed until the observer is destroyed.
+// What is known before the first step. The pointers must stay valid until the observer is
+// destroyed.
 typedef struct tri_run_info {
-    const char *name;       // of the run
-    const char *folder;     // the run folder, which exists; NULL: nothing is written to files
-    const tri_tree *recipe; // resolved; NULL allowed
-    int64_t first_step;     // steps done before this process: more than 0 if the run is resumed
-    int64_t total_steps;    // the step at which the run ends; -1: not known
+    const char *name;       // name of the run
+    const char *folder;     // the run folder, which exists; NULL: no files are written
+    const tri_tree *recipe; // every option with its value; NULL allowed
+    int64_t first_step;  // number of steps done before this process: above 0 if the run is resumed
+    int64_t total_steps; // the step at which the run ends; -1: not known
     int64_t steps_per_epoch;
     int64_t total_epochs; // -1: not known
     int64_t log_every_n_steps;
-    const char *const *metrics; // names of the evaluation's metrics beside the loss
+    const char *const *metrics; // names of the evaluation's metrics, without the loss
     int metric_count;
-    // What a sample takes at the peak of all ranks together: for its arithmetic, and for reading
-    // and writing memory. 0: the peak is not known.
+    // The least time of a sample if all ranks together reach their peak: of its arithmetic, and of
+    // reading and writing memory. 0: the peak is not known.
     double arithmetic_s, traffic_s;
 } tri_run_info;
 
@@ -36,19 +37,19 @@ typedef enum tri_run_event_kind {
     TRI_EVENT_END,
 } tri_run_event_kind;
 
-// What is told after every step. The observer fills in the last five members, which depend on the
+// What is reported after every step. The observer fills in the last five members, which depend on
 // time.
 typedef struct tri_train_event {
-    int64_t step;         // steps done, from 1
-    int64_t epoch;        // from 0
+    int64_t step;         // number of steps done, from 1
+    int64_t epoch;        // number of the epoch, from 0
     double loss;          // mean over the step's global batch, before the update
-    double lr;            // of the update
-    double grad_norm;     // of all gradients together, before clipping
-    int64_t samples;      // trained on so far, over all ranks
-    double samples_per_s; // since the last line, whether of training or evaluation
-    double mfu, mbu;      // fractions of the peak of arithmetic and of memory; 0: not known
-    double wall_s;        // since the observer was created
-    bool is_logged;       // step is divisible by log_every_n_steps
+    double lr;            // the learning rate of the update
+    double grad_norm;     // norm of all gradients together, before clipping
+    int64_t samples;      // samples trained on so far, over all ranks
+    double samples_per_s; // since the last line of training or evaluation
+    double mfu, mbu; // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
+    double wall_s;   // time since the observer was created
+    bool is_logged;  // step is divisible by log_every_n_steps
 } tri_train_event;
 
 typedef struct tri_val_event {
@@ -56,29 +57,29 @@ typedef struct tri_val_event {
     double loss;
     const tri_metric_value *metrics;
     int metric_count;
-    int64_t samples; // evaluated
+    int64_t samples; // number of samples that were evaluated
 } tri_val_event;
 
 typedef struct tri_end_event {
-    const char *status; // "completed", "stopped", "failed"
+    const char *status; // how the run ended: "completed", "stopped", "failed"
     int64_t steps;
-    double wall_s; // filled in
+    double wall_s; // the observer fills it in
 } tri_end_event;
 
 typedef struct tri_run_event {
     tri_run_event_kind kind;
     union {
         tri_train_event train;
-        tri_val_event val;   // of TRI_EVENT_TEST too
+        tri_val_event val;   // also for TRI_EVENT_TEST
         const char *message; // one line for the user, without a line feed
         tri_end_event end;
     };
 } tri_run_event;
 
-// What receives events: a file format, or the progress line. All functions are required. Only one
-// thread calls them.
+// A sink receives events: it writes a file format, or the progress line. All functions are
+// required. Only one thread calls them.
 typedef struct tri_event_sink {
-    const char *name; // for the warning if it fails
+    const char *name; // for the warning if the sink fails
     // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.
     tri_status (*open)(const tri_run_info *info, void **state);
     // Writes an event. The first failure is reported; the sink still gets later events.
@@ -86,13 +87,16 @@ typedef struct tri_event_sink {
     void (*close)(void *state);
 } tri_event_sink;
 
-extern const tri_event_sink tri_sink_jsonl;       // FOLDER/metrics.jsonl
-extern const tri_event_sink tri_sink_tensorboard; // FOLDER/tensorboard/events.out.tfevents.*
-extern const tri_event_sink tri_sink_progress;    // standard error
+// Writes FOLDER/metrics.jsonl.
+extern const tri_event_sink tri_sink_jsonl;
+// Writes FOLDER/tensorboard/events.out.tfevents.*.
+extern const tri_event_sink tri_sink_tensorboard;
+// Writes to standard error.
+extern const tri_event_sink tri_sink_progress;
 
 enum { TRI_MAX_SINKS = 8 };
-// Chooses the sinks that `options` ask for; returns their number. Without a folder only the
-// progress, because the others write files.
+// Chooses the sinks that `options` ask for, and returns their number. Without a folder it is only
+// the progress, because the others write files.
 int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
@@ -102,15 +106,15 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed
 
-// Each of these hands one event to all sinks. A NULL observer (ranks other than 0) ignores it, so
-// that callers need not ask.
+// Each of these functions passes one event to all sinks. A NULL observer (on ranks other than 0)
+// ignores it, so that callers need not check.
 void tri_observe_train(tri_observer *observer, tri_train_event event);
 void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_test(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Excludes `seconds` without training (an evaluation, a checkpoint) from the rate of the next line,
-// which would else look like slow steps.
+// because they would look like slow steps.
 void tri_observe_pause(tri_observer *observer, double seconds);
 void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
 

@@ -6,10 +6,10 @@
 #include "base/option.h"
 
 typedef struct tri_log_options {
-    bool tensorboard; // event files in the run folder
-    bool progress;    // messages and the progress line on standard error
-    bool summary;     // among them a table of the model's blocks at the start
-    bool samples;     // which samples each step takes (train/sample_log.c)
+    bool tensorboard; // write event files in the run folder
+    bool progress;    // show messages and the progress line on standard error
+    bool summary;     // show a table of the model's blocks at the start
+    bool samples;     // log which samples each step takes (train/sample_log.c)
 } tri_log_options;
 
 extern const tri_option_table tri_log_table;

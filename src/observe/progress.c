@@ -1,5 +1,5 @@
-// Shows progress on standard error: one line that is redrawn on a terminal, otherwise a plain line
-// every log_every_n_steps steps.
+// Shows progress on standard error: on a terminal by one line that is redrawn, otherwise by a plain
+// line every log_every_n_steps steps.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -25,7 +25,7 @@ typedef struct progress {
 } progress;
 
 static void put(const char *text, size_t size) {
-    // If standard error cannot be written, there is no place left to report it.
+    // If standard error cannot be written, there is nothing else to which this could be reported.
     while (size > 0) {
         ssize_t done = tri_os.write(STDERR_FILENO, text, size);
         if (done <= 0) return;
@@ -39,7 +39,7 @@ static void wipe(void *context) {
     if (atomic_exchange(&p->is_drawn, false)) put("\r\x1b[K", 4);
 }
 
-// Prints a line that stays on the screen, above the line that is redrawn.
+// Prints a line that stays on the screen, above the progress line.
 __attribute__((format(printf, 2, 3))) static void print_line(progress *p, const char *format, ...) {
     char text[TEXT_BYTES];
     va_list arguments;
@@ -84,7 +84,7 @@ static void write_time(char *text, size_t size, double seconds) {
         snprintf(text, size, "%02lld:%02lld", s / 60, s % 60);
 }
 
-// Writes "  eta 02:03", from the mean time of this process's steps; "" if the end is not known.
+// Writes " eta 02:03", from the mean time of this process's steps; "" if the end is not known.
 static void write_eta(const progress *p, int64_t step, char *text, size_t size) {
     int64_t done = step - p->info.first_step, left = p->info.total_steps - step;
     text[0] = 0;
@@ -94,7 +94,7 @@ static void write_eta(const progress *p, int64_t step, char *text, size_t size) 
     snprintf(text, size, "  eta %s", time);
 }
 
-// Writes "  MFU 52%  memory 31%", the fractions of the peak; "" if that is not known.
+// Writes " MFU 52% memory 31%", the fractions of the peak; "" if the peak is not known.
 static void write_use(const tri_train_event *e, char *text, size_t size) {
     text[0] = 0;
     if (e->mfu > 0) snprintf(text, size, "  MFU %.1f%%  memory %.1f%%", 100 * e->mfu, 100 * e->mbu);
@@ -113,7 +113,8 @@ static int screen_columns(void) {
     return 80;
 }
 
-// A bar of which `fraction` is full: full cells, then empty ones, which are grey in colour.
+// Writes a progress bar of which `fraction` is full: full cells, then empty ones, which are grey on
+// a colour terminal.
 static void write_bar(const progress *p, double fraction, int cells, char *text, size_t size) {
     int full = (int)(fraction * cells + 0.5);
     if (full > cells) full = cells;
@@ -130,7 +131,7 @@ static void write_bar(const progress *p, double fraction, int cells, char *text,
     if (p->has_colour) snprintf(text + used, size - used, "\x1b[0m");
 }
 
-// The length of the text that fits into `columns` without cutting a field, because half a number
+// Finds how much of the text fits into `columns` without cutting a field, because half a number
 // would be wrong. Fields are separated by two spaces.
 static int whole_fields(const char *text, int columns) {
     if (columns <= 0) return 0;

@@ -1,5 +1,5 @@
-// Finds a rank that the others wait for, by comparing the times of actions in all ranks' ledgers.
-// straggler.h says how.
+// Finds a rank for which the others wait, by comparing the times of actions in all ranks' ledgers.
+// straggler.h explains the rule.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -14,7 +14,7 @@ enum {
     STRIDE_MS = 200,
 };
 
-typedef struct straggler_work { // totals of one rank and kind of action
+typedef struct straggler_work { // the totals of one rank and one kind of action
     double count, busy_s;
 } straggler_work;
 
@@ -22,17 +22,18 @@ typedef struct straggler_moment { // the totals of all ledgers at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
-    double *steps;        // [rank]: begun; those of a rank of another host are some time old
+    // [rank]: number of steps begun; for a rank of another host this number is some time old.
+    double *steps;
 } straggler_moment;
 
 struct tri_straggler {
     tri_comm *comm;
-    int kinds; // kinds are identified by name, because ranks may number them differently
+    int kinds; // kinds of actions are identified by name, because ranks may number them differently
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
-    straggler_moment moments[WINDOW_STRIDES + 1]; // the latest last
+    straggler_moment moments[WINDOW_STRIDES + 1]; // in order of time, the latest last
     int moment_count;
     double *best_s; // [rank][kind]: the smallest mean time of any window; 0: none yet
-    bool *is_slow;  // by rank: it was reported, and has not caught up since
+    bool *is_slow;  // by rank: the rank was reported as slow, and has not caught up since
     char line[512];
 };
 
@@ -103,7 +104,8 @@ static void read_work(tri_straggler *s, straggler_moment *moment) {
     memset(moment->work, 0, cell(s->comm->size, 0) * sizeof *moment->work);
     for (int r = 0; r < s->comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(s, r);
-        tri_ledger_lock_unpacked(); // a rank's steps, counts and times belong together
+        // Locks, because a rank's steps, counts and times have to be of the same moment.
+        tri_ledger_lock_unpacked();
         read_rank(s, moment, r, ring);
         tri_ledger_unlock_unpacked();
     }
@@ -122,8 +124,8 @@ static void take_moment(tri_straggler *s, int64_t step, double now_s) {
     read_work(s, moment);
 }
 
-// The mean time of a kind of action on a rank in the window of the last steps; 0: there were none.
-// *count: how many.
+// The mean time of a kind of action on a rank during the window of the last steps; 0: there were
+// none. *count: how many there were.
 static double mean_s(const tri_straggler *s, int rank, int kind, double *count) {
     const straggler_work *from = &s->moments[0].work[cell(rank, kind)];
     const straggler_work *to = &s->moments[WINDOW_STRIDES].work[cell(rank, kind)];
@@ -136,8 +138,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The expected mean time of a kind of action: the median over the rank's peers, which do the same
-// work, or its own best time if it has none.
+// The expected mean time of a kind of action on a rank: the median over the rank's peers, which do
+// the same work or, for a rank without peers, its own best time.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
@@ -161,7 +163,7 @@ static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) 
     return expected;
 }
 
-typedef struct straggler_case { // how a rank compares with what is expected
+typedef struct straggler_case { // a comparison of a rank with what is expected
     double busy_s, expected_s;
     int kind; // the kind of action with the largest excess
     double kind_s, kind_expected_s, kind_excess_s;
@@ -201,7 +203,7 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
 }
 
 // How much of the window's time the rank's steps took. A rank on another host may have told of
-// fewer steps than rank 0 has done; its time is scaled to those.
+// fewer steps than rank 0 has done; then the time is scaled to its steps.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];
@@ -209,8 +211,8 @@ static double wall_s(const tri_straggler *s, int rank) {
     return own > 0 && theirs > 0 ? wall / own * theirs : wall;
 }
 
-// Whether the window shows anything of the rank. False: the rank is on another host, and told
-// nothing new in the window.
+// Whether the window tells anything about the rank. False: the rank is on another host, from which
+// nothing new came during the window.
 static bool has_news(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     return to->steps[0] == from->steps[0] || to->steps[rank] > from->steps[rank];
@@ -231,8 +233,8 @@ static const char *compare(tri_straggler *s) {
             slowest = r;
             worst_case = c;
         }
-        // A rank has caught up only when it is well below the limit; otherwise a rank near the
-        // limit would be reported again and again.
+        // A rank counts as having caught up only when it is well below the limit. Otherwise a rank
+        // near the limit would be reported again and again.
         if (!s->is_slow[r] || fraction > 0.005 * TRI_STRAGGLER_PERCENT) continue;
         s->is_slow[r] = false;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,

@@ -1,4 +1,4 @@
-// Writes curves and hyperparameters in event files that TensorBoard shows.
+// Writes curves and hyperparameters to event files, which TensorBoard shows.
 #include "observe/observe.h"
 
 #include "base/limits.h"
@@ -16,8 +16,8 @@ typedef struct hparams {
     int count, capacity;
 } hparams;
 
-// Lists every value of the recipe by its path, as TensorBoard's table of hyperparameters shows it;
-// a list becomes its YAML text.
+// Lists every value of the recipe with its path, as TensorBoard's table of hyperparameters shows
+// them; a list becomes its YAML text.
 static void flatten(hparams *h, const char *prefix, const tri_tree *node) {
     for (int i = 0; i < node->count; i++) {
         const tri_tree *item = node->items[i];

@@ -1,5 +1,5 @@
-// Collects the recorded actions of all ranks on rank 0, and writes them as a trace file that
-// Perfetto and Chrome show.
+// Collects the recorded actions of all ranks on rank 0, and writes them as a trace file, which
+// Perfetto and Chrome can show.
 #include "observe/trace.h"
 
 #include "base/log.h"
@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 
 enum {
-    TRACE_ROWS = 64,    // rows of a lane
-    TRACE_DEPTH = 16,   // levels of nested actions
-    TRACE_BATCH = 4096, // events in one message
+    TRACE_ROWS = 64,    // the most rows of one lane
+    TRACE_DEPTH = 16,   // how deep actions can be nested
+    TRACE_BATCH = 4096, // how many events one message has
 };
 
 struct tri_trace {
@@ -25,7 +25,7 @@ struct tri_trace {
     char *path;
 };
 
-typedef struct trace_head { // describes a rank's events, and is sent before them
+typedef struct trace_head { // sent before a rank's events, which it describes
     uint64_t count, dropped;
     int64_t realtime_offset_ns, begin_ns;
     int32_t pid, lanes;
@@ -36,8 +36,8 @@ typedef struct trace_head { // describes a rank's events, and is sent before the
 
 static const char first_bytes[] = "{\"displayTimeUnit\"";
 
-// Refuses to replace a file that is no trace: a mistyped path would empty a file of weights or
-// data.
+// Checks that an existing file is a trace before it is replaced: with a mistyped path, a file of
+// weights or data could be lost.
 static tri_status check_replaced(const char *path) {
     struct stat info;
     char begin[sizeof first_bytes - 1];
@@ -128,8 +128,8 @@ static tri_status trace_receive(tri_comm *comm, int peer, uint64_t count, tri_le
     return trace_transfer(comm, TRI_COMM_RECV, peer, *out, count);
 }
 
-// Writes text as JSON. Bytes that are not UTF-8 become '?': a label may have been cut within a
-// character.
+// Writes text as JSON. Bytes that are not UTF-8 become '?', because a label may have been cut off
+// within a character.
 static void write_text(FILE *file, const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     while (*at) {
@@ -158,7 +158,8 @@ static int by_lane_and_time(const void *left, const void *right) {
     return a->number < b->number ? -1 : 1;
 }
 
-typedef struct trace_row { // the ends of the open actions, in which the next one may be nested
+// When the open actions of the row end; the next action may be nested in them.
+typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;
 } trace_row;
@@ -216,7 +217,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
     char name[128];
     snprintf(name, sizeof name, "rank %d (%s, pid %d)", rank, head->host, head->pid);
     write_name(file, rank, 0, "process_name", name, "");
-    int used[TRI_MAX_LANES] = {1}; // rows of each lane; the compute lane has at least one
+    // By lane: the number of its rows; the compute lane has at least one.
+    int used[TRI_MAX_LANES] = {1};
     trace_row rows[TRACE_ROWS] = {{{0}, 0}};
     qsort(events, head->count, sizeof *events, by_lane_and_time);
     for (size_t i = 0; i < head->count; i++) {
@@ -236,8 +238,9 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
         }
 }
 
-// What to add to a rank's times to get times of rank 0's clock. Times are of the host's monotonic
-// clock, so on the same host nothing; between hosts, the real-time clocks relate them.
+// What to add to a rank's times to get times of rank 0's clock. Times come from the host's
+// monotonic clock: on the same host nothing is added; between hosts, the real-time clocks tell the
+// difference.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;
@@ -255,8 +258,8 @@ static tri_status write_end(tri_trace *trace, const trace_head *heads, int ranks
     return TRI_FAIL(TRI_IO, "cannot write the trace '%s': %s", trace->path, strerror(errno));
 }
 
-// On rank 0: writes its own events, then receives and writes those of each other rank, one rank
-// after the other, so that memory for one is enough.
+// On rank 0: writes its own events, then receives and writes the events of the other ranks, one
+// rank after the other, so that memory for one rank is enough.
 static tri_status write_all(tri_trace *trace, const trace_head *heads, int ranks,
                             tri_ledger_event *own) {
     int64_t zero_ns = INT64_MAX;
@@ -302,7 +305,7 @@ static tri_status trace_write(tri_trace *trace, bool gather) {
     tri_ledger_event *events = NULL;
     if (!heads) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
     tri_status status = trace_copy(comm->ledger, &own, &events), gathered = TRI_OK;
-    if (status != TRI_OK) own.count = 0; // take part in the collective nevertheless
+    if (status != TRI_OK) own.count = 0; // so that this rank still takes part in the collective
     *heads = own;
     if (ranks > 1)
         gathered = tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,

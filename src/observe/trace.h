@@ -1,10 +1,10 @@
 // Traces: the actions of all ranks and lanes on one clock, as a file for chrome://tracing and
 // Perfetto.
 //
-// Format: "Trace Event Format" of Chromium, a JSON object with traceEvents; a rank is a process, a
-// lane a thread, an action a complete event ("X") whose times are microseconds since the first one.
-// Actions of a lane that overlap without being nested (messages that overtake each other) are put
-// into further rows.
+// Format: "Trace Event Format" of Chromium, a JSON object with traceEvents. A rank is a process, a
+// lane a thread, and an action a complete event ("X") whose times are microseconds since the first
+// event. Actions of a lane that overlap without being nested (messages that overtake each other)
+// are shown in additional rows.
 #ifndef TRIREME_OBSERVE_TRACE_H
 #define TRIREME_OBSERVE_TRACE_H
 
@@ -16,9 +16,9 @@ typedef struct tri_trace tri_trace;
 // file. Not collective: the caller makes the ranks agree on the status. TRI_BAD_INPUT: the file
 // cannot be written.
 tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out);
-// Writes the file, logs that, and destroys the trace; a failure is only a warning. With `gather` it
-// is collective and writes the actions of all ranks; without, for a communicator that has failed,
-// only those of rank 0. NULL is allowed.
+// Writes the file, logs its name, and destroys the trace; a failure is only a warning. With
+// `gather` it is collective and writes the actions of all ranks. Without it, as after the
+// communicator has failed, it writes only those of rank 0. `trace` NULL is allowed.
 void tri_trace_finish(tri_trace *trace, bool gather);
 
 #endif

@@ -13,7 +13,7 @@ enum { MOST_GAPS = 10, MOST_RANKS = 1 << 20 };
 
 typedef struct event {
     int rank, thread;
-    double begin, end, self; // µs
+    double begin, end, self; // times in µs; `self` excludes nested events
     int64_t bytes;
     const char *kind, *name;
 } event;
@@ -22,7 +22,7 @@ typedef struct reading {
     tri_arena *arena;
     event *events;
     int count, capacity;
-    json_t *lanes; // by "rank thread": its name
+    json_t *lanes; // by "rank thread": the lane's name
 } reading;
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -75,8 +75,8 @@ static bool same_thread(const event *a, const event *b) {
     return a->rank == b->rank && a->thread == b->thread;
 }
 
-// Computes each event's time without that of the events nested in it, so that sums over events
-// count no time twice. Events are sorted, and are either nested or disjoint.
+// Computes each event's time without the time of the events nested in it, so that sums over events
+// count no time twice. The events are sorted, and any two are either nested or disjoint.
 static void find_own_time(event *events, int count) {
     enum { DEPTH = 64 };
     int stack[DEPTH], depth = 0;
@@ -106,12 +106,12 @@ static const char *lane_of(const reading *r, const event *e) {
 static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     tri_trace_sum *sums = NULL;
     int capacity = 0;
-    json_t *indices = json_object(); // from lane and name to the index in the list, plus 1
+    json_t *indices = json_object(); // from a lane and a name to an index in `sums`, plus 1
     *count = 0;
     for (int i = 0; i < r->count; i++) {
         const event *e = &r->events[i];
         const char *lane = lane_of(r, e);
-        size_t length = strcspn(lane, "("); // "compute (2)": its second row
+        size_t length = strcspn(lane, "("); // "compute (2)" is the second row of a lane
         while (length > 0 && lane[length - 1] == ' ') length--;
         char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane);
         char *key = tri_arena_printf(r->arena, "%s\n%s", own, by_kind ? e->kind : e->name);
@@ -143,8 +143,8 @@ static void note_gap(tri_trace_sums *out, tri_trace_gap gap) {
     out->gaps[at] = gap;
 }
 
-// The thread on which a rank computes, from the rank's first event on: the one named "device" of a
-// device that runs behind the host, else the first.
+// Finds the thread on which a rank computes, where `first` is the rank's first event: the thread
+// named "device" if the device runs ahead, else the rank's first thread.
 static int computing_thread(const reading *r, int first) {
     for (int i = first; i < r->count && r->events[i].rank == r->events[first].rank; i++)
         if (!strcmp(lane_of(r, &r->events[i]), "device")) return r->events[i].thread;

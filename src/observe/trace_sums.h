@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// The events of one name, "FORWARD conv1", or of one kind, "FORWARD". The time of nested events is
-// not included, so that sums can be added.
+// The events of one name, such as "FORWARD conv1", or of one kind, such as "FORWARD". The time of
+// nested events is not included, so that sums can be added.
 typedef struct tri_trace_sum {
     const char *name, *lane;
     int64_t count, bytes;
@@ -18,11 +18,11 @@ typedef struct tri_trace_sum {
 
 typedef struct tri_trace_rank {
     int rank;
-    double busy_s, waiting_s; // of the compute lane; together they are the trace's span
+    double busy_s, waiting_s; // times of the compute lane, whose sum is the span of the trace
 } tri_trace_rank;
 
-// Time in which a rank's compute lane is idle between two of its actions: what could be won by
-// better overlap.
+// Time between two actions of a rank in which its compute lane is idle. Better overlap could make
+// use of it.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;
@@ -30,18 +30,18 @@ typedef struct tri_trace_gap {
 } tri_trace_gap;
 
 typedef struct tri_trace_sums {
-    double span_s; // from the first event's begin to the last one's end
+    double span_s; // time from the start of the first event to the end of the last one
     int64_t events;
-    tri_trace_sum *kinds, *names; // those with the most time first
+    tri_trace_sum *kinds, *names; // sorted, those with the most time first
     int kind_count, name_count;
     tri_trace_rank *ranks;
     int rank_count;
-    tri_trace_gap *gaps; // the longest first
+    tri_trace_gap *gaps; // sorted, the longest first
     int gap_count;
 } tri_trace_sums;
 
-// Reads a file that --trace wrote. All memory is in `arena`. TRI_NOT_FOUND; TRI_BAD_INPUT: not a
-// trace.
+// Reads a file that --trace has written. All memory is in `arena`. TRI_NOT_FOUND; TRI_BAD_INPUT: it
+// is not a trace.
 tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out);
 
 #endif
