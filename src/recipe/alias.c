@@ -1,17 +1,18 @@
-// The names of other systems' strategies, and the strategy of this program that each stands for, so
-// that a recipe can keep the word that its author knows.
+// The names of other systems' strategies, and the strategy of this program for each of them, so
+// that a recipe can keep the name that its author knows.
 #include "recipe/alias.h"
 
 #include <string.h>
 #include <strings.h>
 
 // From https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies
-// of https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Upper and lower case are
-// equal.
+// of https://pytorch.org/docs/stable/fsdp.html, and DeepSpeed's stages. Upper and lower case are
+// treated alike.
 static const struct {
     const char *alias, *name;
-    const char *offload; // NULL: the recipe's own strategy.offload
-    bool is_hybrid;      // shards within a host and replicates across hosts: needs mesh sizes
+    const char *offload; // NULL: the alias does not change strategy.offload
+    // Shards within a host and replicates across hosts, so it needs sizes of the mesh.
+    bool is_hybrid;
 } rows[] = {
     {"auto", "ddp", NULL, false},
     {"ddp", "ddp", NULL, false},

@@ -1,13 +1,13 @@
 // Accepts strategies under their names in other systems ("deepspeed_stage_3", …), so that recipes
-// of those can be carried over.
+// can be carried over from there.
 #ifndef TRIREME_RECIPE_ALIAS_H
 #define TRIREME_RECIPE_ALIAS_H
 
 #include "base/tree.h"
 
 // Replaces a strategy.name of PyTorch Lightning, PyTorch FSDP or accelerate by this program's own
-// name, and sets strategy.offload if the alias implies it. TRI_BAD_INPUT if the recipe sets another
-// strategy.offload, or names a hybrid without strategy.mesh.shard or replicate.
+// name, and sets strategy.offload if the alias implies it. TRI_BAD_INPUT: the recipe sets another
+// strategy.offload, or names a hybrid strategy without strategy.mesh.shard or replicate.
 tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root);
 
 #endif

@@ -1,5 +1,5 @@
-// Resolves batch.global, batch.micro and trainer.accumulate_grad_batches, of which a recipe may
-// leave some to be computed from the others and the number of replicas.
+// Computes those of batch.global, batch.micro and trainer.accumulate_grad_batches that the recipe
+// leaves open, from the others and the number of replicas.
 #include "recipe/batch.h"
 
 #include "base/limits.h"

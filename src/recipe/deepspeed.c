@@ -1,5 +1,5 @@
 // Reads a DeepSpeed configuration into settings of a recipe, and merges them into the recipe's
-// tree. Next: deepspeed_reader.c, which reads its keys by the tables of deepspeed_rows.c and
+// tree. Next: deepspeed_reader.c, which reads its keys by the tables in deepspeed_rows.c and
 // deepspeed_named.c.
 #include "recipe/deepspeed.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Sets the sizes of a batch. In DeepSpeed train_batch_size is train_micro_batch_size_per_gpu x
-// gradient_accumulation_steps x replicas, of which a configuration gives any two.
+// Sets the sizes of a batch. In DeepSpeed, train_batch_size is train_micro_batch_size_per_gpu x
+// gradient_accumulation_steps x replicas, and a configuration gives any two of these three.
 static void finish_batch(deepspeed_reader *reader) {
     tri_arena *arena = reader->arena;
     if (reader->train)
@@ -114,8 +114,8 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     return status;
 }
 
-// Whether an override sets `key`, a map around it or a key in it, or changes its section's `name`:
-// then the override decides, and the configuration's value is dropped.
+// Whether an override sets `key`, a map around it or a key in it, or changes the `name` of its
+// section. Then the override decides, and the configuration's value is dropped.
 static bool is_overridden(const char *key, const char *const *overrides, int count) {
     size_t length = strlen(key), section = strcspn(key, ".");
     for (int i = 0; i < count; i++) {
@@ -130,8 +130,8 @@ static bool is_overridden(const char *key, const char *const *overrides, int cou
     return false;
 }
 
-// Finds the map in which the last word of `key` is an entry, and makes maps that are missing. NULL
-// where one of them is not a map: decoding the recipe refuses it later.
+// Finds the map that should contain the last word of `key`, and makes maps that are missing. NULL:
+// one of them is not a map, which decoding the recipe will reject.
 static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         const char *word = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);

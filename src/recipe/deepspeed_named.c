@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-// Handles a key whose value was used already when its optimizer or scheduler was set: only checks
+// Handles a key whose value was already used when its optimizer or scheduler was set: only checks
 // its type.
 static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                              tri_tree *node) {
@@ -13,7 +13,7 @@ static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row,
     return deepspeed_fail(reader, path, "has to be true or false");
 }
 
-// Reads a number of updates. The recipe's key would also accept a fraction of the run, which
+// Reads a number of updates. A fraction of the run is rejected: the recipe's key allows it, but
 // DeepSpeed's does not.
 static tri_status convert_count(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
@@ -107,8 +107,8 @@ static void name_optimizer(deepspeed_reader *reader, const char *name) {
     deepspeed_set(reader, "optimizer.name", "optimizer.type", tri_tree_string(reader->arena, name));
 }
 
-// Decides between Adam and AdamW. DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode
-// is false. In its own implementation the default weight_decay is 0; in torch's AdamW it is not.
+// Decides between Adam and AdamW. DeepSpeed's Adam decays weights as AdamW does, unless adam_w_mode
+// is false. In its own implementation the default of weight_decay is 0; in torch's AdamW it is not.
 static tri_status settle_adam(deepspeed_reader *reader, const tri_tree *params, bool is_adamw) {
     is_adamw = is_adamw || is_true(params, "adam_w_mode", true);
     name_optimizer(reader, is_adamw ? "adamw" : "adam");
@@ -178,7 +178,7 @@ typedef struct named {
     const char *type;
     deepspeed_table params;
     tri_status (*settle)(deepspeed_reader *reader, const tri_tree *params);
-    const char *refusal; // not supported: what to do instead
+    const char *refusal; // what to do instead, if the optimizer or scheduler is not supported
 } named;
 
 #define ROWS(array)                                                                                \

@@ -1,5 +1,5 @@
-// Reads the keys of a DeepSpeed configuration by a table: finds each key's row, and refuses unknown
-// keys and those that are not supported.
+// Reads the keys of a DeepSpeed configuration by a table: finds each key's row, and rejects keys
+// that are unknown or not supported.
 #include "recipe/deepspeed_reader.h"
 
 #include <stdarg.h>
@@ -36,7 +36,7 @@ void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *va
     deepspeed_add(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_fallback = true});
 }
 
-// Finds the row for the key at `path`: its own, or a row "section.*" around it.
+// Finds the row for the key at `path`: its own row, or a row "section.*" that covers it.
 static const deepspeed_row *find_row(const deepspeed_table *table, const char *path) {
     for (int i = 0; i < table->count; i++) {
         const char *key = table->rows[i].key;
@@ -79,8 +79,8 @@ static bool is_off(const tri_tree *node) {
     return tri_tree_to_bool(flag, &enabled) && !enabled;
 }
 
-// Whether a key that is refused otherwise has a value that asks for nothing, such as the default:
-// many configurations list all keys.
+// Whether an unsupported key has a value that changes nothing, such as the default. It is accepted
+// then, because many configurations list all keys.
 static bool is_harmless(const deepspeed_row *row, const tri_tree *node) {
     double value, harmless;
     tri_tree plain = {.kind = TRI_TREE_SCALAR, .text = row->harmless};

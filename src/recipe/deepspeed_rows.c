@@ -1,4 +1,4 @@
-// The keys of DeepSpeed's configuration, by section, and what each becomes in a recipe.
+// The keys of DeepSpeed's configuration, by section, and what each of them becomes in a recipe.
 #include "recipe/deepspeed_tables.h"
 
 #include <math.h>
@@ -35,7 +35,8 @@ static tri_status accumulation(deepspeed_reader *reader, const deepspeed_row *ro
     return deepspeed_is_auto(node) ? TRI_OK : read_count(reader, path, node, &reader->accumulation);
 }
 
-// Sets how many steps lie between two lines of metrics. DeepSpeed's 0, never, sets nothing here.
+// Sets the number of steps between two lines of metrics. DeepSpeed's 0, which means never, sets
+// nothing.
 static tri_status print_interval(deepspeed_reader *reader, const deepspeed_row *row,
                                  const char *path, tri_tree *node) {
     int64_t steps;
@@ -87,7 +88,7 @@ static tri_status autocast(deepspeed_reader *reader, const deepspeed_row *row, c
     return enabled && !typed ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
-// Sets the wire type of gradients. DeepSpeed's default, null, is the type of computation; this
+// Sets the wire type of gradients. DeepSpeed's default, null, is the type of computation. This
 // program's default is at least as precise, so null sets nothing.
 static tri_status communication(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
@@ -127,7 +128,7 @@ static tri_status stage(deepspeed_reader *reader, const deepspeed_row *row, cons
     return TRI_OK;
 }
 
-// Reads zero_optimization: a section, or `true`, which is the old way to ask for stage 1.
+// Reads zero_optimization, which is a section or, in an older form, `true` for stage 1.
 static tri_status zero_section(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                                tri_tree *node) {
     bool enabled;
@@ -168,9 +169,9 @@ static tri_status parameter_device(deepspeed_reader *reader, const deepspeed_row
     return read_device(reader, path, node, true);
 }
 
-// Both offload sections have to name the same folder, since strategy.offload_path is one for all
-// offloaded state. Without the device nvme nothing goes to files, and the key is reported as
-// unused.
+// Handles the folders of the two offload sections. Both must name the same folder, since there is
+// only one strategy.offload_path for all offloaded state. Without the device nvme nothing goes to
+// files, and the key is reported as unused.
 static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                             tri_tree *node) {
     if (reader->is_disabled || deepspeed_is_auto(node)) return TRI_OK;

@@ -1,4 +1,4 @@
-// The settings of a recipe that a DeepSpeed configuration asks for.
+// The settings of a recipe that follow from a DeepSpeed configuration.
 #ifndef TRIREME_RECIPE_DEEPSPEED_SETTINGS_H
 #define TRIREME_RECIPE_DEEPSPEED_SETTINGS_H
 
@@ -6,12 +6,12 @@
 #include "base/tree.h"
 
 typedef struct tri_deepspeed_setting {
-    const char *key; // of a recipe: "optimizer.lr"
-    tri_tree *value; // its `file` names the configuration and the key there
-    // Whether `value` is DeepSpeed's default, which differs from this program's: it is used only if
-    // the recipe sets no value.
+    const char *key; // the recipe's key, such as "optimizer.lr"
+    tri_tree *value; // the value; its `file` names the configuration and the key
+    // Whether `value` is a default of DeepSpeed that differs from this program's. It is used only
+    // if the recipe sets no value.
     bool is_fallback;
-    // Whether the setting follows from other settings. The recipe may set it too, and the two are
+    // Whether the setting follows from other settings. The recipe may set it too; the two are
     // compared once the number of ranks is known.
     bool is_derived;
 } tri_deepspeed_setting;
@@ -19,9 +19,9 @@ typedef struct tri_deepspeed_setting {
 typedef struct tri_deepspeed {
     tri_deepspeed_setting *settings;
     int count, capacity;
-    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not stated,
-    // but both sizes of a batch are, so that it follows from them and has to be a whole number; 0:
-    // open.
+    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not given,
+    // but it follows from the two sizes of a batch, and has to be a whole number. 0: not given and
+    // not known.
     int64_t rounds;
     tri_strings notes; // warnings, one line each
 } tri_deepspeed;

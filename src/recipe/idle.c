@@ -1,5 +1,5 @@
-// Finds settings that have no effect because of the recipe's other settings: one row per key or
-// section.
+// Finds settings that have no effect because of the recipe's other settings: one row for each key
+// or section.
 #include "recipe/idle.h"
 
 #include "base/log.h"
@@ -63,7 +63,7 @@ static bool is_text(const situation *s) {
 }
 
 static const struct {
-    const char *key; // a key, or a section for any of its keys
+    const char *key; // a key; or a section, which stands for all its keys
     bool (*has_effect)(const situation *s);
     const char *why; // why the key has no effect
 } rows[] = {

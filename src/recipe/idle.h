@@ -1,4 +1,4 @@
-// Finds settings of a recipe that have no effect because of its other settings: mostly the user
+// Finds settings of a recipe that have no effect because of its other settings. Usually the user
 // meant something else.
 #ifndef TRIREME_RECIPE_IDLE_H
 #define TRIREME_RECIPE_IDLE_H
@@ -9,7 +9,7 @@
 // Returns one line for each key that differs from its default but has no effect. The lines live in
 // `arena`.
 tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, const tri_mesh *mesh);
-// Logs these lines as warnings; one rank calls it, so that they appear once.
+// Logs these lines as warnings. Only one rank calls it, so that they appear once.
 void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh);
 
 #endif

@@ -1,5 +1,5 @@
-// Refuses settings of other systems, and settings that this version does not support, before
-// anything starts: one row each. When a feature is added, its row is deleted.
+// Rejects settings of other systems, and settings that this version does not support, before
+// anything starts: one row for each. When a feature is added, its row is deleted.
 #include "recipe/missing.h"
 
 #include "base/option_manual.h"
@@ -10,12 +10,12 @@
     "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
     "llama' (trireme train --keys model lists them)"
 
-// Names of Lightning and PyTorch for settings that have another name here, or are flags. Those of
-// the second group are also what people write as flags: --batch-size 32.
+// Names of Lightning and PyTorch for settings that have another name here, or are flags here.
+// People also write the names of the second group as flags: --batch-size 32.
 static const struct {
     const char *key;
-    const char *own;    // the key of this program; NULL: `remark` says what to do
-    const char *remark; // what else there is to know, or NULL
+    const char *own;    // the key of this program to write instead; NULL: `remark` tells what to do
+    const char *remark; // further advice; NULL: none
 } foreign_keys[] = {
     {"trainer.profiler", NULL,
      "train --trace FILE records all actions; trireme trace FILE sums them up"},
@@ -70,15 +70,15 @@ static const struct {
     {"gpus", NULL, "use trireme run --nproc-per-node N, which starts N ranks"},
     {"output_dir", NULL, "use the flag --run-dir DIR"},
     {"config", NULL, "the recipe is the first word and needs no flag"},
-    // Keys of Hugging Face's config.json of a model.
+    // Keys of config.json, the file with which Hugging Face describes a model.
     {"architectures", NULL, HUGGING_FACE},
     {"model_type", NULL, HUGGING_FACE},
 };
 
 typedef struct missing {
     const char *key;
-    const char *value;   // the value that is refused; NULL: any
-    const char *instead; // what to do, or NULL
+    const char *value;   // the value that is rejected; NULL: any value
+    const char *instead; // advice what to write instead; NULL: no advice
 } missing;
 
 static const missing rows[] = {
@@ -105,7 +105,7 @@ static const char *instead_of_key(tri_arena *arena, size_t i) {
     return tri_arena_printf(arena, "use %s%s%s", own, remark ? ", " : "", remark ? remark : "");
 }
 
-// Searches the only key of a recipe that is `name` or ends in it: "trainer.max_epochs" for
+// A search for the only key of a recipe that is `name` or ends with it: "trainer.max_epochs" for
 // "max_epochs".
 typedef struct key_search {
     tri_arena *arena;

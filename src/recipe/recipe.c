@@ -1,6 +1,6 @@
 // Reads a recipe: YAML, a DeepSpeed configuration in it, overrides of the command line, and the
-// option tables of all rooms. Also finds what differs between two recipes. Next: train/train.c,
-// which runs it.
+// option tables of all sections. Also finds the differences between two recipes. Next:
+// train/train.c, which runs it.
 #include "recipe/recipe.h"
 
 #include "base/limits.h"
@@ -70,8 +70,8 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// Merges a DeepSpeed configuration into the recipe before the other overrides are applied, so that
-// they can change what it sets.
+// Merges a DeepSpeed configuration into the recipe. This is done before the other overrides are
+// applied, so that they can change its settings.
 static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
                                   const char *const *overrides, int count,
                                   tri_recipe_dropped *dropped, tri_deepspeed *out) {
@@ -83,7 +83,8 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
         TRI_TRY(tri_deepspeed_read(arena, node, file, out));
         const tri_tree *name = tri_tree_find(root, "strategy.name");
         if (name && name->kind == TRI_TREE_SCALAR && !strcmp(name->text, "deepspeed"))
-            tri_tree_remove(tri_tree_get(root, "strategy"), "name"); // its `stage` decides
+            // The configuration's `stage` decides instead.
+            tri_tree_remove(tri_tree_get(root, "strategy"), "name");
         TRI_TRY(tri_recipe_settle_strategy(arena, root));
         bool is_override = node->file && !strncmp(node->file, "override ", 9);
         for (int i = 0; is_override && i < out->count; i++)
@@ -95,7 +96,7 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// Settles what a relative path in a recipe's file means: it starts at the working directory or, if
+// Decides what a relative path in a recipe's file means: it starts at the working directory or, if
 // nothing exists there, at the recipe's folder, so that a recipe can be shipped with its data.
 static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     const char *slash = strrchr(file, '/');
@@ -106,7 +107,7 @@ static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     if (access(beside, F_OK) == 0) node->text = beside;
 }
 
-// True if there is the file that `text` names, FILE or FILE.npz:ARRAY, in `folder`.
+// True if `folder` contains the file that `text` names, which is FILE or FILE.npz:ARRAY.
 static bool has_file(tri_arena *arena, const char *folder, const char *text) {
     const char *path = tri_arena_printf(arena, "%s%s", folder, text), *colon = strrchr(path, ':');
     if (access(path, F_OK) == 0) return true;
@@ -128,7 +129,7 @@ static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
         tri_tree_put(arena, data, "path", tri_tree_string(arena, folder));
 }
 
-// Sets the name of the run, and checks it: it is also the name of the folder runs/<name>.
+// Sets the run's name and checks it, because it is also the name of the folder runs/<name>.
 static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
                               tri_recipe *recipe) {
     const tri_tree *at = tri_tree_get(root, "name");
@@ -214,11 +215,11 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
 }
 
 // Keys that may change between a run and its continuation, because they do not change what the run
-// computes; a section stands for all its keys.
+// computes. A section stands for all its keys.
 static const char *const free_keys[] = {
     "name",
     "data.path",
-    "data.shapes", // checked against the data
+    "data.shapes", // such shapes are checked against the data
     "data.workers",
     "batch.eval",
     "strategy",

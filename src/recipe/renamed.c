@@ -1,4 +1,4 @@
-// Drops the keys that belong to the old name of a section, and finds which of them mattered.
+// Drops the keys that belong to the old name of a section, and finds which of them had an effect.
 #include "recipe/renamed.h"
 
 #include "data/options.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// Sections in which the key `name` decides which other keys exist. For `data` no note is made:
+// Sections in which the key `name` decides which other keys exist. `data` gets no note, because
 // other data are expected to need other settings.
 static const struct {
     const char *section, *key;
@@ -34,15 +34,15 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
         const tri_tree *name = tri_tree_get(section, "name");
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
-        if (!old) return; // the section had no name yet, so it is not renamed
+        if (!old) return; // the section had no name before, so its name does not change
         if (value->kind != TRI_TREE_SCALAR || !strcmp(old, value->text)) return;
         if (!dropped->sections[i]) dropped->sections[i] = tri_tree_copy(arena, section);
         section->count = 0;
     }
 }
 
-// The note about one section; NULL if no value has changed. Keys that the new name does not have
-// are named too, but are no reason for a note by themselves.
+// Makes the note about one section; NULL: no value has changed. Keys that do not exist under the
+// new name are listed too, but alone they are no reason for a note.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;
@@ -75,7 +75,7 @@ const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, con
     if (!old || old->kind != TRI_TREE_MAP || !override[length]) return NULL;
     if (tri_yaml_parse_value(arena, override + length + 1, override, &value) != TRI_OK) return NULL;
     bool is_map = value->kind == TRI_TREE_MAP;
-    if (!is_map && !tri_tree_is_null(value)) return NULL; // decoding refuses it later
+    if (!is_map && !tri_tree_is_null(value)) return NULL; // decoding rejects it later
     if (!strcmp(path, "data") && is_map && tri_tree_get(value, "name")) return NULL;
     for (int i = 0; i < old->count; i++) {
         const tri_tree *was = old->items[i];

@@ -7,26 +7,26 @@
 
 enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
 
-// The sections as they were before their keys were dropped, so that notes can tell which; NULL:
-// nothing was dropped.
+// The sections before their keys were dropped, so that notes can list these keys; NULL: nothing was
+// dropped.
 typedef struct tri_recipe_dropped {
     const tri_tree *sections[TRI_RECIPE_NAMED_SECTIONS];
 } tri_recipe_dropped;
 
-// If setting `path` to `value` changes the `name` of a section, drops the section's other keys: an
-// option of SGD means nothing to Adam.
+// If setting `path` to `value` changes the `name` of a section, drops the section's other keys,
+// because an option of SGD means nothing to Adam.
 void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
                              const tri_tree *value, tri_recipe_dropped *dropped);
 
-// Adds to `notes` one line for each section in which a dropped key now has another value: a
-// learning rate that silently becomes a default is easily overlooked. `root` is the recipe's tree
-// with all overrides, `resolved` the tree of what was read from it, defaults included.
+// Adds to `notes` one line for each section in which a dropped key has another value now, because a
+// learning rate that silently becomes the default is easily overlooked. `root` is the recipe's tree
+// with all overrides; `resolved` is the tree of the options read from it, defaults included.
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);
 
-// The note about an override of a whole section that leaves out keys of the recipe's: they would
-// silently become defaults. NULL: it leaves out none.
+// Makes the note about an override of a whole section that leaves out keys of the recipe, because
+// these silently become defaults. NULL: it leaves out none.
 const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, const char *override);
 
 #endif

@@ -1,5 +1,5 @@
-// The recipe's sections `trainer` and `schedule`. They are declared here and not in src/train,
-// because a recipe contains them and the training loop is above the recipe.
+// The recipe's sections `trainer` and `schedule`. They are declared here because a recipe contains
+// them; src/train is in a higher layer, which this one may not include.
 #ifndef TRIREME_RECIPE_TRAINER_H
 #define TRIREME_RECIPE_TRAINER_H
 
@@ -8,8 +8,8 @@
 #include "graph/graph.h"
 #include "ops/loss_scale.h"
 
-// What becomes of a job of Slurm whose time is over before the run is complete: it is put back into
-// the queue, or its script is submitted once more (a chain of jobs).
+// What to do with a Slurm job whose time is over before the run is complete: it can be put back
+// into the queue, or its script can be submitted once more (a chain of jobs).
 typedef enum tri_on_timeout {
     TRI_ON_TIMEOUT_NONE,
     TRI_ON_TIMEOUT_REQUEUE,
@@ -20,28 +20,31 @@ typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tr
 typedef enum tri_fp32_precision { TRI_FP32_IEEE, TRI_FP32_TF32 } tri_fp32_precision;
 
 typedef struct tri_early_stopping_options {
-    const char *monitor; // NULL: off
-    int64_t patience;    // evaluations without improvement until the run ends
-    double min_delta;    // the smallest change that is an improvement
+    const char *monitor; // NULL: no early stopping
+    int64_t patience;    // number of evaluations without improvement after which the run ends
+    double min_delta;    // the smallest change that counts as an improvement
     tri_monitor_mode mode;
 } tri_early_stopping_options;
 
-// Names and meanings are Lightning's where it has them: https://lightning.ai/docs/pytorch
+// Names and meanings are Lightning's, for options that Lightning has:
+// https://lightning.ai/docs/pytorch
 typedef struct tri_trainer_options {
-    int64_t max_epochs, max_steps; // -1: no limit; the first one reached ends the run
+    int64_t max_epochs, max_steps; // -1: no limit; the limit that is reached first ends the run
     double max_time;               // seconds; 0: no limit
     tri_on_timeout on_timeout;
-    tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
-    tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
+    // How much of an epoch is used; 1.0: all of it.
+    tri_amount limit_train_batches, limit_val_batches;
+    tri_amount val_check_interval; // a fraction of an epoch, or a number of steps
     int64_t check_val_every_n_epoch;
-    // Micro-batches of a step on each replica; 1: given by batch.micro.
+    // Micro-batches of a step on each replica; 1: they follow from batch.micro.
     int64_t accumulate_grad_batches;
     tri_precision precision;
-    tri_loss_scale_options loss_scale; // of 16-mixed
-    double gradient_clip_val;          // of the global norm; 0: off
+    tri_loss_scale_options loss_scale; // settings of the loss scale for precision 16-mixed
+    double gradient_clip_val;          // the largest global norm of gradients; 0: no clipping
     int64_t log_every_n_steps;
     int64_t num_sanity_val_steps;
-    int64_t fast_dev_run;       // 0: off; N: N steps, N micro-batches of evaluation, nothing saved
+    // 0: off; N: only N steps and N micro-batches of evaluation, and nothing is saved.
+    int64_t fast_dev_run;
     tri_amount overfit_batches; // 0: off
     bool detect_anomaly;
     bool deterministic;
@@ -55,38 +58,43 @@ typedef enum tri_schedule_unit { TRI_EVERY_EPOCH, TRI_EVERY_STEP } tri_schedule_
 typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
 typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_type;
 
-// The options of all schedules of the learning rate; those that the named one does not use are
+// The options of all schedules of the learning rate. Those that the named schedule does not use are
 // zero. step, linear, cosine and onecycle are PyTorch's schedulers of these names, with t counted
-// in `every`; the warmup schedules and triangle count updates and are DeepSpeed's WarmupLR,
-// WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
+// in the unit `every`. The warmup schedules and triangle count updates; they are DeepSpeed's
+// WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
 // optimizer.lr.
 typedef struct tri_schedule_options {
     // Which schedule: constant, step, linear, cosine, onecycle, warmup, warmup-decay, warmup-cosine
-    // or triangle. Each uses some of the members below.
+    // or triangle. Each uses some of the members below, whose comments begin with the schedules'
+    // names.
     const char *name;
-    // How long the rate rises linearly to the schedule's first value before the schedule begins: in
-    // updates, or as a fraction of the run's.
+    // For how long the rate rises linearly to the schedule's first value before the schedule
+    // begins: a number of updates, or a fraction of the run's updates.
     tri_amount warmup_steps;
     tri_schedule_unit every;
-    double gamma; // step: gamma^floor(t / step_size)
+    double gamma; // step: the factor is gamma^floor(t / step_size)
     int64_t step_size;
-    double start_factor, end_factor; // linear: from one to the other over total_iters
-    int64_t total_iters;             // linear; 0: until the end of the run
-    int64_t T_max;                   // cosine: t of the minimum; 0: the end of the run
-    double eta_min;                  // cosine: the smallest learning rate, not a factor
-    double max_lr; // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
+    // Linear: the factor goes from one to the other over total_iters.
+    double start_factor, end_factor;
+    int64_t total_iters; // linear; 0: until the end of the run
+    int64_t T_max;       // cosine: the t of the minimum; 0: the end of the run
+    double eta_min;      // cosine: the smallest learning rate, not a factor
+    double max_lr;       // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle
     tri_anneal anneal_strategy;                     // onecycle
     int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
-    bool cycle_momentum; // onecycle, PyTorch's name; true is refused
+    bool cycle_momentum; // onecycle: PyTorch's name; true is not supported
     tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine
     double warmup_min_lr;                   // warmup, warmup-decay
-    double warmup_min_ratio, cos_min_ratio; // warmup-cosine, of optimizer.lr
-    double min_lr;                          // triangle: both ends of the cycle
-    int64_t first_steps, second_steps;      // triangle: up, down; second 0: as many as first
-    int64_t first_stairs, second_stairs;    // triangle; 0: none; second -1: as many as first
-    int64_t decay_steps;                    // triangle, after the cycle; 0: no decay
-    double decay_rate;                      // triangle: min_lr / (1 + rate * t / decay_steps)
+    double warmup_min_ratio, cos_min_ratio; // warmup-cosine: factors of optimizer.lr
+    double min_lr;                          // triangle: the rate at both ends of the cycle
+    // Triangle: steps up and steps down; second 0: as many as first.
+    int64_t first_steps, second_steps;
+    // Triangle: number of stairs; 0: none; second -1: as many as first.
+    int64_t first_stairs, second_stairs;
+    int64_t decay_steps; // triangle: length of one decay after the cycle; 0: no decay
+    // Triangle: after the cycle the rate is min_lr / (1 + rate * t / decay_steps).
+    double decay_rate;
 } tri_schedule_options;
 
 extern const tri_option_table tri_trainer_table, tri_schedule_table;
