@@ -1,5 +1,5 @@
-// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second,
-// whose median is not moved by a few disturbed ones.
+// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second.
+// The result is the median of these, which a few disturbed chunks do not change.
 #include "train/bench.h"
 
 #include "base/log.h"
@@ -26,12 +26,12 @@ typedef struct bench_run {
     int64_t steps_per_epoch;
     tri_progress progress;
     int in_flight;
-    bool all_end; // rank 0 has decided to end
+    bool all_end; // rank 0 has decided to end, and all ranks know it
     double loss;
 } bench_run;
 
-// Seconds since the kernel started this process: the time to the first step includes loading the
-// program.
+// How many seconds ago the kernel started this process. The time to the first step counts from
+// then, so that it includes loading the program.
 static double process_age_s(void) {
     char stat[1024] = "", *fields;
     int fd = tri_os.open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
@@ -47,8 +47,8 @@ static double process_age_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
 }
 
-// Reads the CPU seconds that all processes of this machine have used, and those of this process.
-// The difference is what others took, which makes a measurement unreliable.
+// Reads how many CPU seconds all processes of this host have used, and how many this process has
+// used. The difference is what other processes took, which makes a measurement unreliable.
 static void cpu_seconds(double *machine, double *own) {
     char line[512] = "";
     *machine = 0;
@@ -83,7 +83,7 @@ static tri_status collect_step(bench_run *run) {
     return TRI_OK;
 }
 
-// The mean over all ranks of the fraction of `seconds` in which they waited.
+// The fraction of `seconds` in which ranks waited, as the mean over all ranks.
 static tri_status share_waiting(const tri_session *s, double waited, double seconds, double *out) {
     double sums[] = {waited, seconds};
     *out = NAN;
@@ -98,8 +98,8 @@ static tri_status share_waiting(const tri_session *s, double waited, double seco
     return TRI_OK;
 }
 
-// Runs one step as the training loop does: on a device that runs ahead, the results are those of
-// the step before.
+// Runs one step as the training loop does. On a device that runs ahead, it gets the results of the
+// previous step.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;
@@ -138,7 +138,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         double before = tri_os_seconds();
         TRI_TRY(run_step(run, false));
         per = tri_os_seconds() - before;
-        if (s->identity.size > 1 && warm >= 4) break; // ranks warm up for the same number of steps
+        // All ranks must warm up for the same number of steps.
+        if (s->identity.size > 1 && warm >= 4) break;
     }
     double allowed = cores_of_others(s), measuring_s = tri_os_seconds();
     double waited_before_s = tri_session_waited_s(s);
@@ -147,8 +148,9 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
-        // Rank 0's decision to end reaches all ranks with the same step, as a number that steps
-        // sum. All stop there, even within a chunk, because the next step would be collective.
+        // Rank 0's decision to end reaches all ranks as a number that the steps sum, so all learn
+        // of it in the same step. They stop there, even within a chunk, because the next step would
+        // be collective.
         for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;

@@ -6,26 +6,26 @@
 
 typedef struct tri_bench_result {
     int rank, ranks, threads;
-    double samples_per_s; // over all ranks: median over chunks of about 0.25 s
-    double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile
-    // Chunks that were measured, and those that were rejected because other processes used more
-    // than 8% of a core, if one rank runs alone: their times would tell about those processes.
+    double samples_per_s; // over all ranks: the median over chunks of about 0.25 s
+    double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile of the chunks
+    // How many chunks were measured, and how many were rejected because other processes used more
+    // than 8% of a core. Chunks are rejected only if one rank runs alone.
     int chunks, rejected;
-    // Fraction of the time in which ranks wait for communication, their mean; not a number if the
-    // device runs ahead of the host.
+    // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN if
+    // the device runs ahead of the host.
     double waiting;
-    double first_step_s;     // from the start of the process to the end of the first step
-    double max_rss_mb;       // 10^6 bytes, of this rank
+    double first_step_s;     // time from the start of the process to the end of the first step
+    double max_rss_mb;       // the most memory that this rank had, in 10^6 bytes
     double flops_per_sample; // forward and backward
-    int actions;             // of one step on this rank
-    int64_t step_samples;    // over all ranks
+    int actions;             // number of actions of one step on this rank
+    int64_t step_samples;    // samples of a step, over all ranks
     int64_t steps;
-    double loss;       // of the last step
-    double loss_scale; // of the next one; 1: none
+    double loss;       // loss of the last step
+    double loss_scale; // loss scale of the next step; 1: there is none
 } tri_bench_result;
 
 // Trains for about `seconds`, without evaluation, checkpoints or logs, so that only steps are
-// measured. Collective. `trace`: file for the actions of all ranks; NULL: none.
+// measured. Collective. `trace`: a file for the actions of all ranks; NULL: no trace is written.
 tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
 

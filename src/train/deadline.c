@@ -1,5 +1,5 @@
-// Decides when to stop: the steps in flight, one more, and a checkpoint have to fit into the time
-// that the job has left.
+// Decides when to stop: the steps in flight, one more step, and a checkpoint have to fit into the
+// time that the job has left.
 #include "train/deadline.h"
 
 #include "base/limits.h"
@@ -17,7 +17,9 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
 static double needed_s(const train_deadline *d, int in_flight, bool evaluates) {
-    const double slack = 1.5; // a file system is not equally fast at all times
+    // A checkpoint may take this much longer than the last, because file systems are not always
+    // equally fast.
+    const double slack = 1.5;
     return (in_flight + 1) * d->step_s + slack * d->save_s + (evaluates ? d->pause_s : 0) +
            TRI_JOB_END_MARGIN_MS / 1e3;
 }

@@ -1,6 +1,6 @@
-// The end of this job's time: when the run has to stop so that its last checkpoint is complete
-// before the job is ended, and how the job is started again. Rank 0 watches the time for all ranks,
-// because all have to stop after the same step.
+// The end of this job's time: decides when the run has to stop so that its last checkpoint is
+// complete before the batch system ends the job. Rank 0 watches the time for all ranks, because all
+// have to stop after the same step.
 #ifndef TRIREME_TRAIN_DEADLINE_H
 #define TRIREME_TRAIN_DEADLINE_H
 
@@ -9,24 +9,26 @@
 #include <stdint.h>
 
 typedef struct train_deadline {
-    bool is_job; // this rank watches a job of Slurm
+    bool is_job; // this rank watches how much time the Slurm job has left
     train_slurm_job job;
-    double end_s;           // when the job ends, by tri_os_seconds; 0: it has no such time
-    double asked_s;         // when Slurm last told it
-    double step_s, pause_s; // the slowest of the latest steps; the longest evaluation
-    double save_s;          // what a checkpoint takes: measured, or estimated before the first
-    bool (*ask)(void *context, double *left_s); // how much time is left; false: unknown
+    double end_s;   // when the job ends, as tri_os_seconds counts; 0: it has no time limit
+    double asked_s; // when Slurm was last asked
+    // Time of the slowest of the latest steps, and of the longest evaluation.
+    double step_s, pause_s;
+    double save_s; // time of a checkpoint: measured, or estimated before the first one
+    // Asks Slurm how much time is left; false: not known.
+    bool (*ask)(void *context, double *left_s);
     void *context;
 } train_deadline;
 
-// Note what a step, an evaluation or a checkpoint took, from which follows how much time the last
-// ones need. Old steps count less and less.
+// Record how long a step, an evaluation or a checkpoint took, from which follows how much time the
+// end of the run needs. Older steps count less and less.
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
-// Whether no more step may be issued at the time `now_s`, with `in_flight` steps not yet done, and
-// an evaluation due or not. Asks Slurm again before it answers yes, because a user may have made
-// the job's time longer.
+// Whether no further step may be issued at time `now_s`, when `in_flight` steps are not done yet.
+// `evaluates`: an evaluation is due as well. Before it answers yes, it asks Slurm again, because
+// somebody may have extended the job's time.
 bool train_deadline_is_due(train_deadline *deadline, double now_s, int in_flight, bool evaluates);
 
 #endif

@@ -29,7 +29,7 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
         *out = loop->train_loss;
         return loop->progress.step > 0 && isfinite(*out);
     }
-    // An evaluation is valid only for the weights of its step: later steps have changed them.
+    // An evaluation is valid only for the weights of its step, because later steps change them.
     bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     if (!strcmp(name + 4, "loss")) {
@@ -96,14 +96,14 @@ static void update_early_stopping(train_loop *loop) {
                         p->best, tri_counted(p->waited, "evaluation"));
 }
 
-// The epoch of the latest step.
+// The epoch to which the latest step belongs.
 static int64_t latest_epoch(const train_loop *loop) {
     return loop->progress.step ? (loop->progress.step - 1) / loop->steps_per_epoch : 0;
 }
 
 double train_mean(const tri_step_output *sums, int i) {
     double mean = sums->sum[i] / sums->count[i];
-    return isnan(mean) ? (double)NAN : mean; // 0 / 0 has a sign, which would be printed
+    return isnan(mean) ? (double)NAN : mean; // 0 / 0 may have a sign, which would be printed
 }
 
 tri_status train_evaluate(train_loop *loop) {

@@ -1,6 +1,6 @@
-// Feeds micro-batches from a loader to the engine. The engine may look at some before it takes
-// them, to count labels, and tells when it no longer reads them, so that the loader may fill their
-// memory again.
+// Feeds micro-batches from a loader to the engine. The engine may look at micro-batches before it
+// takes them, to count labels. It tells when it no longer reads one, so that the loader may reuse
+// the memory.
 #include "train/loop.h"
 
 #include <stdio.h>
@@ -23,9 +23,8 @@ static void release_oldest(train_feed *feed) {
 tri_status train_feed_end(train_feed *feed, tri_status status) {
     char why[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", status == TRI_OK ? "" : tri_error_message());
-    // A step whose numbers are not finite ends as others do, so the engine's work is over and its
-    // micro-batches can be returned. After any other failure work may never end, so the engine is
-    // abandoned.
+    // After TRI_NOT_FINITE the engine's work has ended as after any step, so its micro-batches can
+    // be returned. After any other failure the work may never end, so the engine is abandoned.
     bool is_whole = status == TRI_OK || status == TRI_NOT_FINITE;
     tri_status released = TRI_OK;
     if (is_whole)
@@ -38,7 +37,7 @@ tri_status train_feed_end(train_feed *feed, tri_status status) {
 }
 
 // Adds the loader's next micro-batch that has samples. In the last step of an epoch some rounds of
-// a replica may be empty; the engine is not given these.
+// a replica may be empty; the engine does not get these.
 static tri_status hold_next(train_feed *feed) {
     for (;;) {
         const tri_data_batch *batch;

@@ -1,5 +1,5 @@
-// The run folder: makes and locks it (train.c and resume.c say when), writes its recipe.yaml, and
-// removes temporary files of processes that were killed.
+// The run folder: creates and locks it (train.c and resume.c call this), writes its recipe.yaml,
+// and removes temporary files that killed processes have left.
 #include "base/os.h"
 #include "checkpoint/late.h"
 #include "train/loop.h"
@@ -23,7 +23,7 @@ tri_status train_await_folder(train_loop *loop) {
     bool is_asked = loop->saves && strcmp(loop->request->resume, "never") != 0 && comm->size > 1;
     if (!is_asked ||
         snprintf(path, sizeof path, "%s/recipe.yaml", loop->request->run_dir) >= (int)sizeof path)
-        return TRI_OK; // a path that is too long is refused later
+        return TRI_OK; // a path that is too long is rejected later
     return checkpoint_await_common(comm, &patience, path);
 }
 
@@ -48,8 +48,8 @@ static tri_status lock_new_folder(train_loop *loop) {
                     dir);
 }
 
-// Removes the temporary files of a process that was killed before it renamed them: nobody else
-// will.
+// Removes the temporary files of a process that was killed before it could rename them, because
+// nobody else would.
 static void clean_folder(const char *dir) {
     char path[PATH_MAX];
     DIR *folder = opendir(dir);

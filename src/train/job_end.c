@@ -1,5 +1,5 @@
-// The end of a Slurm job: finds when it is, stops the run before it, and starts the job again where
-// the recipe asks for it. Next: deadline.c (when to stop), slurm.c (what Slurm is asked).
+// The end of a Slurm job: finds when it is, stops the run before it, and starts the job again if
+// the recipe asks for that. Next: deadline.c (when to stop), slurm.c (commands to Slurm).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -13,8 +13,8 @@ static bool ask(void *context, double *left_s) {
     return train_slurm_seconds_left(context, left_s) == TRI_OK;
 }
 
-// How long the first checkpoint may take, before one has been measured: the size of the state, at a
-// speed that most file systems reach.
+// Estimates how long the first checkpoint takes, before one has been measured: the size of the
+// state at a speed that most file systems reach.
 static double estimated_save_s(const train_loop *loop) {
     const tri_session *s = loop->session;
     double floats =
@@ -48,8 +48,8 @@ bool train_job_ends(train_loop *loop) {
     return train_deadline_is_due(&loop->deadline, tri_os_seconds(), loop->in_flight, evaluates);
 }
 
-// Whether the job ended because its time was over. Slurm sends SIGTERM then, and also when a user
-// cancels the job: only the first is a reason to start again.
+// Whether the job ended because its time was over. Slurm sends SIGTERM then, but also when a user
+// cancels the job, and only the first is a reason to start the job again.
 static bool ended_in_time(const train_loop *loop) {
     double left_s = loop->deadline.end_s - tri_os_seconds();
     return loop->job_ends || (loop->deadline.end_s != 0 && left_s < TRI_JOB_END_SIGTERM_MS / 1e3);

@@ -1,5 +1,5 @@
-// The lock of a run folder: the kernel's file lock where the file system has one, else a file that
-// names its holder, which touches it regularly.
+// The lock of a run folder: the kernel's file lock, if the file system has one. Otherwise the lock
+// is a file that names its holder, and the holder touches it regularly.
 #include "train/lock.h"
 
 #include "base/limits.h"
@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// The content of the lock's file: who holds the lock. A later process can then see whether the
-// holder still lives.
+// The content of the lock's file: which process holds the lock. With this, a later process can find
+// out whether the holder is still alive.
 typedef struct record {
     char text[TRI_PROCESS_TEXT_BYTES]; // "": the file is empty or cannot be read
     tri_process holder;
@@ -28,17 +28,17 @@ typedef struct record {
 struct train_lock {
     char path[PATH_MAX];
     int fd;
-    bool is_locked;       // the kernel's lock is held
-    record own;           // this process
-    record taker;         // the process that took the lock over, if is_lost
-    _Atomic bool is_lost; // another process has taken the lock over
+    bool is_locked;       // this process holds the kernel's lock
+    record own;           // describes this process
+    record taker;         // if is_lost: the process that has taken over the lock
+    _Atomic bool is_lost; // another process has taken over the lock
     pthread_t thread;
     bool has_thread, ends;
     pthread_mutex_t mutex;
     pthread_cond_t end;
 };
 
-// Reads the record. One that cannot be parsed counts as empty: its process was killed while it
+// Reads the record. A record that cannot be parsed counts as empty: its process was killed while it
 // wrote.
 static void read_record(int fd, record *r) {
     ssize_t size = tri_os.pread(fd, r->text, sizeof r->text - 1, 0);
@@ -57,8 +57,8 @@ static tri_status refuse(const char *run_dir, const record *r) {
                     run_dir, (long long)r->holder.pid, r->holder.host);
 }
 
-// Reads the file's record and time stamp. Opens the file each time, because only then does a
-// network file system ask its server for the newest.
+// Reads the file's record and time stamp. It opens the file each time, because only then does a
+// network file system ask its server for the newest version.
 static bool look(const char *path, struct timespec *touched, record *r) {
     int fd = tri_os.open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     struct stat info;
@@ -71,8 +71,8 @@ static bool look(const char *path, struct timespec *touched, record *r) {
     return there;
 }
 
-// Whether the file gives a sign of life: it is touched while this process watches. The clocks of
-// hosts need not agree, so only a change of the time stamp counts.
+// Whether the file shows a sign of life: somebody touches it while this process watches. The clocks
+// of hosts may differ, so only a change of the time stamp counts.
 static bool is_touched(const char *path, const record *found) {
     struct timespec first, now;
     record r;
@@ -100,7 +100,7 @@ static bool is_at_its_path(const train_lock *lock) {
            here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-// Opens the file, or creates it; *is_new tells which. -1: errno says why.
+// Opens the file, or creates it; *is_new tells which. -1: it failed, and errno says why.
 static int open_file(const char *path, bool *is_new) {
     int fd = -1;
     *is_new = false;
@@ -114,9 +114,9 @@ static int open_file(const char *path, bool *is_new) {
     return fd;
 }
 
-// Where there are no locks: moves a dead holder's file away, so that the next try can create it. If
-// two processes do this at the same time, one may move the file that the other has just created;
-// then it moves that file back.
+// For file systems without locks: moves a dead holder's file away, so that the next try can create
+// a new one. If two processes do this at the same time, one of them may move the file that the
+// other has just created; then it moves that file back.
 static void move_away(const char *path, const record *dead) {
     char aside[PATH_MAX];
     record aside_record;
@@ -132,8 +132,8 @@ static void move_away(const char *path, const record *dead) {
         tri_os.unlink(aside);
 }
 
-// Decides whether the open file is held. Where the file system supports locks, the kernel's answer
-// decides; else what the record names, and whether the file is touched.
+// Decides whether the open file is held by a living process. If the file system supports locks, the
+// kernel's answer decides; if not, the process in the record and whether the file is touched.
 static verdict judge(train_lock *lock, bool is_new, record *found) {
     struct timespec touched;
     int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
@@ -141,7 +141,8 @@ static verdict judge(train_lock *lock, bool is_new, record *found) {
     if (error == EAGAIN || error == EACCES) return HELD;
     lock->is_locked = error == 0;
     if (!lock->is_locked && is_new) return TAKEN;
-    if (lock->is_locked && !is_at_its_path(lock)) return RETRY; // the last holder removed it
+    // The last holder has removed the file.
+    if (lock->is_locked && !is_at_its_path(lock)) return RETRY;
     bool has_record = found->text[0];
     if (lock->is_locked && (!has_record || tri_process_is_here(&found->holder))) return TAKEN;
     tri_life life = has_record ? tri_process_life(&found->holder) : TRI_LIFE_UNKNOWN;
@@ -170,9 +171,9 @@ static tri_status write_record(train_lock *lock) {
     return tri_os_pwrite_all(lock->fd, lock->own.text, size, 0, lock->path);
 }
 
-// How long to wait for the holder's end. A process that was just killed holds its lock until the
-// kernel has freed its memory, which takes a while; a living one will not end soon, so only a
-// moment.
+// How long to wait for the holder to end. A process that was just killed keeps its lock until the
+// kernel has freed its memory, which takes a while. A living holder will not end soon, so then the
+// wait is short.
 static int64_t patience_ns(const record *found) {
     bool is_ending = found->text[0] && tri_process_life(&found->holder) == TRI_LIFE_GONE;
     return (is_ending ? TRI_LOCK_ENDING_MS : TRI_LOCK_HELD_MS) * INT64_C(1000000);
@@ -181,7 +182,8 @@ static int64_t patience_ns(const record *found) {
 static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
     record found = {.text = ""};
     int64_t start = tri_os.monotonic_ns();
-    int retries = 0; // because another process changed the file at the same time
+    // How often to try again, because another process may change the file at the same time.
+    int retries = 0;
     verdict v;
     while ((v = try_once(lock, &found)) == RETRY || v == HELD) {
         if (v == HELD ? tri_os.monotonic_ns() - start >= patience_ns(&found) : ++retries > 100)
@@ -201,7 +203,8 @@ static void beat(train_lock *lock) {
         atomic_store(&lock->is_lost, true);
         return;
     }
-    tri_os.touch(lock->fd); // on failure (the folder was removed), writing to the run fails, too
+    // A failure needs no report: if the folder was removed, writing to the run fails too.
+    tri_os.touch(lock->fd);
 }
 
 static void *keep_alive(void *context) {
@@ -269,7 +272,7 @@ void train_lock_release(train_lock *lock) {
     }
     pthread_cond_destroy(&lock->end);
     pthread_mutex_destroy(&lock->mutex);
-    // Remove the file while the lock is held, so that it cannot be another process's new one.
+    // Removes the file while the lock is held, so that it cannot be a new file of another process.
     if (!atomic_load(&lock->is_lost) && is_at_its_path(lock)) tri_os.unlink(lock->path);
     tri_os.close(lock->fd);
     free(lock);

@@ -16,156 +16,165 @@ typedef struct train_loop {
     const tri_train_request *request;
     const tri_recipe *recipe;
     tri_session *session;
-    train_lock *lock;       // of the run folder; rank 0 only
+    train_lock *lock;       // lock of the run folder; on rank 0 only
     tri_observer *observer; // rank 0 only
-    tri_trace *trace;       // NULL: none
+    tri_trace *trace;       // NULL: no trace is written
     tri_straggler *straggler;
-    struct train_sample_log *sample_log; // NULL: this rank has none
+    struct train_sample_log *sample_log; // NULL: this rank does not log its samples
     tri_loader *train_loader, *val_loader;
     tri_state_view model, optimizer;
     tri_progress progress;
     tri_test_result test;
     tri_rate rate;
     int64_t steps_per_epoch;
-    int64_t last_step;            // the step at which the run ends; -1: it has no such step
-    int64_t saved_step;           // of the newest checkpoint; -1: none
-    double started_s, saved_s;    // times of this process's start of training, and of its last save
+    int64_t last_step;            // the step at which the run ends; -1: not known
+    int64_t saved_step;           // step of the newest checkpoint; -1: there is none
+    double started_s, saved_s;    // when this process began to train, and when it last saved
     double training_s;            // time that this process has spent in steps
-    double waited_s;              // of it, in waits for other ranks
+    double waited_s;              // part of training_s in which this process waited for other ranks
     int64_t started_samples;      // progress.samples when this process started
-    double train_loss, grad_norm; // of the latest step
-    bool has_stepped;             // in this process
-    int in_flight;                // steps that were issued after those that `progress` counts
+    double train_loss, grad_norm; // training loss and gradient norm of the latest step
+    bool has_stepped;             // this process has completed a step
+    int in_flight;                // how many issued steps `progress` does not count yet
     bool stop;                    // early stopping or max_time has completed the run
     bool is_interrupted;          // a signal, or the end of the job's time, ends this process
-    bool job_ends;                // ... because the job's time is over soon
-    train_deadline deadline;      // rank 0 only
+    bool job_ends;                // the run ends because the time of the job is over soon
+    train_deadline deadline;      // end of the job's time; on rank 0 only
     bool is_time_to_save;         // checkpoint.train_time_interval has passed
-    bool saves;                   // this run writes checkpoints
-    tri_pending_save *saving;     // in progress; NULL: none
+    bool saves;                   // whether this run writes checkpoints
+    tri_pending_save *saving;     // the save in progress; NULL: there is none
     tri_arena *saving_arena;
     int64_t saving_step;
     double saving_begun_s; // when the save in progress began
-    int64_t saving_since;  // steps issued before this one tell of an earlier stage of the save
-    // Each of these warnings is logged once in a run, because its reason stays.
+    // Results of steps issued before this one belong to an earlier stage of the save.
+    int64_t saving_since;
+    // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;
 
-// In resume.c. Restores the checkpoint to resume from, or initializes the weights. Refuses a folder
-// or a checkpoint of another run before anything is created, so that it stays as it was.
+// Defined in resume.c. Restores the checkpoint to resume from, or initializes the weights. A folder
+// or checkpoint of another run is rejected before anything is created, so that it stays unchanged.
 // Collective.
 tri_status train_restore(train_loop *loop);
-// Refuses a run folder in which a symbolic link, a device or a pipe has the name of a file that the
-// run writes: through it the run would overwrite something else. Acts on rank 0; not collective.
+// Rejects a run folder in which a symbolic link, a device or a pipe has the name of a file that the
+// run writes: the run would overwrite something else through it. Does something on rank 0 only; not
+// collective.
 tri_status train_check_outputs(const train_loop *loop);
 
-// In folder.c. Whether the run folder has a file of that name; "": whether the folder exists.
+// Defined in folder.c. Whether the run folder has a file called `name`; "": whether the folder
+// exists.
 bool train_folder_has(const train_loop *loop, const char *name);
-// In folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed one,
-// and writes its recipe.yaml. Acts on rank 0; not collective.
+// Defined in folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed
+// one, and writes its recipe.yaml. Does something on rank 0 only; not collective.
 tri_status train_open_folder(train_loop *loop);
-// In folder.c. Collective. If another rank sees that the folder holds a run, waits until this host
-// does too, so that rank 0 does not begin a new one there.
+// Defined in folder.c. Waits until this host sees that the folder contains a run, if another rank
+// sees it, so that rank 0 does not begin a new run there. Collective.
 tri_status train_await_folder(train_loop *loop);
-// In folder.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
-// collective. TRI_BAD_INPUT: another process uses the folder. If the lock cannot be taken for
-// another reason, returns TRI_OK: the folder may be read-only and hold a complete run, of which
-// only the results are shown.
+// Defined in folder.c. Locks the run folder for this process if the folder exists. Does something
+// on rank 0 only; not collective. TRI_BAD_INPUT: another process uses the folder. If the lock
+// cannot be taken for another reason, returns TRI_OK: the folder may be read-only and contain a
+// complete run, whose results are only shown.
 tri_status train_lock_folder(train_loop *loop);
 
-// In job_end.c. Before the first step: finds out when the Slurm job ends, so that the run can stop
-// before. Acts on rank 0.
+// Defined in job_end.c. Finds out, before the first step, when the Slurm job ends, so that the run
+// can stop before that. Does something on rank 0 only.
 void train_watch_job(train_loop *loop);
-// In job_end.c. On rank 0: whether the run has to stop now, so that its last checkpoint is written
-// in time.
+// Defined in job_end.c. Whether the run has to stop now, so that its last checkpoint is written in
+// time. Rank 0 decides.
 bool train_job_ends(train_loop *loop);
-// In job_end.c. After a run that was stopped with a checkpoint: starts the job again, as
-// trainer.on_timeout says. Acts on rank 0; may not return, because Slurm ends the job.
+// Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
+// stopped with a checkpoint. Does something on rank 0 only. It may not return, because Slurm may
+// end the job.
 void train_start_again(train_loop *loop);
-// In train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest,
-// which the deadline has to leave time for.
+// Defined in train.c. Whether an evaluation is due after the step that comes `ahead` steps after
+// the latest one. The deadline has to leave time for it.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 
-// In evaluate.c. Refuses monitors of the recipe that name no metric, or a metric that the run will
-// not have, before the first step: a run would else notice only hours later.
+// Defined in evaluate.c. Rejects monitored metrics of the recipe that do not exist or that this run
+// will not have. It does so before the first step, because otherwise the run would fail only hours
+// later.
 tri_status train_check_monitors(const train_loop *loop);
-// In evaluate.c. Evaluates, reports the result, and decides about early stopping. Collective.
+// Defined in evaluate.c. Evaluates, reports the result, and decides about early stopping.
+// Collective.
 tri_status train_evaluate(train_loop *loop);
-// In evaluate.c. At the end of a complete run: evaluates the test data, if the validation data are
-// others; else they have been evaluated already.
+// Defined in evaluate.c. Evaluates the test data at the end of a complete run, unless they serve as
+// validation data: then they have been evaluated already.
 tri_status train_test(train_loop *loop);
-// In evaluate.c. Whether early stopping has ended the run, in this process or in an earlier one, so
-// that a resumed run does not train on.
+// Defined in evaluate.c. Whether early stopping has ended the run, in this process or in an earlier
+// one. If so, a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
-// In evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy", "train_loss").
-// False: the metric has no value yet.
+// Defined in evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
+// "train_loss"). False: the metric has no value yet.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
-// In evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all
-// replicas. Collective.
+// Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over
+// all replicas. Collective.
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out);
-// In evaluate.c. The mean of a metric; not a number where nothing counted, as where every label is
-// left out.
+// Defined in evaluate.c. Computes the mean of a metric; NaN if nothing was counted, for example if
+// all labels are ignored.
 double train_mean(const tri_step_output *sums, int metric);
 void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 
-// In saving.c. Saves a checkpoint. With `behind`, it is written while the next steps run, if there
-// is memory for a copy of the state. If a checkpoint cannot be written, this and the next functions
-// warn and let the run continue, because an earlier checkpoint is still there. Collective.
+// Defined in saving.c. Saves a checkpoint. With `behind`, it is written while the next steps run,
+// if there is memory for a copy of the state. If a checkpoint cannot be written, this function and
+// the next ones warn and let the run continue, because an earlier checkpoint still exists.
+// Collective.
 tri_status train_save(train_loop *loop, bool behind);
-// In saving.c. How far this rank's writing is, as a number whose sum over all ranks
-// train_advance_saving takes: each step sums it anyway, so no rank waits.
+// Defined in saving.c. How far this rank is with writing, as a number that each step sums over all
+// ranks, so that no rank has to wait. train_advance_saving takes the sum.
 double train_saving_ready(const train_loop *loop);
-// In saving.c. After a step: commits the checkpoint once all ranks have written it. Collective.
+// Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
+// Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
-// In saving.c. Waits until the checkpoint in progress is complete. Collective.
+// Defined in saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);
-// In saving.c. Gives up the checkpoint in progress, at the end of a run that failed. Not
+// Defined in saving.c. Abandons the checkpoint in progress, at the end of a run that failed. Not
 // collective, because other ranks may be lost.
 void train_abandon_saving(train_loop *loop);
 
-// In scale.c. Before the first step: gives the engine the loss scale and the count of updates of
-// `progress`, with which the device goes on.
+// Defined in scale.c. Called before the first step: gives the loss scale and the count of updates
+// in `progress` to the engine, which hands them to the device.
 tri_status train_carry(const tri_session *session, tri_progress *progress);
-// In scale.c. After a step: takes the loss scale and the count of updates from its results, and
-// reports an overflow. TRI_NOT_FINITE: gradients overflowed at the smallest scale, so that no scale
-// is left.
+// Defined in scale.c. Called after a step: takes the loss scale and the count of updates from its
+// results, and reports an overflow. TRI_NOT_FINITE: gradients overflowed at the smallest allowed
+// scale.
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
 
-// In sample_log.c. A log of which samples each step took; with NULL, its functions do nothing.
+// Defined in sample_log.c. A log of the samples that each step took. If it is NULL, its functions
+// do nothing.
 typedef struct train_sample_log train_sample_log;
 // Opens this rank's file of the sample log. NULL: log.samples is not set, or another rank logs the
 // same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
-// Appends one micro-batch. `step` counts from 1, as in metrics.jsonl.
+// Appends one micro-batch to the log. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
 void train_sample_log_close(train_sample_log *log);
 
-// In summary.c. Shows a table of the model's blocks, their output shapes and parameters.
+// Defined in summary.c. Prints a table of the model's blocks, their output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
-// In feed.c. Brings micro-batches from a loader to an engine, and gives their memory back to the
-// loader once the engine has copied them.
+// Defined in feed.c. Brings micro-batches from a loader to an engine, and gives their memory back
+// to the loader once the engine has copied them.
 typedef struct train_feed {
     tri_loader *loader;
     tri_engine *engine;
     int field_count;
-    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: those that the
-    // engine was given and may still read, then those that it has only looked at.
+    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: first those
+    // that the engine was given and may still read, then those that it has only looked at.
     const tri_data_batch **held;
     int64_t held_count, given;
-    train_sample_log *log; // NULL: none
-    int64_t step;          // that is being issued, for the log
+    train_sample_log *log; // NULL: samples are not logged
+    int64_t step;          // number of the step that is being issued, for the log
 } train_feed;
-// A feed whose list is in `arena`.
+// Makes a feed. Its list lies in `arena`.
 train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);
-// The engine calls these: they are `next`, `release` and `look` of tri_step_input.
+// The functions `next`, `release` and `look` of tri_step_input, which the engine calls.
 tri_status train_feed_next(void *context, tri_engine_batch *out);
 void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
-// Ends a feed after the last step, which returned `status`: waits until the engine no longer reads
+// Ends a feed after the last step, which returned `status`. Waits until the engine no longer reads
 // the loader's memory, and returns all batches to the loader. If the step failed, abandons the
 // engine, and returns the step's failure.
 tri_status train_feed_end(train_feed *feed, tri_status status);

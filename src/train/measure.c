@@ -1,5 +1,4 @@
-// Runs a model on one rank to measure its blocks, so that the times that `trireme plan` prints are
-// this machine's.
+// Runs a model on one rank to measure its blocks, so that `trireme plan` prints times of this host.
 #include "train/measure.h"
 
 #include "base/os.h"
@@ -65,8 +64,8 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Stores the median time of each block's actions of one kind, as the ledger recorded them: a
-// median, because single actions may be disturbed.
+// Stores the median time of each block's actions of one kind, as the ledger has recorded them. It
+// is the median because single actions may be disturbed.
 static void take_medians(const measuring *m, const char *kind, tri_phase phase, tri_measured *out) {
     const tri_ledger *ledger = m->comm->ledger;
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
@@ -95,8 +94,8 @@ static tri_status measure(measuring *m, double seconds) {
     return TRI_OK;
 }
 
-// Plans one replica that computes every block once per step, with whole layers, so that its times
-// serve all meshes.
+// Plans one replica that computes every block once in each step, with whole layers, so that its
+// times can be used for every mesh.
 static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_request *request,
                             int64_t batch) {
     tri_strategy_options options = *request->options;
@@ -110,7 +109,7 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.reuse_graphs_of = NULL;
     one.deterministic = false;
-    one.micro = 0; // one micro-batch, which batch norm over a whole step needs too
+    one.micro = 0; // a single micro-batch is enough and is what batch norm over a whole step needs
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;
     return tri_plan_create(m->arena, &device->description, &one, &m->plan);

@@ -1,5 +1,5 @@
-// Loads a model from a shared object. Loading runs the object's code, so everything that the file
-// alone shows, above all its version, is checked first.
+// Loads a model from a shared object. Loading runs the object's code. So everything that can be
+// checked in the file is checked first, above all its version.
 #include "train/object.h"
 
 #include "base/os.h"
@@ -15,11 +15,10 @@
 
 static const char symbol_prefix[] = "trireme_task_v", symbol[] = "trireme_task_v1";
 
-// What can be known of the file without running its code: what its header and its table of dynamic
-// symbols contain.
+// What the file's header and its table of dynamic symbols show, without running its code.
 typedef struct findings {
     bool is_object, has_task;
-    char other[64]; // the symbol of another version; "": none
+    char other[64]; // the symbol of another version; "": there is none
 } findings;
 
 static bool read_at(int fd, void *out, size_t size, uint64_t offset) {

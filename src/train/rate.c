@@ -1,18 +1,18 @@
-// Learning rates: each schedule is a function of the update's number, so that any update's rate is
-// known at any time. A linear warm-up rises to the schedule's first value before the schedule
-// begins.
+// Learning rates. Each schedule is a function of the update's number, so that the rate of any
+// update can be computed at any time. A linear warm-up before the schedule rises to the schedule's
+// first value.
 #include "train/rate.h"
 
 #include <math.h>
 #include <string.h>
 
-// What a schedule needs: the time since it began, and its length, both in its own unit (updates or
-// epochs).
+// The input of a schedule: the time since it began, and its length, both in its own unit (updates
+// or epochs).
 typedef struct moment {
     const tri_schedule_options *o;
     double lr; // optimizer.lr
     int64_t t, end;
-    int64_t warmup; // updates, for schedules that have a warm-up of their own
+    int64_t warmup; // the length of the schedule's own warm-up in updates, if it has one
 } moment;
 
 static double constant(const moment *m) { return m->lr; }
@@ -21,7 +21,7 @@ static double step(const moment *m) {
     return m->lr * pow(m->o->gamma, (double)(m->t / m->o->step_size));
 }
 
-// As torch.optim.lr_scheduler.LinearLR.
+// The schedule of torch.optim.lr_scheduler.LinearLR.
 static double linear(const moment *m) {
     double end = (double)(m->o->total_iters ? m->o->total_iters : m->end);
     double fraction = end > 0 ? fmin((double)m->t / end, 1) : 1;
@@ -30,8 +30,8 @@ static double linear(const moment *m) {
 
 static double linear_start(const moment *m) { return m->lr * m->o->start_factor; }
 
-// As torch.optim.lr_scheduler.CosineAnnealingLR, in closed form, so that a resumed run needs no
-// state of the scheduler.
+// The schedule of torch.optim.lr_scheduler.CosineAnnealingLR, in closed form, so that a resumed run
+// needs no state of the scheduler.
 static double cosine(const moment *m) {
     double end = (double)(m->o->T_max ? m->o->T_max : m->end);
     double fraction = end > 0 ? (double)m->t / end : 1;
@@ -48,7 +48,7 @@ static double peak_of(const moment *m) { return m->o->max_lr > 0 ? m->o->max_lr 
 
 static double onecycle_start(const moment *m) { return peak_of(m) / m->o->div_factor; }
 
-// As torch.optim.lr_scheduler.OneCycleLR with two phases.
+// The schedule of torch.optim.lr_scheduler.OneCycleLR with two phases.
 static double onecycle(const moment *m) {
     const tri_schedule_options *o = m->o;
     double total = (double)(o->total_steps ? o->total_steps : m->end), t = (double)m->t;
@@ -59,11 +59,11 @@ static double onecycle(const moment *m) {
 }
 
 // DeepSpeed's schedulers (deepspeed/runtime/lr_schedules.py) take their first step after the first
-// update: update t uses the rate of their iteration t - 1, and update 0 uses the initial rate.
+// update. So update t uses the rate of their iteration t - 1, and update 0 uses the initial rate.
 
 static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
 
-// How far the warm-up is: from 0 when it begins to 1 when it ends and later.
+// How far the warm-up has come: 0 when it begins, 1 from its end on.
 static double warmup_fraction(const moment *m) {
     int64_t iteration = m->t - 1, length = warmup_length(m);
     if (iteration < 0) return 0;
@@ -115,8 +115,10 @@ static double triangle(const moment *m) {
 static const struct {
     const char *name;
     double (*rate)(const moment *m);
-    double (*start)(const moment *m); // the first value, to which a warm-up rises; NULL: lr
-    bool warms_up;                    // has its own warm-up, so that t counts all updates
+    // Gives the schedule's first value, to which a warm-up before the schedule rises; NULL: that
+    // value is lr.
+    double (*start)(const moment *m);
+    bool warms_up; // the schedule has its own warm-up, so t counts all updates
 } rows[] = {{"constant", constant, NULL, false},
             {"step", step, NULL, false},
             {"linear", linear, linear_start, false},

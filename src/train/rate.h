@@ -1,5 +1,5 @@
-// The learning rate of each update: a pure function of the recipe, so that a resumed run needs no
-// state of a scheduler.
+// The learning rate of each update. It is a pure function of the recipe, so that a resumed run
+// needs no state of a scheduler.
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
@@ -10,13 +10,12 @@ typedef struct tri_rate {
     const tri_schedule_options *schedule;
     double lr; // optimizer.lr
     int64_t steps_per_epoch;
-    int64_t total_updates; // of the whole run; 0: the run has no end
+    int64_t total_updates; // updates of the whole run; 0: the run has no end
 } tri_rate;
 
-// Checks the schedule: TRI_BAD_INPUT if it depends on the end of a run that has none.
+// Checks the schedule. TRI_BAD_INPUT: it depends on the length of the run, and the run has no end.
 tri_status tri_rate_check(const tri_rate *rate);
-// How many updates the warm-up takes if that is as long as the run or longer, for a warning; 0: it
-// ends before the run.
+// For a warning: if the warm-up does not end before the run, how many updates it takes; else 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
 // The learning rate of update `update`, counted from 0.
 double tri_rate_at(const tri_rate *rate, int64_t update);

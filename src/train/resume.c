@@ -1,5 +1,5 @@
-// Resumes a run: compares the run folder's recipe with this one, finds the checkpoint and restores
-// the state from it. Where there is none, begins a new run. Next: checkpoint/find.c.
+// Resumes a run: compares the run folder's recipe with this run's, finds the checkpoint and
+// restores the state from it. If there is no checkpoint, begins a new run. Next: checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"
@@ -12,15 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The path from which `init` reads weights. `where` may be a run folder, of which the newest
-// checkpoint counts, or a checkpoint.
+// The path from which the option `init` reads weights. `where` may be a checkpoint, or a run
+// folder, which stands for its newest checkpoint.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;
 }
 
-// Refuses a folder of another run: the keys that define the run must have the values of this
-// recipe, because a run that goes on with others would be neither.
+// Rejects a folder of another run: the keys that define a run must have the same values in both
+// recipes, because a run that continues with other values would be neither of the two.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
@@ -48,7 +48,7 @@ static tri_status compare_folder(train_loop *loop) {
     return compare_recipe(loop, &other, loop->request->run_dir);
 }
 
-// What a run writes in its folder by a fixed name, and so may meet there.
+// The fixed names of files that a run writes in its folder, and that may exist there already.
 static const struct {
     const char *name;
     bool is_folder;
@@ -58,11 +58,12 @@ static const struct {
                {"checkpoints", true},
                {"tensorboard", true}};
 
-// Refuses an output that is a link: the run would write to a file that the user did not name. A
-// folder may be a link, so that checkpoints can lie on another disk.
+// Rejects an output file that is a link, because the run would write to a file that the user did
+// not name. An output folder may be a link, so that checkpoints can lie on another disk.
 static tri_status check_output(const char *path, bool is_folder) {
     struct stat own, target;
-    if (lstat(path, &own) < 0) return TRI_OK; // it does not exist yet, or writing it says why not
+    // Nothing exists there, or the attempt to write will report the error.
+    if (lstat(path, &own) < 0) return TRI_OK;
     bool is_link = S_ISLNK(own.st_mode);
     if (is_link && !is_folder)
         return TRI_FAIL(TRI_BAD_INPUT,
@@ -109,17 +110,17 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
     // If there are fewer samples than when the checkpoint was saved, the position may lie at or
-    // behind the end of its epoch; training then continues in a later one.
+    // beyond the end of its epoch. Training then continues in a later epoch.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
 }
 
-// Restores the newest checkpoint and verifies it while it is loaded. Only a single rank can do so,
-// because several would have to agree first; it is faster than reading the files twice. If that
-// fails, nothing is reported here: tri_checkpoint_find then reports the damage, or finds the
-// checkpoint before it.
+// Restores the newest checkpoint, and verifies it while loading, which is faster than reading the
+// files twice. Only a single rank can do so, because several would have to agree first. A failure
+// is not reported here: tri_checkpoint_find then reports the damage, or finds the checkpoint before
+// it.
 static bool restore_first(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     return loop->session->comm->size == 1 &&
@@ -127,8 +128,8 @@ static bool restore_first(train_loop *loop, const char **path) {
            restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
 }
 
-// Finds a checkpoint that is intact, and restores it. Each rank reads only what it holds and may
-// fail alone, so all ranks have to agree on the result.
+// Finds an intact checkpoint and restores it. Each rank reads only what it holds and may fail
+// alone, so all ranks have to agree on the result.
 static tri_status find_and_restore(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     tri_comm *comm = loop->session->comm;
@@ -147,8 +148,9 @@ tri_status train_restore(train_loop *loop) {
     loop->saved_step = -1;
     if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
-        // Lock before anything is cleaned up or read that another process may still be writing, but
-        // after the comparison, because a refused start leaves the folder unchanged.
+        // Locks the folder before anything is cleaned up or read that another process may still be
+        // writing. The comparison comes first, because a start that is rejected must leave the
+        // folder unchanged.
         TRI_TRY(tri_tell_and_agree(s->comm, train_lock_folder(loop), "lock of the run folder"));
     }
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
@@ -158,7 +160,8 @@ tri_status train_restore(train_loop *loop) {
                     (long long)loop->progress.step);
         return TRI_OK;
     }
-    // All ranks fail if one of them did; otherwise they would wait for that one in the first step.
+    // All ranks fail if one of them failed; otherwise they would wait for that one in the first
+    // step.
     tri_status status = tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
     TRI_TRY(tri_tell_and_agree(s->comm, status, "initial weights"));
     if (!loop->recipe->init) return TRI_OK;

@@ -1,6 +1,7 @@
 // The sample log (log.samples): which samples each step has taken, by their numbers in the data
-// set. Each rank that reads samples of its own appends to a file of its own, one line for each
-// micro-batch, at once: what a step was given is known also when the process is killed after it.
+// set. Each rank that reads samples of its own appends to its own file, one line for each
+// micro-batch. The line is written at once, so that the samples of a step are known even if the
+// process is killed after it.
 #include "base/log.h"
 #include "base/os.h"
 #include "observe/lines.h"
@@ -14,20 +15,20 @@
 
 struct train_sample_log {
     char path[PATH_MAX];
-    int fd; // -1: it cannot be written any more
+    int fd; // -1: the file can no longer be written
     int64_t replica, replicas;
-    int64_t from; // steps that were complete when this process began
+    int64_t from; // how many steps were complete when this process began
 };
 
-// Ranks that share a replica read the same samples, so only the first of them logs.
+// Whether this rank logs. Ranks that share a replica read the same samples, so only the first of
+// them does.
 static bool is_first_of_replica(const tri_session *s) {
     int rank = s->identity.rank;
     return tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_PIPELINE) == 0 &&
            tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_TENSOR_PARALLEL) == 0;
 }
 
-// Stops logging. A log that cannot be written does not end the run, because training does not need
-// it.
+// Stops logging after an error. The run continues, because training does not need the log.
 static void give_up(train_sample_log *log) {
     tri_log(TRI_LOG_WARNING, "%s; the samples of further steps are not logged",
             tri_error_message());

@@ -1,5 +1,5 @@
-// Saves the checkpoints of a run: at once, or behind the next steps. Next: state.c (what is saved),
-// checkpoint/save.c (how).
+// Saves the checkpoints of a run: at once, or while the next steps run. Next: state.c (what is
+// saved), checkpoint/save.c (how).
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-// The memory that this rank may use for a snapshot of its state, from which the checkpoint is
-// written while training goes on. The ranks of a host share TRI_SNAPSHOT_PERCENT of its memory.
+// How much memory this rank may use for a snapshot of its state, from which the checkpoint is
+// written while training continues. The ranks of a host share TRI_SNAPSHOT_PERCENT of its memory.
 static int64_t snapshot_limit_bytes(const train_loop *loop) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page_bytes <= 0) return 1;
@@ -18,12 +18,13 @@ static int64_t snapshot_limit_bytes(const train_loop *loop) {
 static void warn(const train_loop *loop, const char *text) {
     if (loop->recipe->log.progress && !loop->request->quiet)
         tri_observe_message(loop->observer, "warning: %s", text);
-    else if (loop->session->identity.rank == 0) // log.progress=false hides progress, not warnings
+    // log.progress=false hides progress, but not warnings.
+    else if (loop->session->identity.rank == 0)
         tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// Ends a save. If the checkpoint could not be written, warns and lets the run continue, because the
-// one before is still there.
+// Ends a save. If the checkpoint could not be written, warns and lets the run continue, because an
+// earlier checkpoint still exists.
 static tri_status end_saving(train_loop *loop, tri_status status) {
     loop->saving = NULL;
     tri_arena_destroy(loop->saving_arena);
@@ -85,8 +86,8 @@ static tri_ledger_mark enter(const train_loop *loop, const char *what) {
     return tri_ledger_enter(loop->session->comm->ledger, "SAVE", what);
 }
 
-// Warns once that training waited for the checkpoint before. A short wait, as in a run of a few
-// quick steps, is not worth a warning.
+// Warns once that training had to wait until the previous checkpoint was written. A short wait, as
+// in a run of a few quick steps, is not worth a warning.
 static void warn_of_wait(train_loop *loop, double seconds) {
     const double least_s = 1;
     if (loop->has_warned_overlap || seconds < least_s) return;
@@ -128,9 +129,9 @@ tri_status train_save(train_loop *loop, bool behind) {
     return status;
 }
 
-// What this rank adds to a sum over all ranks: 1 if it has written its byte ranges, the number of
-// ranks if it has failed. So one sum tells both: if it is at least the number of ranks, all are
-// ready or one has failed.
+// The number that this rank adds to a sum over all ranks: 1 if it has written its chunks, the
+// number of ranks if it has failed, else 0. So one sum is enough: if it is at least the number of
+// ranks, all are ready or one has failed.
 double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);
@@ -139,7 +140,8 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    bool is_stale = loop->progress.step <= loop->saving_since; // the last step read is step - 1
+    // The last results are those of step - 1.
+    bool is_stale = loop->progress.step <= loop->saving_since;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_since = loop->progress.step + loop->in_flight;
     bool ended;

@@ -1,4 +1,4 @@
-// Builds a session from a recipe, in the order in which the parts need each other: ranks, data,
+// Builds a session from a recipe, in an order in which each part finds what it needs: ranks, data,
 // device, plan and engine. Next: plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// Finds the fields as tri_session_describe_fields does, but *count is 0 where nothing is known.
+// As tri_session_describe_fields, but sets *count to 0 if nothing is known.
 static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
                                int *count) {
     tri_data_field described[TRI_MAX_DATA_FIELDS];
@@ -22,7 +22,7 @@ static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, t
     TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // A built-in model accepts samples of any size, so its fields say nothing about the data.
+    // A built-in model accepts samples of any size, so its fields do not describe the data.
     if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
         return TRI_OK;
     for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
@@ -41,8 +41,8 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
                     recipe->data.name);
 }
 
-// Logs the data set's own advice, if its images look as if their channels came last: the model
-// would read them wrongly.
+// Logs the data set's own advice if its images look as if their channels came last, because the
+// model would then read them in the wrong order.
 static void warn_of_images(const tri_session *s) {
     char advice[512];
     if (s->train_data && tri_dataset_warning(s->train_data, advice, sizeof advice))
@@ -68,13 +68,14 @@ void tri_session_warn(const tri_session *s) {
             tri_dataset_shapes(s->train_data, s->arena));
 }
 
-// Opens the data of evaluations during the run (val_data), and of the one at its end (test_data).
+// Opens the data of the evaluations during the run (val_data), and of the one at its end
+// (test_data).
 static tri_status open_evaluated(tri_session *s, bool train) {
     const tri_recipe *recipe = s->recipe;
     uint64_t seed = (uint64_t)recipe->seed;
     bool has_val = tri_data_has(&recipe->data, TRI_DATA_VAL);
     bool has_test = tri_data_has(&recipe->data, TRI_DATA_TEST);
-    if (train && recipe->trainer.overfit_batches.value > 0) { // evaluate on the training samples
+    if (train && recipe->trainer.overfit_batches.value > 0) { // evaluates on the training samples
         s->val_source = TRI_VAL_TRAINING;
         return tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data);
     }
@@ -91,7 +92,7 @@ static tri_status open_evaluated(tri_session *s, bool train) {
                             &s->val_data);
 }
 
-// All splits must have the same fields, because they feed the same model.
+// Checks that all splits have the same fields, because they feed the same model.
 static tri_status compare_fields(const tri_session *s, const tri_dataset *other, const char *name) {
     if (!other || !s->train_data) return TRI_OK;
     if (tri_dataset_field_count(other) != s->field_count)
@@ -130,7 +131,7 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
     return compare_fields(s, s->test_data, tri_data_split_name(TRI_DATA_TEST));
 }
 
-// Makes the sampler of one evaluation of *data. Where the recipe's limits leave no samples, closes
+// Makes the sampler of one evaluation of *data. If the recipe's limits leave no samples, closes
 // *data and sets it to NULL, so that nothing is evaluated.
 static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sampler *out) {
     const tri_recipe *r = s->recipe;
@@ -146,11 +147,12 @@ static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sample
     int64_t most = t->limit_val_batches.is_fraction
                        ? tri_amount_of(t->limit_val_batches, samples)
                        : tri_amount_of(t->limit_val_batches, batches) * micro;
-    if (most == 0 && t->limit_val_batches.value > 0) most = micro; // at least one micro-batch
+    // Evaluate at least one micro-batch.
+    if (most == 0 && t->limit_val_batches.value > 0) most = micro;
     if (t->fast_dev_run > 0 && t->fast_dev_run < batches && t->fast_dev_run * micro < most)
         most = t->fast_dev_run * micro;
     if (most >= samples) return TRI_OK;
-    if (most == 0) { // limit_val_batches is 0: no evaluation
+    if (most == 0) { // limit_val_batches is 0: nothing is evaluated
         tri_dataset_close(*data);
         *data = NULL;
         return TRI_OK;
@@ -209,10 +211,10 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
                               .loader_batches = tri_loader_batches(&loader)};
 }
 
-// Refuses a plan that does not fit into memory, before the memory is allocated, because the system
-// would kill the process later without a reason that a user sees. With strategy.memory, or on
-// devices with memory of their own, the peak of the fullest rank counts, so that all ranks decide
-// alike.
+// Rejects a plan that does not fit into memory, before the memory is allocated. Otherwise the
+// system would kill the process later, without a reason that the user sees. With strategy.memory,
+// or on devices with memory of their own, the rank with the largest peak decides, so that all ranks
+// come to the same result.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     const tri_device_description *device = &s->device->description;
     tri_device_memory there = tri_device_memory_of(device, s->device, s->identity.local_size);
@@ -228,8 +230,8 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     return tri_fit_check_host(s->plan, s->identity.local_size);
 }
 
-// Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the
-// larger of theirs, because each program takes memory.
+// Adds one evaluation to the plan. Both evaluations share one program, because each program takes
+// memory. Its micro-batch is the larger one of the two.
 static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
                             tri_step_shape shape, tri_plan_request *request) {
     if (!data) return;
@@ -267,8 +269,9 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-// Finds the field of the data whose numbers the node reads, as they are or after ops that make
-// labels of them; NULL: none. So the numbers in the data can be compared with the model's classes.
+// Finds the field of the data whose numbers (labels or tokens) the node reads, either directly or
+// after ops that make labels from them; NULL: there is none. With this the numbers can be compared
+// with the model's classes.
 static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
     tri_value value = node->inputs[node->op->labels ? node->op->labels - 1 : 0];
     for (;;) {
@@ -280,7 +283,7 @@ static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
     }
 }
 
-// Refuses data with labels or tokens for which the model has no class; otherwise the run would fail
+// Rejects data with labels or tokens for which the model has no class. Otherwise the run would fail
 // at the first step that contains one.
 static tri_status check_classes(const tri_session *s) {
     const tri_graph *g = s->plan->graph;
@@ -321,7 +324,7 @@ static tri_status check_classes(const tri_session *s) {
     return TRI_OK;
 }
 
-// Checks that all ranks have the same recipe, program version, parameters and home layouts: else
+// Checks that all ranks have the same recipe, program version, parameters and home layouts. If not,
 // they would add gradients of different parameters.
 static tri_status compare_ranks(tri_session *s) {
     if (s->comm->size == 1) return TRI_OK;
@@ -353,7 +356,7 @@ static tri_status compare_ranks(tri_session *s) {
     return tri_tell_and_agree(s->comm, status, "comparison of the ranks' plans");
 }
 
-// Tells the other ranks about this one's host, so that all know which ranks share theirs.
+// Tells the other ranks about this rank's host, so that all know which ranks are on the same host.
 static tri_status exchange_hosts(tri_session *s) {
     int ranks = s->comm->size;
     tri_host_claim own, *all = tri_arena_alloc(s->arena, (size_t)ranks * sizeof *all);
@@ -370,7 +373,7 @@ static tri_status exchange_hosts(tri_session *s) {
                               "comparison of the hosts");
 }
 
-// Connects the ranks. From then on the other ranks can read this rank's ledger, for messages about
+// Connects the ranks. From then on other ranks can read this rank's ledger, for messages about
 // ranks that hang.
 static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
@@ -390,9 +393,9 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     return exchange_hosts(s);
 }
 
-// Decides whether images are copied to the device as bytes, a quarter of their size in F32. It is
-// possible if the device can normalise them and all data sets have bytes with the same scale: one
-// program serves them all.
+// Decides whether images are copied to the device as bytes, which are a quarter of their size in
+// F32. This is possible if the device can normalise bytes and all data sets have bytes with the
+// same scale, because one program serves all data sets.
 static void choose_bytes(tri_session *s) {
     tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
     bool found = false;
@@ -422,14 +425,16 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (status == TRI_OK) choose_bytes(s);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
-    // Images whose channels are last may be the reason why no plan could be made.
+    // Images whose channels are last may be the reason why no plan could be made, so the user is
+    // warned of them.
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
     return check_classes(s);
 }
 
-// Makes the session that of one group of ranks, as `trireme scale` runs several after each other:
-// the launcher's local ranks count others too, so they do not hold.
+// Makes the session one of a group of ranks, since `trireme scale` runs several groups one after
+// the other. The launcher's local ranks count ranks of other groups too, so they are computed
+// again.
 static void take_group(tri_session *s, const tri_comm *comm) {
     s->identity.rank = comm->rank;
     s->identity.size = comm->size;
@@ -490,7 +495,7 @@ tri_status tri_session_open(const tri_session_request *request, tri_session **ou
 }
 
 tri_status tri_session_tell(tri_session *s, tri_status status) {
-    if (s->borrows_comm) return status; // its owner tells
+    if (s->borrows_comm) return status; // the communicator's owner tells the other ranks
     return tri_tell_failure(s->comm, &s->identity, status);
 }
 
@@ -499,11 +504,12 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    tri_health_drop_ring(session->health); // it is the communicator's
+    tri_health_drop_ring(session->health); // the ring belongs to the communicator, which ends now
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
-    tri_dataset_close(session->val_data); // first: it may use memory of the training data
+    // Closed first, because it may use memory of the training data.
+    tri_dataset_close(session->val_data);
     tri_dataset_close(session->test_data);
     tri_dataset_close(session->train_data);
     tri_arena_destroy(session->arena);
@@ -529,7 +535,8 @@ static void free_host(void *context, void *memory) {
     device->backend->free_host(device, memory);
 }
 
-// The loader's memory is the kind from which the device copies fastest, where it has such.
+// Chooses the loader's memory: the kind from which the device copies fastest, if the device has
+// such memory.
 static tri_loader_memory memory_for_copies(const tri_session *session) {
     if (!session->device->backend->alloc_host) return (tri_loader_memory){.alloc = NULL};
     return (tri_loader_memory){alloc_host, free_host, session->device};

@@ -1,4 +1,4 @@
-// Catches the signals that ask a run to end, so that it can save a checkpoint first.
+// Catches the signals that ask a run to end, so that the run can save a checkpoint first.
 #include "train/signals.h"
 
 #include <signal.h>
@@ -26,8 +26,8 @@ void tri_signals_watch(void) {
     watching = true;
     for (int i = 0; i < WATCHED; i++) {
         sigaction(watched[i], &action, &before[i]);
-        // nohup sets SIGHUP to be ignored, so that a run survives the end of its terminal; this
-        // stays so.
+        // The command nohup makes a process ignore SIGHUP, so that a run survives the end of its
+        // terminal. Then the signal stays ignored.
         if (watched[i] == SIGHUP && before[i].sa_handler == SIG_IGN)
             sigaction(SIGHUP, &before[i], NULL);
     }

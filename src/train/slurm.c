@@ -1,5 +1,5 @@
-// Asks Slurm about this job through its commands squeue, scontrol and sbatch. slurm.h says what
-// for.
+// Questions about this job to Slurm, asked by its commands squeue, scontrol and sbatch. slurm.h
+// says why.
 #include "train/slurm.h"
 
 #include "base/command.h"
@@ -64,7 +64,7 @@ tri_status train_slurm_requeue(const train_slurm_job *job) {
     return tri_command_run(argv, TRI_SLURM_ANSWER_MS, text, sizeof text);
 }
 
-// Finds the value of NAME in "… NAME=VALUE …", the form in which scontrol prints a job; false: it
+// Finds the value of NAME in "… NAME=VALUE …", the form in which scontrol prints a job. False: it
 // is missing or "(null)".
 static bool find_value(const char *text, const char *name, char *out, size_t size) {
     size_t length = strlen(name);
@@ -83,8 +83,8 @@ static bool find_value(const char *text, const char *name, char *out, size_t siz
 
 enum { JOB_TEXT_BYTES = 1 << 16, OPTIONS = 6, ARGUMENTS = 12, VALUE_BYTES = 256 };
 
-// Options that may have been given on sbatch's command line, and are then not in the script; the
-// chained job needs them too. Names are those of `scontrol show job` and of sbatch(1).
+// Options that may have been given on sbatch's command line. Then they are not in the batch script,
+// but the chained job needs them too. Names are those of `scontrol show job` and of sbatch(1).
 static const struct {
     const char *name, *option;
 } options[OPTIONS] = {

@@ -1,5 +1,5 @@
-// The job of Slurm in which this process runs: how much time it has left, and how it is started
-// again. Everything is asked through Slurm's own commands, so that no library of Slurm is needed.
+// The Slurm job in which this process runs: how much time it has left, and how to start it again.
+// Everything is asked by Slurm's own commands, so that no library of Slurm is needed.
 #ifndef TRIREME_TRAIN_SLURM_H
 #define TRIREME_TRAIN_SLURM_H
 
@@ -13,13 +13,13 @@ typedef struct train_slurm_job {
 
 // Finds whether this process is part of a Slurm job; reads the environment through `get`.
 bool train_slurm_find(const char *(*get)(const char *name), train_slurm_job *out);
-// Seconds until the job's time is over; a negative number if it has no limit.
+// Gets the seconds until the job's time is over; a negative number if it has no limit.
 tri_status train_slurm_seconds_left(const train_slurm_job *job, double *out);
 // Reads a time as squeue prints it: "59", "02:03", "1:02:03", "1-02:03:04". False: anything else,
 // such as UNLIMITED.
 bool train_slurm_read_time(const char *text, double *seconds);
-// Puts the job back into the queue, under the same number. Slurm then ends all its processes, so
-// that this may not return.
+// Puts the job back into the queue, under the same number. Slurm then ends all processes of the
+// job, so this function may not return.
 tri_status train_slurm_requeue(const train_slurm_job *job);
 // Submits the job's batch script once more, as a new job that starts when this one has ended.
 // `next` gets the new job's number.

@@ -1,6 +1,6 @@
-// The state of a run for checkpoints: as a source that is read, as a sink that is written, and its
-// progress as a map. Next: checkpoint/save.c reads the source; scale.c, when resuming, hands what
-// was read of the progress to the engine.
+// The state of a run for checkpoints: as a source to save, as a sink to load, and its progress as a
+// map. Next: checkpoint/save.c, which reads the source; when resuming scale.c, which gives the
+// progress that was read to the engine.
 #include "train/state.h"
 
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {
@@ -102,8 +102,8 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
     *out = (tri_progress){.step = 0};
     TRI_TRY(need_int(tree, "step", &out->step));
-    // A checkpoint without `updates` was written before there was 16-mixed, when every step was an
-    // update.
+    // A checkpoint without `updates` was written by a version without 16-mixed, in which every step
+    // was an update.
     out->updates = out->step;
     if (tri_tree_get(tree, "updates")) TRI_TRY(need_int(tree, "updates", &out->updates));
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");

@@ -1,5 +1,5 @@
-// Shows the table at the start of a run: the model's blocks, their output shapes and parameters, as
-// users know it from Keras and Lightning.
+// Prints the table at the start of a run: the model's blocks, their output shapes and parameters,
+// as users know it from Keras and Lightning.
 #include "base/quantity.h"
 #include "tensor/half.h"
 #include "train/loop.h"
@@ -15,8 +15,8 @@ typedef struct counts {
 
 enum { ALL_BLOCKS = -1 };
 
-// Counts the parameters of a block, or of ALL_BLOCKS. A tied parameter belongs to the first block
-// that reads it, so that it counts once.
+// Counts the parameters of a block, or of ALL_BLOCKS. A tied parameter counts for the first block
+// that reads it, so that it counts only once.
 static counts count_parameters(const tri_graph *g, int block) {
     counts c = {0};
     for (int i = 0; i < g->parameter_count; i++) {
@@ -39,9 +39,9 @@ static bool is_metric(const tri_graph *g, tri_value value) {
     return false;
 }
 
-// Writes the shape of a block's output: of the last value that it computes which is neither loss
-// nor metric, nor of integers, because labels (`next_token` makes some) are no output. N stands for
-// the number of samples.
+// Writes the shape of a block's output. That is the last value that it computes, except losses,
+// metrics, and integers, because labels (made by `next_token`) are not an output. N stands for the
+// number of samples.
 static void write_shape(const tri_graph *g, int block, int64_t batch, char *out, size_t size) {
     tri_value last = {0};
     for (int i = 0; i < g->node_count; i++) {
@@ -80,7 +80,7 @@ void train_show_summary(train_loop *loop) {
     tri_arena *arena = tri_arena_create(loop->arena, "summary");
     tri_graph *g;
     int64_t batch = s->plan->programs[0]->batch;
-    // The table shows the whole model, but the plan's graph has only this rank's slices, so the
+    // The table shows the whole model, but the plan's graph has only this rank's slices. So the
     // graph is built once more.
     tri_status status = tri_model_build(arena, &s->model, batch, &g);
     if (status == TRI_OK)

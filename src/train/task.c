@@ -84,7 +84,7 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->taken[i] = true; // options that are not numbers stay false and are refused later
+        options->taken[i] = true; // options that are not numbers stay false and are rejected later
         return true;
     }
     return false;
@@ -105,7 +105,7 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     };
     double rate;
     const tri_tree *dropout = tri_tree_get(map, "dropout");
-    bool is_number = find_option(context, "dropout", &rate); // of every model
+    bool is_number = find_option(context, "dropout", &rate); // every model has this option
     if (!dropout) return TRI_OK;
     if (!is_number || rate < 0 || rate >= 1)
         return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");

@@ -1,33 +1,34 @@
-// The model of a recipe: built in, the program's own, or from a shared object. All are tasks, so
-// that the rest of the program sees no difference.
+// The model of a recipe: a built-in one, the program's own, or one from a shared object. All of
+// them are tasks, so that the rest of the program need not distinguish them.
 #ifndef TRIREME_TRAIN_TASK_H
 #define TRIREME_TRAIN_TASK_H
 
 #include "plan/program.h"
 #include "recipe/recipe.h"
 
-// Checks a task that a user wrote. TRI_BAD_INPUT: it has no name or build function, or a field of
-// it has an impossible shape. `whose`: what the message says about where the task is from.
+// Checks a task that a user wrote. TRI_BAD_INPUT: it has no name or no build function, or one of
+// its fields has an impossible shape. `whose`: how the message describes where the task comes from.
 tri_status tri_task_check(const tri_task *task, const char *whose);
 // Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
-// stays loaded, because the task lies in it. TRI_BAD_INPUT names the model and the nearest known
-// one.
+// stays loaded, because the task lies in it. TRI_BAD_INPUT: there is no such model; the message has
+// the nearest name.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
 
-// The recipe's model options, and what the model has asked for: from these follows which options no
-// model knows.
+// The recipe's model options, and the options for which the model has asked. Comparing the two
+// shows which options the model does not know.
 typedef struct tri_task_options {
     tri_arena *arena;
     const tri_tree *map;
-    bool *taken;        // for each entry of `map`: the model got it
-    const char **asked; // every key that the model asked for, once
+    bool *taken;        // by entry of `map`: whether the model has read it
+    const char **asked; // every key for which the model has asked, once
     int asked_count, asked_capacity;
 } tri_task_options;
-// Fills in the options of graphs of the recipe's model; `context` must outlive those graphs.
+// Fills in the options of graphs of the recipe's model. `context` must outlive those graphs.
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out);
-// Called after a graph was built, because only then it is known which options the model asks for.
-// TRI_BAD_INPUT: names an option that the model did not ask for and the nearest one that it did.
+// Checks the options after a graph was built, because only then it is known for which options the
+// model asks. TRI_BAD_INPUT: the model did not ask for an option of the recipe; the message names
+// it and the nearest one for which the model did ask.
 tri_status tri_task_check_options(const tri_task_options *context, const char *model);
 
 #endif

@@ -1,5 +1,5 @@
-// Failures of one rank that all have to hear of. A communicator tells the others a text but no
-// status, so that bad input (exit code 2) shows in the text.
+// Failures of one rank of which all ranks must learn. A communicator passes on a text but no
+// status, so the text contains whether it was bad input (exit code 2).
 #include "train/tell.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 static const char BAD_INPUT[] = ": bad input: ";
 
-// Bad input of another rank is no loss of a rank.
+// Turns "a rank was lost" into TRI_REFUSED if the text says that the rank had bad input.
 static tri_status status_of(tri_status status) {
     const char *why = tri_error_message();
     bool is_told = status == TRI_PEER_LOST && !strncmp(why, "rank ", 5) && strstr(why, BAD_INPUT);
@@ -21,10 +21,10 @@ tri_status tri_tell_failure(tri_comm *comm, const tri_identity *identity, tri_st
     if (all_end || !comm || comm->size == 1) return status;
     snprintf(why, sizeof why, "%s", tri_error_message());
     bool is_bad_input = tri_status_exit_code(status) == 2;
-    bool is_named = !strncmp(why, "rank", 4); // such a message names the culprit already
+    bool is_named = !strncmp(why, "rank", 4); // such a message already says which rank it was
     const char *behind_name = is_named ? strstr(why, ": ") : NULL;
-    // A rank that only heard of bad input ends the communicator too: else closing it would wait for
-    // the rank that has the bad input.
+    // A rank that was only told of bad input also ends its communicator. Otherwise closing it would
+    // wait for the rank that has the bad input.
     if (status == TRI_REFUSED && !strstr(why, BAD_INPUT) && behind_name)
         snprintf(text, sizeof text, "%.*s%s%.*s", (int)(behind_name - why), why, BAD_INPUT,
                  (int)sizeof text - 160, behind_name + 2);

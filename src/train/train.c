@@ -1,7 +1,7 @@
 // The training loop: opens a session, restores the state, runs step after step, and decides after
 // each step what is due: metrics, an evaluation, a checkpoint, the end. Next: session.c (what a run
-// needs), resume.c (how a run continues), saving.c (how a checkpoint is saved). Beside them: feed.c
-// (a step's samples) and rate.c (its learning rate).
+// needs), resume.c (how a run continues), saving.c (how a checkpoint is saved). feed.c supplies a
+// step's samples and rate.c its learning rate.
 #include "base/cpu_share.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -20,14 +20,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// Numbers that each step sums over all ranks, so that all ranks take the same decisions: what only
-// one rank has noticed, all know after the step.
+// Numbers that each step sums over all ranks. With them all ranks learn what only one rank has
+// noticed, and so take the same decisions.
 enum { SHARED_SIGNAL, SHARED_JOB_ENDS, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
 static int64_t total_steps(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
-    int64_t by_epochs = -1; // limited to TRI_MAX_STEPS, which no run reaches
+    // Steps that max_epochs allows; at most TRI_MAX_STEPS, which no run reaches.
+    int64_t by_epochs = -1;
     if (t->max_epochs >= 0 &&
         (__builtin_mul_overflow(t->max_epochs, loop->steps_per_epoch, &by_epochs) ||
          by_epochs > TRI_MAX_STEPS))
@@ -37,8 +38,8 @@ static int64_t total_steps(const train_loop *loop) {
     return last;
 }
 
-// Warns if the run will end before its first line of training loss: without a line there is no
-// curve either.
+// Warns if the run will end before it logs its first training loss, because there will be no curve
+// to look at.
 static void report_unlogged(const train_loop *loop) {
     int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
     if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
@@ -49,7 +50,8 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
-// The peak of one rank: what the user says, or the maker's for the device. False: not known.
+// Gets the peak rates of one rank: those that the user gives, or the maker's for the device. False:
+// not known.
 static bool read_peak(const tri_session *s, tri_rates *out) {
     const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
     const char *from;
@@ -109,8 +111,8 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// What is due after a step. It is known before the step is issued, because nothing may be issued
-// behind a step after which the state is needed.
+// What is due after a step. It is known before the step is issued, because if the state is needed
+// after a step, the next one may not be issued yet.
 typedef struct train_due {
     bool evaluation, checkpoint;
     bool epoch_ends, run_ends;
@@ -143,8 +145,8 @@ bool train_evaluation_is_due(const train_loop *loop, int64_t ahead) {
     return due_after(loop, ahead).evaluation;
 }
 
-// Makes the evaluation and the checkpoint that are due after the latest step, while no step is in
-// flight that would change the weights.
+// Does the evaluation and the checkpoint that are due after the latest step. No step is in flight
+// then, so the weights do not change.
 static tri_status finish_step(train_loop *loop) {
     tri_progress *p = &loop->progress;
     train_due due = due_after(loop, 0);
@@ -157,7 +159,8 @@ static tri_status finish_step(train_loop *loop) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    // The last checkpoint is written at once: no step follows behind which it could be written.
+    // The last checkpoint is written at once, because no step follows during which it could be
+    // written.
     bool behind = loop->recipe->checkpoint.async && !due.run_ends;
     return save && loop->saves ? train_save(loop, behind) : TRI_OK;
 }
@@ -175,8 +178,8 @@ static void share_decisions(train_loop *loop, double shared[TRI_MAX_SHARED]) {
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-// The shape of the step that comes `ahead` steps after those whose results were read: the last step
-// of an epoch may have fewer samples.
+// Returns the shape of the step that comes `ahead` steps after the one whose results were read
+// last: the last step of an epoch may have fewer samples.
 static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     const tri_session *s = loop->session;
     bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&
@@ -184,8 +187,8 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
 }
 
-// Notes how long a step took. A step takes its time when it is issued, or on a device that runs
-// ahead when it is collected, because there issuing returns at once.
+// Records how long a step took. Usually a step takes its time when it is issued. On a device that
+// runs ahead, issuing returns at once, so there the step takes its time when it is collected.
 static void note_time(train_loop *loop, double begun_s, double waited_s) {
     double seconds = tri_os_seconds() - begun_s;
     loop->training_s += seconds;
@@ -231,8 +234,8 @@ static void report_step(const train_loop *loop, const tri_step_output *out) {
     tri_ledger_end(ledger, writing);
 }
 
-// Waits for the oldest step in flight, and does what follows from its results: logs, the loss
-// scale, stopping.
+// Waits for the oldest step in flight, and handles its results: logs them, takes over the loss
+// scale, decides whether to stop.
 static tri_status collect_step(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
@@ -265,8 +268,8 @@ static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
 }
 
-// Whether a step may be issued now. On a device that runs ahead, one may be in flight, unless
-// something is due after that one; a decision to end or to save waits for all that is in flight.
+// Whether a step may be issued now. On a device that runs ahead, one step may be in flight, unless
+// something is due after that step. A decision to end or to save waits until no step is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
     if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;
@@ -284,7 +287,7 @@ static tri_status run_steps(train_loop *loop) {
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
     if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
     if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->val_data) {
-        tri_step_output unused; // only checks that evaluation works
+        tri_step_output unused; // the result is not used: this only checks that evaluation works
         TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
     train_feed feed = train_feed_make(s->arena, s, loop->train_loader);
@@ -299,7 +302,8 @@ static tri_status run_steps(train_loop *loop) {
             break;
     }
     status = train_feed_end(&feed, status);
-    if (status == TRI_NOT_FINITE) { // on all ranks alike: complete the checkpoint in progress
+    // All ranks get this status, so the checkpoint in progress can be completed.
+    if (status == TRI_NOT_FINITE) {
         char why[TRI_MESSAGE_MAX_BYTES];
         snprintf(why, sizeof why, "%s", tri_error_message());
         (void)train_finish_saving(loop);
@@ -330,7 +334,7 @@ static tri_status run_steps(train_loop *loop) {
                     cause, (long long)p->step);
 }
 
-// Opens the trace, on all ranks, and the run's files, which rank 0 alone writes.
+// Opens the trace on all ranks, and on rank 0 the run's files, which only rank 0 writes.
 static tri_status open_files(train_loop *loop) {
     const char *trace = loop->request->trace;
     if (trace) TRI_TRY(tri_trace_open(loop->session->comm, trace, &loop->trace));
@@ -356,8 +360,8 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
 }
 
 // Locks a run folder that has a .lock, because another process may be writing there; then restores
-// its state or begins a new run. Other folders are locked later, so that a refused run leaves no
-// .lock: an existing one by train_restore, a new one by train_open_folder.
+// its state or begins a new run. A folder without a .lock is locked later, so that a rejected run
+// leaves no .lock behind: by train_restore if the folder exists, by train_open_folder if it is new.
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
     TRI_TRY(train_await_folder(loop));
@@ -378,8 +382,8 @@ static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
 
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
-    // The search for stragglers compares the ranks of one pipeline stage, because only these do the
-    // same work.
+    // The search for stragglers compares only ranks of the same pipeline stage, because these do
+    // the same work.
     tri_ledger_set_peers(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);
@@ -434,7 +438,8 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->grad_norm = loop->grad_norm;
     }
     train_fill_result(loop->session, &loop->progress, out);
-    if (out->was_complete) TRI_TRY(train_test(loop)); // a checkpoint does not contain its result
+    // A checkpoint does not contain the result of the test.
+    if (out->was_complete) TRI_TRY(train_test(loop));
     fill_test(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = train_has_stopped_early(loop);
@@ -456,12 +461,14 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .evaluate = true},
                              &session));
     tri_recipe recipe = *request->recipe;
-    recipe.batch.global = session->recipe->batch.global; // resolved: it belongs to the run
+    // The size that was found for these ranks belongs to the run.
+    recipe.batch.global = session->recipe->batch.global;
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
     status = tri_session_tell(session, status);
-    if (status != TRI_OK) tri_engine_abandon(session->engine); // before the loaders' memory goes
+    // This has to come before the loaders free the memory that the engine reads.
+    if (status != TRI_OK) tri_engine_abandon(session->engine);
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);
     tri_straggler_destroy(loop.straggler);
