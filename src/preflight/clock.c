@@ -1,5 +1,5 @@
-// Checks the hosts' clocks: how far each is from that of rank 0's host, by round trips as NTP
-// measures them. Traces of several hosts are joined by these clocks.
+// Checks the hosts' clocks: how far each differs from the clock of rank 0's host, measured by round
+// trips as NTP does. Traces of several hosts are joined by these clocks.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
@@ -11,7 +11,7 @@ enum { ROUND_TRIPS = 16 };
 
 static const char *skips(const preflight *p) { return p->host_count < 2 ? "one host" : NULL; }
 
-// Measures the round trips with the first rank of a host, from rank 0's side.
+// Measures round trips with the first rank of a host, from rank 0's side.
 static tri_status ask(preflight *p, int rank, preflight_clock *out) {
     preflight_tick ticks[ROUND_TRIPS];
     for (int i = 0; i < ROUND_TRIPS; i++) {

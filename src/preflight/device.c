@@ -1,5 +1,5 @@
-// Checks the devices: are they there and alike, how much memory have they left, and how fast does
-// each compute? One slow device slows the whole run.
+// Checks the devices: whether they exist and are alike, how much memory they have left, and how
+// fast each computes. One slow device slows the whole run.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
@@ -46,8 +46,8 @@ static const char *describe_host(const preflight *p, int host) {
     return tri_arena_printf(p->arena, "%s, %s%s", d->name, tri_counted(d->threads, "thread"), many);
 }
 
-// Names the devices with memory of their own on which another program holds a part of it, because
-// the run would fail there for lack of memory.
+// Lists the devices whose own memory is partly used by another program, because the run would fail
+// there for lack of memory.
 static void name_full_devices(preflight *p, preflight_row *row) {
     int ranks = p->identity.size;
     double *bytes = TRI_NEW_ARRAY(p->arena, double, ranks);
@@ -99,7 +99,7 @@ const preflight_check preflight_devices = {
 
 enum { PRODUCT_SIZE = 512, PRODUCT_ROWS = 256, PRODUCT_MAX_ROWS = 1 << 16 };
 #define PRODUCT_BUDGET_S 0.05
-#define PRODUCT_LEAST_S 2e-4 // below, starting a kernel counts more than its work
+#define PRODUCT_LEAST_S 2e-4 // below this time, starting a kernel takes longer than its work
 
 static void build_product(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "product");
@@ -113,7 +113,7 @@ static const tri_task product = {
     .fields = {{"inputs", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}},
                {"targets", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}}}};
 
-// Times the products of one layer, forward and backward. *seconds: the fastest of them.
+// Times the products of one layer, forward and backward. *seconds: the time of the fastest one.
 static tri_status time_product(preflight *p, int64_t rows, double *flops_per_s, double *seconds) {
     tri_model_request request = {.task = &product, .fields = product.fields, .field_count = 2};
     request.options = (tri_graph_options){.training = true, .seed = 1};
@@ -139,7 +139,8 @@ static tri_status measure_compute(preflight *p) {
     preflight_device mine = p->devices[p->identity.rank];
     tri_status status = p->device ? TRI_OK : TRI_NOT_FOUND;
     double rate = 0, seconds = 0;
-    TRI_TRY(tri_comm_barrier(p->comm, "arithmetic")); // ranks of a host compute at the same time
+    // Makes the ranks of a host compute at the same time.
+    TRI_TRY(tri_comm_barrier(p->comm, "arithmetic"));
     for (int64_t rows = PRODUCT_ROWS;
          status == TRI_OK && seconds < PRODUCT_LEAST_S && rows <= PRODUCT_MAX_ROWS; rows *= 8) {
         status = time_product(p, rows, &rate, &seconds);

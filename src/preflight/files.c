@@ -1,5 +1,5 @@
-// Checks that all ranks see the same run folder, which checkpoints need. Each writes a small file
-// there and looks for those of the others, which a network file system may show late.
+// Checks that all ranks see the same run folder, which checkpoints need. Each rank writes a small
+// file there and looks for the files of the others, which a network file system may show late.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-// Up to so many ranks, all write and look; if there are more, only the first of each host, because
-// a file system shows all ranks of a host the same.
+// Up to so many ranks, all of them write and look. If there are more, only the first rank of each
+// host does, because all ranks of a host see the same files.
 enum { ALL_RANKS = 256, LONGEST_PAUSE_NS = 50000000 };
 
-typedef struct shared_note { // what a file contains
+typedef struct shared_note { // the contents of such a file
     uint64_t job, rank, again;
 } shared_note;
 
@@ -48,8 +48,8 @@ static void remove_and_end(int number) {
     raise(number);
 }
 
-// Removes this rank's file also when a signal ends it. A signal that is ignored, as SIGHUP by
-// nohup, stays so.
+// Makes a signal that ends this rank also remove its file. A signal that is ignored (SIGHUP under
+// nohup) stays ignored.
 static void catch_signals(void) {
     struct sigaction removing = {.sa_handler = remove_and_end};
     for (int i = 0; i < SIGNALS; i++) {
@@ -77,7 +77,8 @@ static void remove_file(void) {
     own_path[0] = 0;
 }
 
-// Removes the files of all ranks after a failure: a rank that was killed has left its own.
+// Removes the files of all ranks after a failure, because a rank that was killed has not removed
+// its own.
 static void remove_others(const preflight *p, uint64_t job) {
     char path[PATH_MAX];
     for (int r = 0; r < p->identity.size; r++) {
@@ -98,7 +99,7 @@ static bool is_seen(const preflight *p, uint64_t job, int rank) {
            note.again == ~(uint64_t)rank;
 }
 
-// Looks for the files of all ranks. late_s[r]: when rank r's file was seen; -1: never.
+// Looks for the files of all ranks. late_s[r]: when rank r's file was first seen; -1: never.
 static void look(const preflight *p, uint64_t job, double *late_s) {
     double begin = tri_os_seconds();
     int64_t pause_ns = 1000000;
@@ -128,13 +129,13 @@ static tri_status write_and_look(preflight *p, uint64_t job, double *late_s) {
     }
     TRI_TRY(written);
     if (writes) look(p, job, late_s);
-    return tri_comm_barrier(p->comm, "files seen"); // before any of them is removed
+    return tri_comm_barrier(p->comm, "files seen"); // before any file is removed
 }
 
-// What each rank tells of the files that it saw: not all of it, which would be the square of the
-// ranks.
+// What each rank tells about the files that it saw. This is only a summary: complete lists would
+// grow with the square of the ranks.
 typedef struct seen_files {
-    double late_s; // until the last one
+    double late_s; // when the last file was seen
     int32_t lowest;
 } seen_files;
 
@@ -147,8 +148,8 @@ static seen_files seen_of(const preflight *p, const double *late_s) {
     return own;
 }
 
-// A rank is in the folder of the lowest rank whose file it sees, if that one sees its file too. The
-// ranks agree on that by one sum.
+// Groups the ranks by folder. A rank belongs to the folder of the lowest rank whose file it sees,
+// if that rank sees its file too. The ranks agree on this by one sum.
 static tri_status group_folders(preflight *p, const double *late_s) {
     int ranks = p->identity.size, me = p->identity.rank;
     seen_files own = seen_of(p, late_s), *all = TRI_NEW_ARRAY(p->arena, seen_files, ranks);
@@ -173,8 +174,8 @@ static tri_status group_folders(preflight *p, const double *late_s) {
     return TRI_OK;
 }
 
-// The folder that most ranks see, so that the others can be named; of several, that of the lowest
-// rank.
+// Finds the folder that most ranks see, so that the other ranks can be named. If several folders
+// are equal, it is that of the lowest rank.
 static int common_folder(const preflight *p) {
     int best = 0, *count = TRI_NEW_ARRAY(p->arena, int, p->identity.size);
     for (int r = 0; r < p->identity.size; r++)

@@ -1,5 +1,5 @@
-// Checks the run folder: is there space, and how long until a small file is on the disk? Nothing
-// stays there: the file loses its name as soon as it is open.
+// Checks the run folder: whether there is space, and how long it takes until a small file is on the
+// disk. Nothing remains: the file's name is removed as soon as it is open.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -16,8 +16,8 @@
 
 enum { FSYNCS = 5, SMALL_BYTES = 4096, WRITTEN_BYTES = 16 << 20, CHUNK_BYTES = 1 << 20 };
 
-// The kinds of file systems that a message may name; the numbers are Linux's, and Lustre's,
-// GPFS's and BeeGFS's own.
+// The kinds of file systems that a message can name. The numbers are those of Linux, and of Lustre,
+// GPFS and BeeGFS.
 static const struct {
     long magic;
     const char *name;
@@ -36,8 +36,8 @@ static void name_kind(const char *path, char *out, size_t size) {
         if (kinds[i].magic == (long)info.f_type) snprintf(out, size, "%s", kinds[i].name);
 }
 
-// Finds the run folder or, if it does not exist yet, the nearest folder above it that does: only of
-// an existing folder can the system tell the free space.
+// Finds the run folder or, if it does not exist yet, the nearest existing folder above it, because
+// the system tells the free space only of an existing folder.
 static const char *existing(tri_arena *arena, const char *path) {
     struct stat info;
     char *at = tri_arena_strdup(arena, path);
@@ -63,7 +63,8 @@ static tri_status open_nameless(const char *folder, char *path, int *fd) {
 static tri_status write_chunks(int fd, const char *folder) {
     char *chunk = calloc(1, CHUNK_BYTES);
     if (!chunk) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a file");
-    for (int i = 0; i < CHUNK_BYTES; i++) chunk[i] = (char)(i * 167 >> 3); // not all zero
+    // The bytes are not all zeros, because a file system might not store zeros.
+    for (int i = 0; i < CHUNK_BYTES; i++) chunk[i] = (char)(i * 167 >> 3);
     tri_status status = TRI_OK;
     for (int64_t at = 0; at < WRITTEN_BYTES && status == TRI_OK; at += CHUNK_BYTES)
         status = tri_os_pwrite_all(fd, chunk, CHUNK_BYTES, at, folder);

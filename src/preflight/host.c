@@ -1,4 +1,4 @@
-// Checks what each host has for its ranks: memory, and cores that they do not take from each other.
+// Checks what each host has for its ranks: memory, and cores that no two ranks use.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 
@@ -53,7 +53,8 @@ static tri_status measure_binding(preflight *p) {
     mine.cpus.bound = true;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &usable)) launch_cpus_add(&mine.cpus, cpu);
-    (void)launch_topology_read(p->arena, NULL, false, &topology); // else each CPU counts as a core
+    // If it fails, each CPU counts as a core.
+    (void)launch_topology_read(p->arena, NULL, false, &topology);
     mine.cores = topology.core_count ? topology.core_count : launch_cpus_count(&mine.cpus);
     return preflight_gather(p, &mine, p->sides, sizeof mine, "binding");
 }
@@ -68,14 +69,15 @@ static void add_cpus(launch_cpus *to, const launch_cpus *from) {
     for (size_t i = 0; i < sizeof to->set; i++) to->set[i] |= from->set[i];
 }
 
-// Ranks of one host whose CPUs overlap, directly or through others, and how many threads they run.
+// Ranks of one host whose CPUs overlap, directly or through other ranks, and the number of threads
+// that they run.
 typedef struct cpu_group {
     launch_cpus cpus;
     int ranks, threads, last;
 } cpu_group;
 
-// Finds the ranks that share CPUs with `rank`, directly or through others, and takes them out of
-// `left`, the ranks of its host that are in no group yet.
+// Finds the ranks that share CPUs with `rank`, directly or through other ranks, and removes them
+// from `left`, the ranks of its host that are in no group yet.
 static cpu_group take_group(const preflight *p, int rank, bool *left) {
     cpu_group group = {.cpus = p->sides[rank].cpus};
     bool grows = true;

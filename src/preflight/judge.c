@@ -1,5 +1,5 @@
-// Rules on plain numbers, without communication: medians, slow ends and pairs, clocks. So tests can
-// try them with any numbers.
+// The rules for measured numbers, without communication: medians, slow ends and pairs, clocks. So
+// tests can try them with any numbers.
 #include "preflight/judge.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, i
     for (int i = 0; i < count; i++) {
         int other = pairs[i].partner;
         double rate = pairs[i].bytes_per_s, a, b;
-        if (other < end || rate <= 0) continue; // the lower end judges
+        if (other < end || rate <= 0) continue; // the lower end of each pair judges it
         a = best_without(&rates[end], other);
         b = best_without(&rates[other], end);
         if (!slow[end] && !slow[other] && rate < limits->link_fraction * (a < b ? a : b))

@@ -1,4 +1,4 @@
-// The numbers that decide between go and no-go, and how a user sets them.
+// The numbers that separate go from no-go, and how a user sets them.
 #include "preflight/limits.h"
 
 #include "base/option.h"

@@ -1,10 +1,10 @@
-// What separates go from no-go: one row for each number, with its reason.
+// The numbers that separate go from no-go: one row for each, with its reason.
 #ifndef TRIREME_PREFLIGHT_LIMITS_H
 #define TRIREME_PREFLIGHT_LIMITS_H
 
 #include "base/status.h"
 
-// X(name, default, what it is, why so much). A user can set each of them, so each gives its reason.
+// X(name, default, what it is, why this default). Each has a reason, because a user can set it.
 #define PREFLIGHT_LIMIT_LIST(X)                                                                    \
     X(memory_gb, 0.5, "GB of memory free for each rank, at least",                                 \
       "program, loader and a small model need about as much")                                      \
@@ -39,13 +39,14 @@ typedef struct preflight_limits {
 
 typedef struct preflight_limit_row {
     const char *name, *what, *why;
-    double value; // the default
+    double value; // the default value
 } preflight_limit_row;
 
-// The rows in order; NULL behind the last.
+// Gets a row by its index; NULL behind the last.
 const preflight_limit_row *preflight_limit(int index);
 preflight_limits preflight_limits_default(void);
-// Sets one limit from "NAME=VALUE". TRI_BAD_INPUT names the nearest known name.
+// Sets one limit from "NAME=VALUE". TRI_BAD_INPUT: there is no such limit; the message has the
+// nearest name.
 tri_status preflight_limits_set(preflight_limits *limits, const char *word);
 
 #endif

@@ -1,6 +1,6 @@
-// Checks that all pairs of hosts can reach each other, and how fast. Pairs that have no host in
-// common measure at the same time, as in the rounds of a tournament, so that many hosts take
-// seconds too.
+// Checks that all pairs of hosts can reach each other, and how fast. Pairs without a common host
+// measure at the same time, as in the rounds of a tournament, so that even many hosts take only
+// seconds.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 #include "preflight/tournament.h"
@@ -14,11 +14,11 @@
 
 enum {
     ROUND_TRIPS = 20,
-    FIRST_BYTES = 16 << 10, // sizes double from here
+    FIRST_BYTES = 16 << 10, // the first size of an exchange; each next one is twice as large
     LAST_BYTES = 8 << 20,
     REPEATS = 3,
 };
-#define BUDGET_S 0.06 // of the exchanges of one pair
+#define BUDGET_S 0.06 // time for the exchanges of one pair
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
@@ -28,7 +28,7 @@ static int own_end(const preflight *p) {
     return -1;
 }
 
-// The first ranks of all hosts; on one host all ranks.
+// Lists the ends: the first ranks of all hosts or, on a single host, all ranks.
 static void list_ends(preflight *p) {
     p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
     p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
@@ -58,9 +58,9 @@ static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) 
     return TRI_OK;
 }
 
-// Times exchanges of both ends at once. Sizes double until the time budget is used up. The rate is
-// that of the largest one, because what fits into a buffer on the way would travel faster than the
-// link. Both ends know both times, and so stop together.
+// Times exchanges in which both ends send at once. Sizes double until the time is used up. The rate
+// is that of the largest size, because data that fit into a buffer on the way would seem faster
+// than the link. Both ends know both times, so they stop together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight_pair *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
@@ -79,8 +79,8 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight
     return TRI_OK;
 }
 
-// Both ends keep the rate, which is the same; the lower one has the time of a round trip. Of
-// several attempts the best counts.
+// Measures one pair. Both ends keep the rate, which is the same for both; only the lower end has
+// the time of a round trip. Of several attempts the best one counts.
 static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
     int peer = p->end_ranks[pair->partner];
     preflight_pair found = {.partner = pair->partner};
@@ -102,7 +102,7 @@ static tri_status play(preflight *p, char *memory) {
     return TRI_OK;
 }
 
-// What all ranks know of each end, by end.
+// Gathers, by end, what all ranks have to know of each end.
 static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t bytes) {
     char *of_ranks = tri_arena_alloc(p->arena, (size_t)p->identity.size * bytes), *out = all;
     TRI_TRY(preflight_gather(p, mine, of_ranks, bytes, "pairs of hosts"));
@@ -111,8 +111,9 @@ static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t 
     return TRI_OK;
 }
 
-// First each end's summary, then what each finds of its own pairs by those of its partners: so no
-// rank holds more than some bytes for each other one, however many pairs there are.
+// Gathers the results. First each end's summary, then what each end finds about its own pairs by
+// the summaries of its partners. So no rank needs more than some bytes for each other rank, however
+// many pairs there are.
 static tri_status gather_pairs(preflight *p) {
     const preflight_limits *limits = &p->request->limits;
     int ends = p->end_count, own = own_end(p);
@@ -149,7 +150,7 @@ static const char *end_text(const preflight *p, int end) {
 }
 
 typedef struct link_summary {
-    double slowest, fastest, latency; // the longest
+    double slowest, fastest, latency; // `latency` is the longest one
     int pairs;
 } link_summary;
 
@@ -167,7 +168,7 @@ static link_summary summarize(const preflight *p) {
     return s;
 }
 
-// Of few ends, all pairs.
+// Lists all pairs, if there are few ends.
 static void list_pairs(const preflight *p, tri_tree *list) {
     for (int i = 0; p->pairs && i < p->end_count; i++)
         for (int round = 0; round < p->rounds; round++) {
@@ -185,7 +186,7 @@ static void list_pairs(const preflight *p, tri_tree *list) {
         }
 }
 
-// "a and b exchange 0.1 GB/s, …": the pairs with this fault. NULL: none.
+// Writes the pairs with this fault, such as "a and b exchange 0.1 GB/s, …". NULL: there are none.
 static const char *name_pairs(const preflight *p, preflight_fault_kind kind) {
     preflight_list list = {.arena = p->arena};
     int unnamed = 0;
@@ -237,7 +238,8 @@ static void judge(preflight *p, preflight_row *row) {
     row->summary = tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
                                     tri_counted(s.pairs, "pair"), what, rates,
                                     preflight_time_text(p, s.latency));
-    if (p->host_count > 1) name_relative(p, row); // ranks of a host may be far apart in it
+    // Ranks of one host may differ in distance, so only hosts are compared.
+    if (p->host_count > 1) name_relative(p, row);
     if (row->verdict == PREFLIGHT_GO) name_absolute(p, row);
 }
 

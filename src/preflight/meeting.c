@@ -1,4 +1,5 @@
-// The first check: do all ranks meet, and which of them share a host? All other checks need it.
+// The first check: whether all ranks meet, and which of them share a host. All other checks need
+// this.
 #include "preflight/state.h"
 
 #include "base/os.h"

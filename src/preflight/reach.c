@@ -1,9 +1,9 @@
-// Before the ranks are connected: can each host open a TCP connection to each other one? A
-// transport would try for minutes, and could not tell which pair it was.
+// The check before the ranks are connected: whether each host can open a TCP connection to each
+// other host. A transport would try for minutes, and could not tell which pair failed.
 //
 // The first rank of each host listens at all addresses of its host, publishes them through the
-// store and connects to those of the others. The system accepts by itself; nothing is read or
-// written.
+// store, and connects to those of the other hosts. The system accepts connections by itself;
+// nothing is read or written.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -18,7 +18,7 @@
 
 enum { MAX_ADDRESSES = 8, AT_ONCE = 32, VERDICT_BYTES = 2 * PREFLIGHT_TEXT_BYTES };
 
-typedef struct reach_card { // what a host publishes
+typedef struct reach_card { // what a host tells the others about how it can be reached
     char host[64];
     int32_t count;
     rendezvous_socket_address at[MAX_ADDRESSES];
@@ -90,7 +90,7 @@ static bool is_connected(int fd) {
 }
 
 // Connects to all addresses of up to AT_ONCE hosts at the same time, so that hosts that do not
-// answer cost one time limit; reached[i]: to one of host i's.
+// answer cost only one time limit. reached[i]: some address of host i was reached.
 static void connect_all(const reach_card *cards, int count, double limit_s, char *reached) {
     struct pollfd waits[AT_ONCE * MAX_ADDRESSES];
     int host_of[AT_ONCE * MAX_ADDRESSES], used = 0;
@@ -138,7 +138,7 @@ static tri_status set(tri_store *store, const char *what, int host, const void *
     return tri_store_set(store, key, value, size);
 }
 
-// Tries to reach the other hosts, on the first rank of host `own`.
+// Tries to reach the other hosts. Runs on the first rank of host `own`.
 static tri_status try_others(const preflight *p, tri_store *store, int own, int hosts) {
     char *reached = TRI_NEW_ARRAY(p->arena, char, hosts);
     for (int h = 0; h < hosts; h += AT_ONCE) {
@@ -167,7 +167,7 @@ static bool lists(const preflight_failures *f, int host) {
     return false;
 }
 
-// By host: with how many others it has a failure, in one direction or both.
+// Counts, by host, with how many other hosts it has a failure, in one direction or both.
 static int *count_failures(tri_arena *arena, const preflight_failures *all, int hosts) {
     int *count = TRI_NEW_ARRAY(arena, int, hosts);
     for (int i = 0; i < hosts; i++) count[i] += all[i].count;
@@ -196,7 +196,7 @@ const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
     return preflight_list_text(&list);
 }
 
-// Judges what all hosts have found, on rank 0, and tells the others.
+// Judges, on rank 0, what all hosts have found, and tells the others.
 static tri_status judge_pairs(const preflight *p, tri_store *store, int hosts, char *verdict) {
     preflight_failures *failures = TRI_NEW_ARRAY(p->arena, preflight_failures, hosts);
     const char **names = TRI_NEW_ARRAY(p->arena, const char *, hosts);

@@ -50,8 +50,8 @@ static tri_status run_checks(preflight *p, preflight_report *report) {
         *row = (preflight_row){.name = checks[i]->name, .summary = ""};
         if (status != TRI_OK) continue;
         status = run_check(p, checks[i], row);
-        // A failure with which this rank cannot go on ends the measurements of all, because they
-        // would wait for it.
+        // A failure after which this rank cannot continue ends the measurements of all ranks,
+        // because they would wait for it.
         if (status != TRI_OK && p->comm) p->comm->backend->abort(p->comm, row->failure);
         report->failed += row->verdict == PREFLIGHT_NO_GO;
     }
@@ -84,7 +84,7 @@ void preflight_end(preflight *p) {
     if (p->comm && p->comm->backend->failed(p->comm) == TRI_OK)
         (void)tri_comm_barrier(p->comm, "end of preflight");
     if (p->device) p->device->backend->close(p->device);
-    tri_health_drop_ring(p->health); // it is the communicator's
+    tri_health_drop_ring(p->health); // the ring belongs to the communicator, which ends now
     if (p->comm) tri_comm_close(p->comm);
     tri_health_stop(p->health);
 }

@@ -1,4 +1,4 @@
-// What the checks of one preflight share, and what each of them offers.
+// What the checks of a preflight share, and what each of them supplies.
 #ifndef TRIREME_PREFLIGHT_STATE_H
 #define TRIREME_PREFLIGHT_STATE_H
 
@@ -8,24 +8,24 @@
 
 enum {
     PREFLIGHT_TEXT_BYTES = 256,
-    PREFLIGHT_MAX_ROUNDS = 255, // an end measures with so many others at most
-    PREFLIGHT_LISTED_ENDS = 64, // of more, the results do not list all pairs
+    PREFLIGHT_MAX_ROUNDS = 255, // an end measures with at most so many others
+    PREFLIGHT_LISTED_ENDS = 64, // if there are more ends, the results do not list all pairs
 };
 
-// What a rank finds out by itself, before it is gathered. The texts of failures are "" where there
-// is none.
+// What a rank finds out by itself, before it is gathered. Texts of failures are "" if there was no
+// failure.
 typedef struct preflight_device {
     char name[TRI_DEVICE_NAME_BYTES], failure[PREFLIGHT_TEXT_BYTES];
     int32_t threads;
-    bool has_memory;    // of its own
-    int64_t free_bytes; // that this rank can allocate
-    double flops_per_s; // that it reached
+    bool has_memory;    // the device has memory of its own
+    int64_t free_bytes; // how many bytes this rank can allocate
+    double flops_per_s; // the rate that it reached
 } preflight_device;
 
 typedef struct preflight_host_side {
-    int64_t free_bytes; // of the host, for all its ranks together; 0: unknown
-    launch_cpus cpus;   // that the rank may run on
-    int32_t cores;      // of these CPUs
+    int64_t free_bytes; // free memory of the host, for all its ranks together; 0: not known
+    launch_cpus cpus;   // the CPUs on which the rank may run
+    int32_t cores;      // number of cores of these CPUs
 } preflight_host_side;
 
 typedef struct preflight_folder {
@@ -34,7 +34,7 @@ typedef struct preflight_folder {
 } preflight_folder;
 
 typedef struct preflight_clock {
-    double offset_s, uncertainty_s; // of the host's clock to that of rank 0's
+    double offset_s, uncertainty_s; // difference between the host's clock and that of rank 0's host
 } preflight_clock;
 
 struct preflight {
@@ -46,41 +46,45 @@ struct preflight {
     tri_health *health;
     double connect_s;
     tri_device *device;
-    // About hosts, which are numbered in the order of their lowest ranks.
+    // Members about hosts, which are numbered in the order of their lowest ranks.
     int host_count;
-    int *host_of;            // by rank
+    int *host_of;            // by rank: its host
     int *first;              // by host: its lowest rank
-    int *local_ranks;        // by host
-    const char **host_names; // by host
-    // What was gathered from all ranks, by rank.
+    int *local_ranks;        // by host: how many ranks it has
+    const char **host_names; // by host: its name
+    // Members that were gathered from all ranks, by rank.
     preflight_device *devices;
     preflight_host_side *sides;
-    preflight_folder *folders; // only of the first rank of each host
-    char *folder;              // in which files are written
-    const char *file_failure;  // why a rank could not write one; NULL: all could
-    int32_t *folder_of;        // the lowest rank of those that see each other's files; -1: no part
-    double late_s;             // until the last file was seen
-    // How far the clocks of the hosts are from that of rank 0; by host.
+    preflight_folder *folders; // only those of the first rank of each host are filled in
+    char *folder;              // the folder in which files are written
+    const char *file_failure;  // why a rank could not write its file; NULL: all could
+    // By rank: the lowest of the ranks that see each other's files; -1: this rank does not take
+    // part.
+    int32_t *folder_of;
+    double late_s; // when the last file was seen
+    // By host: how far its clock differs from that of rank 0's host.
     preflight_clock *clocks;
-    // About ends of links, which are hosts, or the ranks of the only host.
+    // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
     int end_count;
-    int *end_ranks;               // by end
-    int rounds;                   // in which this rank measured; of many ends not all pairs
-    preflight_pair *own_pairs;    // by round
-    preflight_end_rates *rates;   // by end
-    bool *slow_ends;              // by end
-    preflight_end_faults *faults; // by end: of its pairs with higher ends
-    preflight_pair *pairs;        // [end * rounds + round]; NULL: too many to list
+    int *end_ranks; // by end: number of its rank
+    // Number of rounds in which this rank measures; with many ends these are not all pairs.
+    int rounds;
+    preflight_pair *own_pairs;    // by round: the pair that this rank measures
+    preflight_end_rates *rates;   // by end: a summary of its rates
+    bool *slow_ends;              // by end: whether it is slow
+    preflight_end_faults *faults; // by end: faults of its pairs with higher ends
+    preflight_pair *pairs;        // [end * rounds + round]; NULL: there are too many to list
     double sum_bytes, sum_s, sum_expected_s;
 };
 
 // One check. `measure` is collective, and fails only if the ranks can no longer reach each other.
-// Called again, it keeps the best of its values, so that what disturbed one measurement is not
-// blamed on a host. `judge` reads what was gathered and gives the same verdict on all ranks.
+// If it is called again, it keeps the best values, so that a host is not blamed for a disturbed
+// measurement. `judge` reads what was gathered and gives the same verdict on all ranks.
 typedef struct preflight_check {
     const char *name;
-    int attempts;                             // while it is no-go
-    const char *(*skips)(const preflight *p); // why it does not apply; NULL, also returned: it does
+    int attempts; // how many times a pair may be measured while the verdict is no-go
+    // Returns why the check does not apply; NULL, or a NULL function: it applies.
+    const char *(*skips)(const preflight *p);
     tri_status (*measure)(preflight *p);
     void (*judge)(preflight *p, preflight_row *row);
 } preflight_check;
@@ -90,44 +94,46 @@ extern const preflight_check preflight_meeting, preflight_devices, preflight_mem
     preflight_links, preflight_sums, preflight_compute;
 
 // Called between the meeting and the connection of ranks on several hosts; `context` is the
-// preflight. TRI_NETWORK names hosts that do not reach each other.
+// preflight. TRI_NETWORK: some hosts do not reach each other; the message names them.
 tri_status preflight_reach(void *context, tri_store *store);
 // The other hosts that one host does not reach.
 enum { PREFLIGHT_NAMED_FAILURES = 63 };
 typedef struct preflight_failures {
-    int32_t count, host[PREFLIGHT_NAMED_FAILURES]; // of more, the first ones
+    // If there are many, only the first ones are listed.
+    int32_t count, host[PREFLIGHT_NAMED_FAILURES];
 } preflight_failures;
-// Names the hosts and pairs of hosts that do not reach each other, by host. "" if all do.
+// Names the hosts, and pairs of hosts, that do not reach each other. `all` is by host. "": all
+// reach each other.
 const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
                                 const char *const *names, int hosts);
-// Gathers what each rank gives: all[r] is what rank r gave as `mine`.
+// Gathers one value of each rank: all[r] is what rank r passed as `mine`.
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label);
-// Send or receive one message; each returns when this rank's side is done.
+// Send or receive one message. Each returns when this rank's part is done.
 tri_status preflight_send(preflight *p, int peer, const void *data, size_t bytes);
 tri_status preflight_recv(preflight *p, int peer, void *data, size_t bytes);
-// Sends and receives at once, because a link may be slower in both directions than in one.
+// Sends and receives at the same time, because a link may be slower when both directions are used.
 tri_status preflight_exchange(preflight *p, int peer, const void *out, void *in, size_t bytes);
-// Names a rank for messages: "rank 3 (node2)"; in a job of one rank its host.
+// Names a rank for messages: "rank 3 (node2)"; in a job of one rank, its host.
 const char *preflight_rank_text(const preflight *p, int rank);
-// Whether this rank is the first of its host, which measures for it.
+// Whether this rank is the first of its host and so measures for it.
 bool preflight_is_first(const preflight *p);
-// Joins one text for each host, by host: "TEXT" if they are equal, else "node1 TEXT, node2 TEXT,
-// …", so that the table stays short.
+// Joins one text of each host: "TEXT" if all are equal, else "node1 TEXT, node2 TEXT, …", so that
+// the table stays short.
 const char *preflight_by_host(const preflight *p, const char *const *texts);
-// Writes a time for people: "3.2 ms", "12 us", "1.5 s".
+// Writes a time for readers: "3.2 ms", "12 us", "1.5 s".
 const char *preflight_time_text(const preflight *p, double seconds);
-// A list in one line. Up to a few items are added; "…, and 12 more" then tells how many are left
+// A list in one line. Only a few items are added; then "…, and 12 more" tells how many are left
 // out.
 typedef struct preflight_list {
     tri_arena *arena;
-    char *text; // NULL: empty
+    char *text; // NULL: the list is empty
     int count;
 } preflight_list;
 void preflight_list_add(preflight_list *list, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *preflight_list_text(const preflight_list *list);
-// Turns the row into no-go with this line.
+// Sets the row's verdict to no-go with this line.
 void preflight_fail(preflight *p, preflight_row *row, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,4 +1,4 @@
-// Checks that an all-reduce over all ranks takes about as long as the slowest pair lets expect:
+// Checks that an all-reduce over all ranks takes about as long as the slowest pair makes likely:
 // pairs alone may be fast while the network as a whole is not.
 #include "preflight/state.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { LEAST_BYTES = 64 << 10, MOST_BYTES = 64 << 20, REPEATS = 5 };
-#define TARGET_S 0.05 // of one all-reduce
+#define TARGET_S 0.05 // duration of one all-reduce
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
@@ -21,16 +21,16 @@ static double slowest_pair(const preflight *p) {
     return slowest;
 }
 
-// Whether all hosts have the same number of ranks, which follow each other: then the ranks of a
-// host add up among themselves before anything goes to other hosts (comm/pair).
+// Whether all hosts have the same number of ranks, and the ranks of each host are consecutive. If
+// so, the ranks of a host sum among themselves before anything is sent to other hosts (comm/pair).
 static bool is_even(const preflight *p) {
     for (int r = 0; r < p->identity.size; r++)
         if (p->host_of[r] != r / p->local_ranks[0]) return false;
     return p->host_count * p->local_ranks[0] == p->identity.size;
 }
 
-// How many bytes go over the busiest end's link, in each direction, for each byte of the
-// all-reduce: from this follows the time that is expected.
+// Counts how many bytes the busiest end's link carries, in each direction, for each byte of the
+// all-reduce. From this follows the expected time.
 static double traffic(const preflight *p) {
     double ends = p->end_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;
@@ -48,8 +48,8 @@ static tri_status sum_once(preflight *p, float *values, int64_t count) {
                                                 .label = "all-reduce"});
 }
 
-// The slowest rank's time of the fastest repetition: the fastest, because other programs disturb
-// some.
+// Measures the time of the fastest repetition, in which the slowest rank's time counts. It is the
+// fastest one because other programs disturb some repetitions.
 static tri_status time_sums(preflight *p, float *values, int64_t count, double *out) {
     double times[REPEATS];
     TRI_TRY(sum_once(p, values, count));
@@ -96,7 +96,8 @@ static void judge(preflight *p, preflight_row *row) {
     tri_tree_put(p->arena, row->values, "seconds", tri_tree_double(p->arena, p->sum_s));
     row->summary = tri_arena_printf(p->arena, "%s in %s", tri_bytes_text(p->sum_bytes),
                                     preflight_time_text(p, p->sum_s));
-    if (p->host_count < 2) return; // shared memory, over which messages are slower than sums
+    // On one host messages over shared memory are slower than sums, so the rates say nothing.
+    if (p->host_count < 2) return;
     tri_tree_put(p->arena, row->values, "expected_s", tri_tree_double(p->arena, p->sum_expected_s));
     row->summary = tri_arena_printf(p->arena, "%s, %.0f%% of what the slowest pair allows",
                                     row->summary, 100 * fraction);

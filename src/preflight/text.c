@@ -1,11 +1,12 @@
-// What checks have in common: gathering values of all ranks, and words that name ranks and hosts.
+// Functions that several checks use: gathering values of all ranks, and texts that name ranks and
+// hosts.
 #include "preflight/state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMED = 8 }; // items of a list in one line
+enum { NAMED = 8 }; // how many items a list in one line has
 
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label) {

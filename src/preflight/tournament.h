@@ -1,11 +1,12 @@
-// Which pairs meet when: every pair of players once, in rounds of disjoint pairs, which can measure
-// at the same time.
+// Which players meet in which round: every pair meets once, in rounds of disjoint pairs, which can
+// measure at the same time.
 #ifndef TRIREME_PREFLIGHT_TOURNAMENT_H
 #define TRIREME_PREFLIGHT_TOURNAMENT_H
 
-// Rounds until every pair of `players` has met: players - 1, or players if their number is odd.
+// Counts the rounds until every pair of `players` has met: players - 1, or players if their number
+// is odd.
 int preflight_rounds(int players);
-// Whom a player meets in a round; -1: nobody.
+// Tells whom a player meets in a round; -1: nobody.
 int preflight_partner(int players, int round, int player);
 
 #endif
