@@ -1,5 +1,5 @@
-// The devices and communicators of this program: the only list of concrete backends, so that all
-// other rooms work with any.
+// The devices and communicators of this program. This is the only list of concrete backends, so
+// that all other code works with any backend.
 #include "cli/cli.h"
 
 #include "cli/connect.h"

@@ -1,4 +1,4 @@
-// `trireme bench`: measures kernels (bench_kernels.c), collectives, loading or training.
+// `trireme bench`: measures kernels (bench_kernels.c), collectives, data loading or training.
 #include "cli/cli.h"
 
 #include "base/limits.h"
@@ -17,7 +17,7 @@
 
 enum { MAX_SIZES = 64 };
 
-// Reads a list such as "8,1M,256M": bytes, with k, M or G for powers of 1024.
+// Reads a list of sizes in bytes, such as "8,1M,256M", with k, M or G for powers of 1024.
 static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     const char *at = text;
     for (*count = 0; *at; (*count)++) {
@@ -37,8 +37,8 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-// Finds the kind of operation. Besides those of a communicator there is `fold`, the sums of a
-// reduce-scatter alone, without the transport.
+// Finds the kind of operation by its name. Besides the kinds of a communicator there is `fold`:
+// only the sums of a reduce-scatter, without the transport.
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
@@ -101,14 +101,14 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_log_stage("first barrier");
     if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
     if (status != TRI_OK && comm->size > 1) comm->backend->abort(comm, tri_error_message());
-    tri_health_drop_ring(health); // it is the communicator's
+    tri_health_drop_ring(health); // the ring belongs to the communicator, which ends now
     tri_comm_close(comm);
     tri_health_stop(health);
     return status;
 }
 
 // Measures loading without workers, with 1, 2, 4 and 8 workers as far as these are fewer than the
-// recipe's number, and with that number: so a user sees how many are enough.
+// recipe's number, and with the recipe's number, so that a user sees how many are enough.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;
@@ -175,7 +175,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
     const char *name = recipe.name;
     if (json) name = tri_json_emit(arena, tri_tree_string(arena, name));
-    char loss[40]; // JSON has no number for one that is not finite
+    char loss[40]; // text, because JSON has no number that is not finite
     snprintf(loss, sizeof loss, json ? isfinite(r.loss) ? "%.9g" : "null" : "%.4f", r.loss);
     printf(
         json

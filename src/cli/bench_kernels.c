@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The batch size of the model's recipe in recipes/, with which it is trained.
+// The batch size of the model's recipe in recipes/.
 static int64_t batch_of(const char *model) {
     if (!strcmp(model, "mnist-convnet")) return 100;
     if (!strcmp(model, "denoise-cnn")) return 32;
@@ -45,11 +45,11 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
                name, row->kernel, shape, us, gflops, gbytes, of_peak);
 }
 
-// All rows of one op that one kernel ran.
+// The sum of all rows that have the same op and the same kernel.
 typedef struct op_sum {
     const char *op, *kernel;
     int count;
-    double seconds, least; // measured, and what the machine's peak would allow
+    double seconds, least; // the measured time, and the least time that the machine's peak allows
 } op_sum;
 
 static double saved(const op_sum *sum) { return sum->seconds - sum->least; }
@@ -58,8 +58,8 @@ static int most_saved_first(const void *a, const void *b) {
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-// Adds up the rows by op and kernel. Returns how many sums there are. Where no share is known, the
-// kernel counts as perfect.
+// Adds up the rows by op and kernel. Returns how many sums there are. A kernel whose least time is
+// not known counts as perfect.
 static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums) {
     int count = 0;
     for (int i = 0; i < g->node_count; i++) {
@@ -138,7 +138,8 @@ static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
     return bench_request(b, &request, batch_of(task->name));
 }
 
-// What the command measures for a recipe: one micro-batch of one rank, in the recipe's precision.
+// The parameters of the measurement for a recipe: one micro-batch of one rank, in the recipe's
+// precision.
 typedef struct recipe_bench {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_task_options options;
@@ -160,7 +161,7 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
     tri_batch_options batch = tri_recipe_batch_without_steps(&recipe);
     out->batch = batch.micro > 0 ? batch.micro : batch.global;
     // The graph is built once before anything is measured or printed, so that a model with an error
-    // is refused first.
+    // is rejected first.
     tri_graph *graph;
     tri_arena *trial = tri_arena_create(arena, "trial");
     tri_status status = tri_model_build(trial, &out->request, out->batch, &graph);
@@ -169,8 +170,8 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
                             : status;
 }
 
-// Checks the names. Only built-in models are possible without a recipe, because only they tell what
-// their samples look like.
+// Checks the names. Without a recipe, only built-in models are possible, because only they tell
+// what their samples look like.
 static tri_status check_models(const cli_context *context, int count, char **models) {
     if (count == 0 && context->task)
         return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: which recipe of model %s?",

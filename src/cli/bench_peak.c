@@ -1,5 +1,5 @@
-// What a device reaches at best, for `trireme bench kernels`: the CPU by loops of its own, any
-// other device by its own sum of two long vectors and by its matrix products.
+// Measures the peak of a device, for `trireme bench kernels`: the CPU by loops of its own, any
+// other device by its sum of two long vectors and its matrix products.
 #include "cli/bench_peak.h"
 
 #include "base/os.h"
@@ -10,12 +10,12 @@
 
 enum {
     REPEATS = 10,
-    LEAST_BYTES = 1 << 20,  // of a vector
+    LEAST_BYTES = 1 << 20,  // bytes of a vector
     MOST_BYTES = 512 << 20, // larger than any cache
-    LEAST_SIZE = 64,        // of a square matrix
+    LEAST_SIZE = 64,        // rows of a square matrix
     MOST_SIZE = 8192,
 };
-// A measurement that takes longer is long enough.
+// A measurement that takes this long is long enough.
 static const double LONG_S = 0.02;
 
 static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t bytes,
@@ -29,7 +29,8 @@ static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t byt
     return TRI_OK;
 }
 
-// The best rate at which memory is read and written by a[i] += b[i]: two reads and one write.
+// Measures the best rate at which a[i] += b[i] reads and writes memory, where each element is read
+// twice and written once.
 static tri_status measure_memory(tri_device *device, size_t bytes, double *seconds,
                                  tri_bench_peak *out) {
     void *a = NULL, *b = NULL;
@@ -37,7 +38,7 @@ static tri_status measure_memory(tri_device *device, size_t bytes, double *secon
     TRI_TRY(tri_queue_open(device, &queue));
     tri_status status = device->backend->alloc(device, bytes, &a);
     if (status == TRI_OK) status = device->backend->alloc(device, bytes, &b);
-    for (int i = 0; i < 2 && status == TRI_OK; i++) { // the first time warms up
+    for (int i = 0; i < 2 && status == TRI_OK; i++) { // the first round only warms up
         status = time_sums(queue, a, b, bytes, seconds);
         double rate = 3.0 * REPEATS * (double)bytes / *seconds;
         if (status == TRI_OK && rate > out->bytes_per_s) out->bytes_per_s = rate;
@@ -48,7 +49,7 @@ static tri_status measure_memory(tri_device *device, size_t bytes, double *secon
     return status;
 }
 
-// The best rate of one product of square matrices.
+// Measures the best rate of one product of square matrices.
 static tri_status measure_product(tri_device *device, tri_dtype dtype, int64_t size,
                                   double *seconds, double *rate) {
     tri_arena *arena = tri_arena_create(NULL, "product");

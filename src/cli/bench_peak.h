@@ -1,4 +1,4 @@
-// What a device reaches at best: bench_peak.c.
+// Measures the highest rates of a device. Defined in bench_peak.c.
 #ifndef TRIREME_CLI_BENCH_PEAK_H
 #define TRIREME_CLI_BENCH_PEAK_H
 

@@ -1,4 +1,5 @@
-// Binds the rank to cores before a command computes, if its launcher did not (launch/bind_rank.c).
+// Binds the rank to cores before a command computes, unless its launcher has done so
+// (launch/bind_rank.c).
 #include "cli/cli.h"
 
 #include "launch/bind.h"

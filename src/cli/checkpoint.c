@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Writes the initial weights that a run of the recipe would begin with. Does not open the data,
-// which may be on another machine.
+// Writes the initial weights with which a run of the recipe would begin. It does not open the data,
+// which may be on another host.
 static tri_status write_initial(const cli_context *context, tri_arena *arena,
                                 const tri_recipe *recipe, const char *out) {
     const tri_task *task;
@@ -30,7 +30,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         return opened;
     }
     tri_optimizer optimizer = {.op = &tri_op_sgd};
-    // Initial weights do not depend on ranks or batches, so the plan of one rank and a small step
+    // Initial weights do not depend on ranks or batches, so the plan of one rank with a small step
     // is enough.
     tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE};
     tri_plan_request request;

@@ -52,7 +52,7 @@ static bool takes_overrides(const cli_command *command) {
     return found;
 }
 
-// Reports an unknown flag. If it is a key of the recipe (people write --lr), says what to write
+// Reports an unknown flag. If it is a key of the recipe (people write --lr), tells how to write it
 // instead; `next` is the word after the flag.
 static int unknown_flag(const cli_command *command, const char *text, const char *next,
                         const char *const *known, int count) {
@@ -102,8 +102,8 @@ static bool takes_flag(const char *flags, const char *name) {
     return false;
 }
 
-// Warns about flags that belong to another verb of the command and have no effect here: the user
-// expects one.
+// Warns about flags that belong to another verb of the command, because users expect that a flag
+// has an effect.
 static void warn_idle_flags(const cli_arguments *a) {
     const cli_verb_flags *row = a->count > 0 ? a->command->verb_flags : NULL;
     cli_flag f;
@@ -149,15 +149,16 @@ bool cli_has(const cli_arguments *arguments, const char *flag) {
     return cli_value(arguments, flag) != NULL;
 }
 
-// The file in which a launcher looks for the cause of a failure; NULL: there is no launcher.
+// Gets the path of the file in which a launcher looks for the cause of a failure; NULL: there is no
+// launcher.
 static const char *error_file(void) {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
     return path && *path ? path : NULL;
 }
 
 // Writes the error file, from which a launcher learns the cause: {"message": {"message": …,
-// "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}. That is torchrun's format, with
-// `said`: whether this process has printed the message itself.
+// "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}. This is torchrun's format, with the
+// additional entry `said`: whether this process has printed the message itself.
 static void write_error_file(tri_status status, bool is_printed) {
     const char *path = error_file();
     if (!path) return;
@@ -188,9 +189,9 @@ void cli_warn(const char *format, ...) {
     if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// Whether this rank prints the failure. Only rank 0 prints a failure that all ranks have. When a
-// rank is lost, all others fail; a launcher prints one of their error files, so that they need not
-// print.
+// Whether this rank prints the failure. If all ranks have the same failure, only rank 0 prints it.
+// If a rank is lost, all others fail, and a launcher prints one of their error files, so they need
+// not print.
 static bool prints_failure(tri_status status) {
     bool same_for_all = status == TRI_STOPPED || status == TRI_NOT_FINITE;
     bool is_reported = status == TRI_PEER_LOST && error_file();
@@ -199,8 +200,8 @@ static bool prints_failure(tri_status status) {
 
 static void print_line(const char *line) { tri_log(TRI_LOG_ERROR, "%s", line); }
 
-// Prints bad input once for all ranks, of which this one alone may have it. `line` becomes what was
-// printed. Returns whether this rank printed it.
+// Prints bad input once for all ranks; it may be that only this rank has it. `line` becomes the
+// printed text. Returns whether this rank has printed it.
 static bool refuse(tri_status status, char line[TRI_MESSAGE_MAX_BYTES]) {
     tri_identity identity;
     tri_refusal refusal = {.has_reason = status != TRI_REFUSED, .print = print_line};
@@ -216,8 +217,8 @@ static bool refuse(tri_status status, char line[TRI_MESSAGE_MAX_BYTES]) {
 
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
-    // Printing and writing the error file belong together: a launcher that stopped this rank
-    // between them would print the message again.
+    // No signal may come between printing and writing the error file: a launcher that stopped this
+    // rank in between would print the message again.
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
@@ -255,8 +256,8 @@ static bool lies_beside(const char *path, const char *const *names) {
     return true;
 }
 
-// Finds what an existing file belongs to, by what lies beside it, so that no output overwrites a
-// part of a checkpoint or run. NULL: nothing that Trireme writes.
+// Finds what an existing file belongs to, from the files beside it, so that no output overwrites a
+// file of a checkpoint or run. NULL: nothing that Trireme writes.
 static const char *owner_of(const char *path) {
     static const char *const in_checkpoint[] = {"model.safetensors", "state.json", NULL},
                              *const in_sharded[] = {"model.safetensors.index.json", "state.json",

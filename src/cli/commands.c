@@ -1,4 +1,4 @@
-// tri_main: finds the command that argv names and runs it. The list of all commands is here.
+// tri_main: finds the command that argv names and runs it. This file has the list of all commands.
 #include "cli/cli.h"
 
 #include "base/log.h"
@@ -59,8 +59,8 @@ static int unknown_command(const char *name) {
                              near ? "'?)" : ""));
 }
 
-// Turns success into a failure if standard output could not be written. Prints no message for a
-// closed pipe, because its reader stopped on purpose.
+// Turns success into a failure if standard output could not be written. For a closed pipe it prints
+// no message, because the reader closed it on purpose.
 static int finish_output(int code) {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
@@ -72,11 +72,11 @@ static int finish_output(int code) {
     return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
 }
 
-// Opens closed standard streams on /dev/null. Otherwise the next file that is opened would get
-// their number, and messages would be written into it.
+// Opens /dev/null for standard streams that are closed. Otherwise the next file that is opened
+// would get a stream's number, and messages would be written into it.
 static void keep_standard_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0) // the wrong direction, so that using it fails
+        if (fcntl(fd, F_GETFD) < 0) // opened in the wrong direction, so that using it fails
             (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
@@ -85,7 +85,7 @@ int tri_main(int argc, char **argv, const tri_task *task) {
     keep_standard_streams();
     tri_log_stage("main");
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); // so that a write beyond ulimit -f fails with a message
+    signal(SIGXFSZ, SIG_IGN); // so that a write beyond the limit of ulimit -f fails with a message
     if (argc < 2) {
         print_commands(stderr);
         return 2;

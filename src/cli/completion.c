@@ -1,6 +1,6 @@
-// `trireme completion bash|zsh|fish`: prints a completion script for the shell. The script begins
-// with the tables of commands and recipe keys in the shell's syntax; a fixed program for the shell,
-// which looks words up in them, follows.
+// `trireme completion bash|zsh|fish`: prints a completion script for the shell. First come the
+// tables of commands and recipe keys in the shell's syntax, then a fixed program for the shell,
+// which looks words up in them.
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// How a shell spells a list of words and a function that prints such a list for a key: the only
-// differences between the scripts for different shells.
+// How a shell writes a list of words, and a function that prints such a list for a key. Scripts for
+// different shells differ only in this.
 typedef struct shell_syntax {
     const char *list_open, *list_close; // before and after the words of a list
-    // These stand before a function's name, between the name and the cases, and after the cases.
+    // The text before a function's name, between the name and the cases, and after the cases.
     const char *function_open, *switch_open, *function_end;
-    const char *otherwise; // the case of an unknown key: the function fails
-    // These stand before a case's key, between the key and its words, and after the words.
+    const char *otherwise; // the case of an unknown key, in which the function fails
+    // The text before a case's key, between the key and its words, and after the words.
     const char *case_open, *words_open, *case_close;
 } shell_syntax;
 
@@ -63,8 +63,8 @@ static void open_case(const shell_syntax *s, const char *key) {
 
 static void close_case(const shell_syntax *s) { fputs(s->case_close, stdout); }
 
-// Prints the literal values of an argument such as "auto|cpu|PATH": those without capitals. Names
-// of types ("F32|BF16") are literal too; they have a digit.
+// Prints the literal values of an argument such as "auto|cpu|PATH", which are those without capital
+// letters. Names of types ("F32|BF16") are literal too; they have a digit.
 static void print_choices(const char *argument) {
     if (!strchr(argument, '|')) return;
     for (const char *at = argument; *at;) {
@@ -89,8 +89,8 @@ static void print_flags(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// Prints the values of each flag of a command. The key of a case is the command and the flag:
-// "train --device".
+// Prints the values of each flag of a command. A case's key is the command and the flag: "train
+// --device".
 static void print_values(const shell_syntax *s, const cli_command *c) {
     cli_flag f;
     for (int i = 0; cli_flag_at(c, i, &f); i++) {
@@ -108,8 +108,8 @@ static void print_verbs(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// The keys that were printed already: several variants of a section may have the same key, which
-// has to be offered once.
+// The keys that were already printed: several variants of a section may have the same key, which
+// should be offered only once.
 typedef struct seen_keys {
     const shell_syntax *syntax;
     const char *keys[256];
@@ -129,7 +129,7 @@ static bool is_new(seen_keys *seen, const char *key) {
 }
 
 static void print_key(void *context, const tri_option_entry *e) {
-    bool is_open = strchr(e->key, '*') != NULL; // the user chooses the key
+    bool is_open = strchr(e->key, '*') != NULL; // the key has a part that users choose
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 
@@ -167,7 +167,7 @@ static void print_tables(const shell_syntax *s) {
     print_of_commands(s, "_trireme_values", print_values, true);
     print_of_commands(s, "_trireme_verbs", print_verbs, false);
     seen_keys keys = {.syntax = s}, values = {.syntax = s};
-    open_list(s, "_trireme_paths"); // keys whose values are files or folders
+    open_list(s, "_trireme_paths"); // the keys whose values are files or folders
     printf("data.path data.train data.val data.test init ");
     fputs(s->list_close, stdout);
     open_list(s, "_trireme_keys");
@@ -184,8 +184,8 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The completion for bash. It splits the line itself, because bash breaks words at '=' too; what it
-// offers then replaces only what follows the '='.
+// The program for bash. It splits the line itself, because bash also breaks words at '='; what it
+// offers then replaces only the text after the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

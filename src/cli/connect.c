@@ -1,7 +1,6 @@
-// Connects the ranks of a run: what carries their operations is chosen by the recipe, the launcher
-// and the hosts. Ranks of one host share memory. Across hosts go messages: of all ranks, or, where
-// each host has the same number of ranks, of those that are at the same number on their hosts
-// (comm/pair).
+// Connects the ranks of a run. The recipe, the launcher and the hosts determine by what. Ranks of
+// one host share memory. Between hosts there are messages: among all ranks or, if each host has the
+// same number of ranks, among those with the same number on their hosts (comm/pair).
 #include "cli/connect.h"
 
 #include "base/log.h"
@@ -19,11 +18,13 @@ typedef struct connect_request {
     tri_comm_choice choice;
     int timeout_ms;
     tri_store *store;
-    int hosts, local_ranks; // ranks of each host, which follow each other; 0: that is not so
+    // Number of ranks of each host, if the ranks of a host are consecutive; 0: they are not.
+    int hosts, local_ranks;
 } connect_request;
 
-// Checks that all ranks have the value of rank 0. What differs later is found when the recipes are
-// compared; but this has to be known before the ranks are connected, because it decides how.
+// Checks that all ranks have the same value as rank 0. Other differences are found later, when the
+// recipes are compared. This value has to be checked before the ranks are connected, because it
+// determines how.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -55,7 +56,7 @@ static tri_status open_shm(const connect_request *q, tri_comm **out) {
     return tri_comm_shm_open(q->identity->rank, q->identity->size, q->store, &config, out);
 }
 
-// Opens shared memory between the ranks of this rank's host, which is faster than messages.
+// Opens shared memory between the ranks of this rank's host, because it is faster than messages.
 static tri_status open_host(const connect_request *q, tri_comm **out) {
     int host = q->identity->rank / q->local_ranks;
     char name[32];
@@ -99,7 +100,8 @@ static tri_status agree_to_open(void *context) {
     return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
 }
 
-// A rank that the network does not reach tells the others why, which wait here and not for it.
+// Waits in the store until all ranks can begin. If a rank cannot use the network, it tells the
+// other ranks why. So they wait here, where they get this message, and not in the transport.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);
@@ -137,14 +139,15 @@ static tri_status open_pair(connect_request *q, const tri_transport *transport, 
     return status;
 }
 
-// TRIREME_HIERARCHY=0 connects all ranks by messages alone, so that the two can be compared.
+// Tells how ranks are connected. TRIREME_HIERARCHY=0 connects all ranks by messages alone, so that
+// the two ways can be compared.
 static const char *arrangement(void) {
     const char *wanted = getenv("TRIREME_HIERARCHY");
     return wanted && !strcmp(wanted, "0") ? "flat" : "in hosts";
 }
 
-// Opens the transport. A rank that lacks the module, or whose transport cannot be opened, tells the
-// others by the store: they must not wait for it where only the transport could tell.
+// Opens the transport. If a rank lacks the module or cannot open it, it tells the others by the
+// store, because the transport could not tell them.
 static tri_status open_transport(connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));
@@ -177,7 +180,7 @@ static tri_status open_chosen(connect_request *q, tri_comm **out) {
                     tri_comm_choice_name(q->choice), q->identity->size, q->hosts);
 }
 
-// Has the store watch over the ranks from now on, because it sees them on all hosts.
+// Makes the store watch all ranks from now on, because it sees those of all hosts.
 static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *comm,
                               tri_health **health) {
     tri_health_config config = {.silence_s = options ? options->silence_s : 0,
@@ -200,8 +203,7 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
                          .timeout_ms = tri_comm_timeout_ms(options)};
     *out = NULL;
     *health = NULL;
-    // The ranks of one host need the store only to find each other; after that shared memory shows
-    // everything.
+    // Ranks of one host need the store only to find each other; after that shared memory is enough.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     tri_log_stage("met");
     q.hosts = tri_store_host_count(q.store);

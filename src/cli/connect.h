@@ -1,4 +1,4 @@
-// Connects the ranks of a run by the communicators that the recipe and the hosts ask for.
+// Connects the ranks of a run by communicators that suit the recipe and the hosts.
 #ifndef TRIREME_CLI_CONNECT_H
 #define TRIREME_CLI_CONNECT_H
 
@@ -7,12 +7,12 @@
 #include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 
-// Connects all ranks of the job. Collective. `options` NULL: defaults. *health, which finds lost
-// ranks, ends after the communicator; NULL: all ranks are on one host.
+// Connects all ranks of the job. Collective. `options` NULL: defaults. *health finds lost ranks,
+// and has to end after the communicator; NULL: all ranks are on one host.
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health);
-// Connects the ranks as cli_open_comm does, and calls `met` when all have met at the store and none
-// is connected, if they are on several hosts. If `met` fails, so does this.
+// As cli_open_comm. If the ranks are on several hosts, it also calls `met` when all have met at the
+// store and none is connected yet. If `met` fails, so does this.
 tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_options *options,
                                tri_status (*met)(void *context, tri_store *store), void *context,
                                tri_comm **out, tri_health **health);

@@ -62,7 +62,7 @@ static void print_field(const tri_data_summary *s) {
                s->first.mean);
 }
 
-// Reports what the model gets, after the transforms.
+// Prints what the model gets, after the transforms.
 static void print_text(const char *split, const tri_data_report *r) {
     printf("%s: %s", split, tri_counted(r->samples, "sample"));
     if (r->classes)
@@ -80,7 +80,8 @@ static void print_text(const char *split, const tri_data_report *r) {
     for (int i = 0; i < r->warning_count; i++) printf("  warning: %s\n", r->warnings[i]);
 }
 
-// Refuses values that no model can learn from. Runs after printing, so that the report is complete.
+// Fails if there are values from which no model can learn. It runs after printing, so that the
+// report is complete.
 static tri_status judge(const char *split, const tri_data_report *r) {
     for (int i = 0; i < r->field_count; i++)
         if (r->fields[i].not_finite > 0)
@@ -129,13 +130,14 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status =
         tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
-                        // The model is not built, so any name will do.
+                        // The model is not built, so its name does not matter.
                         context->task ? context->task->name : "data", &recipe);
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);
     if (status == TRI_OK) return 0;
     code = cli_fail(status);
-    return status == TRI_CORRUPT ? 1 : code; // damaged data is what the check found, not bad input
+    // Damaged data are a finding of the check and not bad input.
+    return status == TRI_CORRUPT ? 1 : code;
 }
 
 static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};

@@ -1,5 +1,6 @@
-// After a run, prints commands that can be pasted: to see its curves, evaluate it, train it longer,
-// or use all cores. Each is one row of a table; tests/cli/test_hints.py runs every printed command.
+// Prints, after a run, commands that can be pasted: to see its curves, evaluate it, train it
+// longer, or use all cores. Each is one row of a table; tests/cli/test_hints.py runs every printed
+// command.
 #include "cli/hints.h"
 
 #include "base/os.h"
@@ -23,8 +24,8 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets the run's end. The hint that trains longer leaves it out, because it
-// sets the end itself.
+// Whether the override sets the end of the run. The hint about longer training leaves it out,
+// because it sets the end itself.
 static bool sets_end(const cli_hints *h, const char *word) {
     static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
     return !strncmp(word, end, strlen(end)) ||
@@ -32,7 +33,7 @@ static bool sets_end(const cli_hints *h, const char *word) {
 }
 
 // Prints the recipe and the overrides that the user gave, so that the printed command continues
-// this run. `without_end` leaves out those of the run's end.
+// this run. `without_end` leaves out overrides that set the end of the run.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
@@ -70,8 +71,8 @@ static bool has_checkpoint(const cli_hints *h) {
            (cli_has_best(h) || exists(h, "/checkpoints/last"));
 }
 
-// Prints how to evaluate the run. The recipe can be left out: `eval` finds it in the checkpoint's
-// run folder.
+// Prints how to evaluate the run. The recipe can be left out, because `eval` finds it in the run
+// folder of the checkpoint.
 static void print_evaluate(const cli_hints *h) {
     print_word(h->context->program);
     printf(" eval --checkpoint");
@@ -79,8 +80,8 @@ static void print_evaluate(const cli_hints *h) {
     print_device(h);
 }
 
-// Whether a command can be shown that goes on. A run on several hosts is started by their own
-// launcher, whose command is not known here.
+// Whether a command that continues the run can be shown. A run on several hosts is started by a
+// launcher of these hosts, whose command is not known here.
 static bool can_go_on(const cli_hints *h) {
     return exists(h, "/checkpoints/last") && h->result->hosts == 1;
 }
@@ -104,8 +105,8 @@ static void print_go_on(const cli_hints *h) {
     print_device(h);
 }
 
-// Whether one rank leaves cores idle that more ranks would use. The last, shorter step must have a
-// sample for each rank where batch norm normalises over the step.
+// Whether the run leaves cores idle that more ranks would use. Where batch norm normalises over the
+// step, the last, smaller step must have a sample for each rank.
 static bool leaves_cores(const cli_hints *h) {
     const tri_train_result *r = h->result;
     const tri_recipe *recipe = h->request->recipe;

@@ -9,12 +9,12 @@ typedef struct cli_hints {
     const cli_context *context;
     const tri_train_request *request;
     const tri_train_result *result;
-    const cli_arguments *arguments; // of the command that made the run
+    const cli_arguments *arguments; // the arguments of the command that made the run
 } cli_hints;
 
 void cli_print_hints(const cli_hints *hints);
-// Whether the run has a best checkpoint, which a hint can name: none if it keeps none, or never had
-// a finite metric.
+// Whether the run has a best checkpoint, which a hint can name. It has none if it keeps none, or if
+// its metric was never finite.
 bool cli_has_best(const cli_hints *hints);
 
 #endif

@@ -1,5 +1,5 @@
-// `trireme manual`: prints the manual page in roff. It uses the tables of --help, so that the two
-// agree.
+// `trireme manual`: prints the manual page in roff. It is made from the same tables as --help, so
+// that the two agree.
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// Reads one code point of UTF-8, which roff wants as a number, and moves *c to its last byte.
+// Reads one code point of UTF-8, because roff needs its number, and moves *c to its last byte.
 static unsigned code_point(const char **c) {
     unsigned char first = (unsigned char)**c;
     int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
@@ -17,8 +17,8 @@ static unsigned code_point(const char **c) {
     return point;
 }
 
-// Prints text in roff. Escapes backslashes, hyphens, characters outside ASCII, and a dot or quote
-// at the beginning of a line, which roff would take as a command.
+// Prints text in roff. It escapes backslashes, hyphens, characters outside ASCII, and a dot or
+// quote at the beginning of a line, which roff would read as a command.
 static void print_text(const char *text) {
     bool begins = true;
     for (const char *c = text; *c; c++) {

@@ -28,7 +28,8 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    tri_sampler evaluation; // of endless data, so that every replica has a full evaluation batch
+    // Sampler of endless data, so that every replica has a full evaluation batch.
+    tri_sampler evaluation;
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));
     int64_t eval = evaluation.options.micro;
@@ -43,7 +44,7 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     return tri_task_check_options(&v->task_options, v->task->name);
 }
 
-// Turns "replicate=64,pipeline=4" into overrides of the recipe. *ranks is their product.
+// Turns "replicate=64,pipeline=4" into overrides of the recipe. *ranks is the product of the sizes.
 static tri_status read_mesh(tri_arena *arena, const char *text, const char **overrides, int *count,
                             int *ranks) {
     *ranks = 1;
@@ -64,8 +65,8 @@ static tri_status read_mesh(tri_arena *arena, const char *text, const char **ove
     return TRI_OK;
 }
 
-// Sets the rates of the estimate: those on the command line replace those of the device, which v
-// has.
+// Sets the rates of the estimate: rates on the command line replace those of the device, which `v`
+// has already.
 static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     struct {
         const char *flag;
@@ -75,7 +76,7 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
                       {"link", &v->rates.link_bytes_per_s},
                       {"disk", &v->rates.disk_bytes_per_s}};
     const int count = sizeof rows / sizeof *rows;
-    // The disk's rate, the last row, matters only if state is offloaded.
+    // The disk's rate, the last row, is used only if state is offloaded.
     const int wanted = v->recipe->strategy.offload != TRI_OFFLOAD_NONE ? count : count - 1;
     const char *from;
     v->rates = tri_rates_of(&v->device, &from);
@@ -130,9 +131,9 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-// Checks that the plan fits into strategy.memory, into the memory of the device or, for a single
-// rank, into what is free on this machine. For several ranks the hosts are not known, so their free
-// memory is not either.
+// Checks that the plan fits into strategy.memory, into the device's memory or, for a single rank,
+// into the free memory of this host. For several ranks the hosts are not known, and so neither is
+// their free memory.
 static tri_status check_fits(const plan_view *v) {
     tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1);
     if (!there.is_own && v->ranks > 1) there.bytes = 0;
@@ -207,8 +208,8 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     return check_fits(v);
 }
 
-// Refuses flags that do not go together: --fit lists several settings, so there is no single plan
-// to show or draw.
+// Rejects flags that contradict each other: --fit lists several settings, so there is no single
+// plan that could be shown or drawn.
 static tri_status check_flags(const cli_arguments *a) {
     static const char *const others[] = {"show", "svg", "memory"};
     for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)

@@ -1,4 +1,5 @@
-// `trireme plan --json`: the plan as one JSON object, or the settings that --fit found as a list.
+// `trireme plan --json`: prints the plan as one JSON object, or the settings that --fit has found
+// as a list.
 #include "cli/plan_view.h"
 
 #include <stdio.h>
@@ -14,7 +15,8 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
     return map;
 }
 
-// Lists for each pipeline rank its first rank, how many ranks have the same plan, and its memory.
+// Lists for each pipeline rank its first rank, the number of ranks with the same plan, and its
+// memory.
 static tri_tree *groups_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *list = tri_tree_list(arena);

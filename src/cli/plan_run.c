@@ -1,4 +1,4 @@
-// What `trireme plan` prints about the whole run: steps, epochs, hours, and checkpoints on disk.
+// The part of `trireme plan` about the whole run: steps, epochs, hours, and checkpoints on disk.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// How many training samples there are: from --samples or the recipe, because `plan` does not open
-// the data. 0: not known.
+// Counts the training samples, by --samples or the recipe, because `plan` does not open the data.
+// 0: not known.
 static int64_t training_samples(const plan_view *v) {
     const tri_data_options *d = &v->recipe->data;
     int64_t samples = v->samples;
@@ -37,8 +37,8 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
-// How many checkpoints exist at once at most, with the one that is being written, for the space on
-// disk; -1: not known.
+// The largest number of checkpoints that exist at the same time, including one that is being
+// written, to find the space on disk; -1: not known.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t saved = 0;

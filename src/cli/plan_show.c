@@ -42,7 +42,7 @@ static void print_blocks(const plan_view *v) {
            tri_grouped(backward));
 }
 
-// Writes the ranks that share a plan, as "0" or "64-127".
+// Writes the numbers of the ranks that share a plan, as "0" or "64-127".
 static char *ranks_text(const plan_view *v, int pipeline_rank, char *out, size_t size) {
     int first = pipeline_rank * v->pipeline.ranks_each, last = first + v->pipeline.ranks_each - 1;
     if (first == last)
@@ -86,8 +86,8 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// Prints memory in full, for `--show memory`: also every rank, and how memory is used over the
-// step.
+// Prints memory in full, for `--show memory`: also for every rank, and how memory is used during
+// the step.
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
@@ -108,8 +108,7 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-// Gets the FLOP/s that a rank could reach at most in the type in which the run computes its
-// products.
+// Gets the highest possible FLOP/s of a rank, in the type in which the run computes its products.
 static double most_flops(const plan_view *v) {
     return v->recipe->trainer.precision == TRI_PRECISION_32_TRUE ? v->rates.flops_per_s
                                                                  : v->rates.half_flops_per_s;
@@ -120,8 +119,8 @@ static const char *flops_text(const plan_view *v, double rate) {
                         : tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
 }
 
-// The FLOP/s of a rank; if compute actions were not measured, as a percentage of the rate on which
-// the estimate is based.
+// Writes the FLOP/s of a rank. If compute actions were not measured, they are a percentage of the
+// rate on which the estimate is based.
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;

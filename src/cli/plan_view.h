@@ -1,4 +1,4 @@
-// What the sources of `trireme plan` share: the planned run, and its outputs as text, JSON and SVG.
+// What the files of `trireme plan` share: the planned run, and its outputs as text, JSON and SVG.
 #ifndef TRIREME_CLI_PLAN_VIEW_H
 #define TRIREME_CLI_PLAN_VIEW_H
 
@@ -12,44 +12,45 @@ typedef struct plan_view {
     tri_arena *arena;
     const tri_recipe *recipe;
     const tri_task *task;
-    const char *device_name; // of --device
+    const char *device_name; // the value of --device
     tri_device_description device;
     tri_field fields[TRI_MAX_DATA_FIELDS];
-    tri_task_options task_options; // which `model` reads whenever a plan is made
+    tri_task_options task_options; // `model` reads these whenever a plan is made
     tri_model_request model;
     tri_plan_request request;
     tri_pipeline_plans pipeline; // one plan for each pipeline rank
     int ranks;
     tri_mesh mesh;
     tri_rates rates;
-    const char *rates_from; // "assumed", "given", "measured"
+    const char *rates_from; // source of the rates: "assumed", "given" or "measured"
     const tri_measured *measured;
     tri_estimate estimate;
-    int64_t samples; // --samples; 0: not given
+    int64_t samples; // the value of --samples; 0: not given
 } plan_view;
 
-// Plans `recipe` for `ranks` ranks of the device `device_name`, which v has already. The caller
-// destroys v->pipeline, also after a failure.
+// Plans `recipe` for `ranks` ranks of the device `device_name`, which are set in *v before the
+// call. The caller destroys v->pipeline, also after a failure.
 tri_status plan_make(plan_view *v, const cli_context *context);
 
-// The whole run, as `trireme plan` tells it: its steps, its time, and what it leaves on disk.
+// What `trireme plan` tells about the whole run: its steps, its time, and what it leaves on disk.
 typedef struct plan_run {
-    int64_t samples;                      // of the training data; 0: not known
+    int64_t samples;                      // samples of the training data; 0: not known
     int64_t steps_per_epoch;              // 0: not known
     int64_t steps;                        // -1: not known
-    double hours;                         // of training, without evaluation; -1: not known
-    int64_t model_bytes, optimizer_bytes; // of one checkpoint
-    int64_t checkpoints;                  // that exist at once at most; -1: not known
+    double hours;                         // hours of training, without evaluation; -1: not known
+    int64_t model_bytes, optimizer_bytes; // size of one checkpoint
+    int64_t checkpoints; // the most checkpoints that exist at the same time; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);
 
-// The rows of the memory tables, so that text and JSON show the same. X(member of tri_memory_plan)
+// The rows of the memory tables, so that text and JSON show the same rows. X(member of
+// tri_memory_plan)
 #define PLAN_MEMORY_LIST(X)                                                                        \
     X(parameters)                                                                                  \
     X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
 
-// Prints text on standard output: the section that `show` names, or with NULL all. TRI_BAD_INPUT:
+// Prints text on standard output: the section that `show` names; NULL: all sections. TRI_BAD_INPUT:
 // there is no such section.
 tri_status plan_print(const plan_view *v, const char *show);
 void plan_print_json(const plan_view *v);
@@ -57,6 +58,7 @@ void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, 
 tri_status plan_write_svg(const plan_view *v, const char *path);
 
 int64_t plan_block_parameters(const tri_graph *g, int block);
-double plan_block_flops(const tri_plan *plan, int block, tri_phase phase); // of one sample
+// Flops of one sample.
+double plan_block_flops(const tri_plan *plan, int block, tri_phase phase);
 
 #endif

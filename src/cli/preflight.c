@@ -83,7 +83,8 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
                                .timeout_s = 30,
                                .limits = preflight_limits_default()};
     for (int i = 0; i < a->count; i++) TRI_TRY(preflight_limits_set(&out->limits, a->words[i]));
-    tri_device_description device; // a wrong name is bad usage; that it is not here, a failed check
+    // A wrong name is bad usage, but a missing device is a failed check.
+    tri_device_description device;
     if (tri_device_describe(cli_backends.devices, out->device, &device) == TRI_BAD_INPUT)
         return TRI_BAD_INPUT;
     if (!timeout) return TRI_OK;
@@ -97,9 +98,9 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Whether this rank prints the result. Rank 0 prints for all; rank 1 if rank 0 is the one that is
-// missing. A rank that has not reached the others is the only one that knows why: the first of each
-// host prints it.
+// Whether this rank prints the result. Rank 0 prints for all; rank 1 does if rank 0 is the missing
+// one. A rank that has not reached the others is the only one that knows why, so the first such
+// rank of each host prints it.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
     bool has_left = !report->has_met || report->status == TRI_PEER_LOST;
@@ -107,7 +108,7 @@ static bool prints(const preflight_report *report, const char *failure) {
     return !report->has_met && report->is_first && !strstr(failure, "did not arrive");
 }
 
-// Prints one line for each failed check. Returns a line for all of them; NULL: none failed.
+// Prints one line for each failed check. Returns one line about all of them; NULL: none has failed.
 static const char *print_failures(tri_arena *arena, const preflight_report *report) {
     const char *all = NULL;
     for (int i = 0; i < report->row_count; i++) {
@@ -137,7 +138,7 @@ static tri_status check_job(tri_arena *arena, const cli_arguments *a, int *code)
         fflush(stdout);
     }
     const char *failures = print_failures(arena, &report);
-    preflight_end(session); // from here on, ranks may end, and a launcher end the others
+    preflight_end(session); // after this, ranks may end, and a launcher may then end the others
     *code = failures ? cli_fail_printed(report.status ? report.status : TRI_IO, failures) : 0;
     return TRI_OK;
 }

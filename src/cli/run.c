@@ -1,4 +1,4 @@
-// `trireme run`: the launcher, whose flags and work are in src/launch.
+// `trireme run`: the launcher. Its flags and its code are in src/launch.
 #include "cli/cli.h"
 
 #include "launch/launch.h"
@@ -9,7 +9,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     return tri_launch_main(argc, argv);
 }
 
-// The launcher has its own table of flags, those of torchrun, and prints its own --help.
+// The launcher has its own table of flags, which are torchrun's, and prints its own --help.
 static bool flag_at(int index, cli_flag *out) {
     tri_launch_flag f;
     if (!tri_launch_flag_at(index, &f)) return false;

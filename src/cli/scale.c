@@ -1,10 +1,10 @@
-// `trireme scale`: how fast a recipe trains on more and more ranks, measured with those that there
-// are (train/bench.c), and simulated by their plans, also for more (scale_simulate.c). Next:
-// scale_show.c and scale_draw.c, which print and draw it.
+// `trireme scale`: how fast a recipe trains on more and more ranks. It is measured with the ranks
+// that there are (train/bench.c), and simulated from their plans, also for larger numbers of ranks
+// (scale_simulate.c). Next: scale_show.c and scale_draw.c, which print and draw it.
 //
 // Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
-// first of them, host by host, are a group of their own and train, while the others wait. So one
-// allocation of a batch system is enough. Alone, the command starts itself by the launcher.
+// first ones, host by host, form a group and train, while the others wait. So one allocation of a
+// batch system is enough. Without a launcher, the command starts itself by the launcher of trireme.
 #include "cli/scale_view.h"
 
 #include "base/limits.h"
@@ -23,12 +23,12 @@ typedef struct sweep {
     const tri_recipe *recipe;
     const cli_context *context;
     const char *device, *svg; // svg NULL: no picture
-    double seconds;           // of each point
+    double seconds;           // duration of the measurement of each point
     tri_comm *world;
     tri_health *health;
     tri_identity identity;
-    int position;  // of this rank, if the ranks are arranged host by host
-    int *hosts_of; // by position: on how many hosts the ranks up to it are
+    int position;  // this rank's position if the ranks are arranged host by host
+    int *hosts_of; // by position: how many hosts the ranks up to that position are on
 } sweep;
 
 static tri_status bad_list(const char *text) {
@@ -37,7 +37,7 @@ static tri_status bad_list(const char *text) {
                     SCALE_MAX_POINTS);
 }
 
-// Reads numbers of ranks: "1,2,4".
+// Reads numbers of ranks, such as "1,2,4".
 static tri_status read_ranks(const char *text, scale_view *v) {
     const char *at = text;
     for (v->count = 0; *at; v->count++) {
@@ -55,7 +55,7 @@ static tri_status read_ranks(const char *text, scale_view *v) {
     return v->count ? TRI_OK : bad_list(text);
 }
 
-// Chooses the numbers of ranks if --ranks does not: powers of two, and all ranks.
+// Chooses the numbers of ranks if --ranks is not given: powers of two, and all ranks.
 static void choose_ranks(int most, scale_view *v) {
     int ranks = 1;
     for (v->count = 0; v->count < SCALE_MAX_POINTS - 1 && ranks < most; ranks *= 2)
@@ -109,16 +109,15 @@ static tri_status open_world(sweep *s) {
     return arrange_ranks(s);
 }
 
-// Decides which points can be measured. The first is what the others are compared with, so it has
-// to be.
+// Decides which points can be measured. The first must be, because the others are compared with it.
 static tri_status mark_points(sweep *s) {
     scale_view *v = &s->view;
     int there = s->world->size, all_hosts = s->hosts_of[there - 1];
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
         p->is_measured = p->ranks <= there;
-        // Of points that are only simulated: more hosts would have as many ranks each as these
-        // have, rounded up.
+        // If there are not enough hosts: assumes more hosts, each with as many ranks as these have
+        // on average, rounded up.
         int each = (there + all_hosts - 1) / all_hosts;
         p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
     }
@@ -154,12 +153,12 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     return tri_tell_and_agree(world, TRI_OK, "end of a measurement");
 }
 
-// Refuses before the sweep what only its end would show: a picture that cannot be written.
+// Fails before the sweep if the picture could not be written after it.
 static tri_status check_svg(const char *path) {
     tri_os_replacement file;
     if (!path) return TRI_OK;
     TRI_TRY(tri_os_replacement_begin(path, &file));
-    (void)tri_os_replacement_end(&file, TRI_STOPPED); // removes it again
+    (void)tri_os_replacement_end(&file, TRI_STOPPED); // removes the file again
     return TRI_OK;
 }
 
@@ -168,8 +167,8 @@ static tri_status plan(sweep *s) {
     return scale_plan(&s->view, s->recipe, s->context, s->device);
 }
 
-// Plans all points. Only rank 0 does, because plans of many ranks take time; it tells the others
-// which batches they have.
+// Plans all points. Only rank 0 does so, because plans of many ranks take time; it tells the other
+// ranks the batch of each point.
 static tri_status plan_points(sweep *s) {
     scale_view *v = &s->view;
     int64_t told[SCALE_MAX_POINTS + 1] = {0};
@@ -186,7 +185,7 @@ static tri_status plan_points(sweep *s) {
                                                   .send = told,
                                                   .recv = told,
                                                   .label = "batches of the sweep"}));
-    const int64_t most_bytes = 64 << 20; // more would only take time
+    const int64_t most_bytes = 64 << 20; // more bytes would only take longer
     v->link_bytes = told[0] < most_bytes ? told[0] : most_bytes;
     for (int i = 0; i < v->count; i++) {
         v->points[i].recipe = *s->recipe;
@@ -251,7 +250,7 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
         status = measure_points(s);
         status = tri_tell_failure(s->world, &s->identity, status);
     }
-    tri_health_drop_ring(s->health); // it is the communicator's
+    tri_health_drop_ring(s->health); // the ring belongs to the communicator, which ends now
     tri_comm_close(s->world);
     tri_health_stop(s->health);
     if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);
@@ -259,8 +258,8 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
     return status;
 }
 
-// How many ranks this command starts by itself; 1: none but this one, because a launcher has
-// started them or one is enough.
+// How many ranks this command starts by itself; 1: only this one, because a launcher has started
+// them or one is enough.
 static int ranks_to_start(const sweep *s) {
     int most = tri_os_cpus(), chosen = 1;
     if (s->identity.size > 1 || strcmp(s->identity.launcher, "none") != 0) return 1;
@@ -270,15 +269,16 @@ static int ranks_to_start(const sweep *s) {
     return chosen;
 }
 
-// Refuses what the ranks would refuse, before they are started: one message instead of many.
+// Rejects, before the ranks are started, what all of them would reject, so that there is one
+// message instead of many.
 static tri_status check_alone(sweep *s) {
     tri_dataset *data;
     tri_device_description device;
     tri_status status = plan(s);
     scale_end_plans(&s->view);
     TRI_TRY(status);
-    // A device model (cuda:h200) can be planned for anywhere, but measured only where its backend
-    // is.
+    // A device model (cuda:h200) can be planned for on any host, but only be measured on a host
+    // that has such a device.
     const char *here =
         tri_arena_printf(s->view.arena, "%.*s", (int)strcspn(s->device, ":"), s->device);
     TRI_TRY(tri_device_describe(cli_backends.devices, here, &device));
@@ -316,7 +316,8 @@ static const cli_flag flags[] = {
 
 static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
-    char **given = malloc((size_t)(argc + 1) * sizeof *given); // cli_parse moves words
+    // A copy, because cli_parse moves words.
+    char **given = malloc((size_t)(argc + 1) * sizeof *given);
     TRI_ASSERT(given);
     memcpy(given, argv, (size_t)argc * sizeof *given);
     int code = cli_parse(&cli_scale, argc, argv, &a);

@@ -17,19 +17,20 @@ enum {
     RATE_RIGHT = 560,
     EFFICIENCY_LEFT = 660,
     EFFICIENCY_RIGHT = 1010,
-    LETTER = 7 // pixels of a letter, about
+    LETTER = 7 // approximate width of a letter in pixels
 };
 
 #define COLOUR_IDEAL "#8a8a8a"
 #define COLOUR_MEASURED "#1f5fa8"
 #define COLOUR_SIMULATED "#c8641e"
 
-// A plot. The ranks go to the right in powers of two, because sweeps double them; values go upward.
+// A plot. The number of ranks grows to the right, in powers of two because sweeps double it; values
+// grow upwards.
 typedef struct plot {
     int left, right;
-    double fewest, most; // ranks
-    double low, high;    // values
-    bool is_log;         // upward too
+    double fewest, most; // range of the numbers of ranks
+    double low, high;    // range of the values
+    bool is_log;         // the values are logarithmic too
     int title_gap;       // pixels between the axis and its title
 } plot;
 
@@ -113,8 +114,8 @@ static void put_mark(const scale_view *v, const plot *p, int i, value_of *value,
             tri_counted(v->points[i].ranks, "rank"), value(v, i), p->is_log ? " samples/s" : "%");
 }
 
-// Draws how far a point's measurements spread, from the tenth to the ninetieth percentile, so that
-// a difference within the noise is seen as such.
+// Draws the spread of a point's measurements, from the tenth to the ninetieth percentile, so that
+// readers see which differences are only noise.
 static void put_spread(const scale_view *v, const plot *p, int i, FILE *out) {
     const tri_bench_result *m = &v->points[i].measured;
     double low = m->samples_per_s_low, high = m->samples_per_s_high, x;
@@ -231,7 +232,7 @@ static void put_legend(FILE *out) {
     }
 }
 
-// Writes the line that tells how points were simulated, cut at a space where it is full.
+// Writes the text that tells how points were simulated, broken into lines at blanks.
 static void put_method(const char *text, FILE *out) {
     enum { LINE = 150 };
     for (int y = BOTTOM + 68; *text; y += 16) {

@@ -35,8 +35,9 @@ double scale_error(const scale_point *point) {
     return simulated_samples_per_s(point) / point->measured.samples_per_s - 1;
 }
 
-// The largest error of the simulation, without its sign, over the points by which it was not
-// calibrated: how far it can be trusted. False: there is none.
+// Finds the largest error of the simulation, as an absolute value, over the points that did not
+// serve to calibrate it: it shows how far the simulation can be trusted. False: there is no such
+// point.
 static bool worst_error(const scale_view *v, double *out) {
     bool found = false;
     *out = 0;

@@ -1,13 +1,13 @@
-// The simulated half of `trireme scale`: plans of all numbers of ranks, and their simulation with
-// the rates that were measured.
+// The simulated half of `trireme scale`: plans for all numbers of ranks, and their simulation with
+// the measured rates.
 #include "cli/scale_view.h"
 
 #include "recipe/batch.h"
 
 #include <math.h>
 
-// Finds the global batch of `ranks` ranks, if the first point has `global`: the same, or with
-// --weak in proportion.
+// Finds the global batch for `ranks` ranks if the first point has `global`: the same size or, with
+// --weak, one in proportion to the ranks.
 static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
     int first = v->points[0].ranks;
     int64_t all = global * point->ranks;
@@ -82,8 +82,8 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
 }
 
 // Calibrates the simulation: finds by bisection the factor of the assumed rates of computation with
-// which the first point takes as long as measured. If its communication alone would take longer,
-// the rates stay as assumed.
+// which the simulated first point takes as long as the measured one. If its communication alone
+// would take longer, the rates are not changed.
 static void calibrate(scale_view *v) {
     enum { TURNS = 60 };
     scale_point *first = &v->points[0];

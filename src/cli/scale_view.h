@@ -1,4 +1,4 @@
-// What the sources of `trireme scale` share: a sweep over numbers of ranks, measured and simulated,
+// What the files of `trireme scale` share: a sweep over numbers of ranks, measured and simulated,
 // and its outputs as text, JSON and SVG.
 #ifndef TRIREME_CLI_SCALE_VIEW_H
 #define TRIREME_CLI_SCALE_VIEW_H
@@ -13,58 +13,63 @@ enum { SCALE_MAX_POINTS = 32 };
 // One point of the sweep: the training with one number of ranks.
 typedef struct scale_point {
     int ranks, hosts;
-    tri_recipe recipe; // with the point's global batch
-    plan_view plan;    // on rank 0
+    tri_recipe recipe; // the recipe with the point's global batch
+    plan_view plan;    // only on rank 0
     bool is_measured;
     tri_bench_result measured;
-    double link_bytes_per_s; // measured between these ranks; 0: it was not
+    double link_bytes_per_s; // rate measured between these ranks; 0: not measured
     double simulated_step_s;
-    double simulated_waiting; // fraction of a step in which compute lanes wait
+    double simulated_waiting; // fraction of a simulated step in which compute lanes wait
 } scale_point;
 
 typedef struct scale_view {
     tri_arena *arena;
-    const char *name, *strategy; // of the recipe
-    bool weak;                   // the global batch grows with the ranks; else it stays
+    const char *name, *strategy; // name of the recipe, and its strategy
+    bool weak;                   // the global batch grows with the ranks; false: it stays the same
     int count;
-    scale_point points[SCALE_MAX_POINTS]; // by rising number of ranks; the first is measured
-    // What the simulation uses. Each measured point has its own link, the others that of
-    // link_ranks, the most ranks for which it was measured; 0: none was, it is assumed.
+    scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
+    // The rates for the simulation. A measured point uses the link rate that was measured with its
+    // own ranks. All other points use that of `link_ranks`, the largest number of ranks with a
+    // measured rate. 0: none was measured, so a rate is assumed.
     tri_rates rates;
-    bool is_calibrated; // the rates of computation are such that the first point is as measured
+    // The rates of computation were chosen so that the simulated first point takes as long as the
+    // measured one.
+    bool is_calibrated;
     int link_ranks, link_hosts;
-    int64_t link_bytes; // of the all-reduce by which links were measured
+    int64_t link_bytes; // size of the all-reduce by which links were measured
 } scale_view;
 
-// In scale_simulate.c. Plans all points; the recipe of each has its batch. TRI_BAD_INPUT, as
-// `trireme train` refuses it.
+// Defined in scale_simulate.c. Plans all points; the recipe of each has its batch. TRI_BAD_INPUT:
+// `trireme train` would reject it too.
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// In scale_simulate.c. Tells the bytes of the largest unit of gradients, which ranks reduce at
-// once. Links are measured with as many.
+// Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients, which
+// ranks reduce at once. Links are measured with this size.
 int64_t scale_reduced_bytes(const scale_view *v);
-// In scale_simulate.c. Chooses the rates by what was measured, and simulates all points.
+// Defined in scale_simulate.c. Chooses the rates by the measurements, and simulates all points.
 void scale_simulate(scale_view *v);
 
-// The following, in scale_show.c, compute and print a point's numbers.
+// The functions below are in scale_show.c. They compute and print a point's numbers.
 
 int64_t scale_batch(const scale_point *point);
-// A point's numbers: measured, or simulated where nothing was measured.
+// A point's numbers: measured, or simulated if it was not measured.
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
-double scale_waiting(const scale_point *point); // not a number: not known
-// Compare a point's samples/s with the first point's: of all ranks, and of each rank.
+// NaN: not known.
+double scale_waiting(const scale_point *point);
+// Compare a point's samples/s with those of the first point: over all ranks, and per rank.
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// Tells how much faster than measured the simulation is, as a fraction: the simulation's error.
+// The simulation's error: by which fraction it is faster than the measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
-const char *scale_method(const scale_view *v); // how steps were simulated, and how far off they are
+// Tells how steps were simulated, and how large the error is.
+const char *scale_method(const scale_view *v);
 void scale_print(const scale_view *v, FILE *out);
 void scale_print_json(const scale_view *v, FILE *out);
 
-// In scale_draw.c. Draws the sweep as SVG.
+// Defined in scale_draw.c. Draws the sweep as SVG.
 void scale_draw(const scale_view *v, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
-// `trireme submit`: writes the job script of a recipe for a site and hands it to sbatch; lists the
-// sites. Profiles and scripts are made in src/launch (site.c).
+// `trireme submit`: writes the job script of a recipe for a site and passes it to sbatch; lists the
+// sites. Profiles and scripts are handled in src/launch (site.c).
 #include "cli/cli.h"
 
 #include "base/program.h"
@@ -73,8 +73,8 @@ static tri_status list_sites(tri_arena *arena, bool json) {
     return TRI_OK;
 }
 
-// Refuses now what every rank of the job would refuse when it starts, as far as that is known
-// without the data: the job need not wait in a queue for that.
+// Rejects, as far as possible without the data, what every rank of the job would reject when it
+// starts, so that the job does not wait in a queue in vain.
 static tri_status check_recipe(const cli_context *context, const tri_recipe *r, int64_t ranks) {
     const tri_task *task;
     tri_optimizer optimizer;
@@ -88,7 +88,7 @@ static tri_status check_recipe(const cli_context *context, const tri_recipe *r, 
     return tri_sampler_check_step(batch.global, batch.micro, replicas);
 }
 
-// Fills in the words of `trireme train` in the job: the recipe, its overrides and flags of
+// Fills in the words of `trireme train` in the job: the recipe, its overrides, and the flags for
 // training.
 static void fill_command(tri_arena *arena, const cli_arguments *a, tri_job_request *request) {
     static const char *const passed[] = {"run-dir", "device"};

@@ -1,4 +1,4 @@
-// `trireme trace`: sums up a file that --trace wrote, by action, name and rank.
+// `trireme trace`: sums up a file that --trace has written, by action, name and rank.
 #include "base/quantity.h"
 #include "cli/cli.h"
 #include "observe/trace_sums.h"
@@ -7,7 +7,7 @@
 
 enum { MOST_NAMES = 20 };
 
-// Which fraction of all ranks' time `seconds` are.
+// Computes which fraction of all ranks' time `seconds` is.
 static double fraction_of(const tri_trace_sums *s, double seconds) {
     double all = s->span_s * s->rank_count;
     return all > 0 ? seconds / all : 0;

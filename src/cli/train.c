@@ -16,14 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// Writes a number in JSON. Nine significant digits tell any two floats apart. What is no finite
-// number is null, because JSON has no other word for it. metrics.jsonl writes both in the same way.
+// Writes a number in JSON. Nine significant digits distinguish any two floats. A number that is not
+// finite becomes null, because JSON cannot express it. metrics.jsonl writes numbers in the same
+// way.
 static tri_tree *nine_digits(tri_arena *arena, double value) {
     if (!isfinite(value)) return tri_tree_null(arena);
     return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
 }
 
-// What messages call the data on which epochs were evaluated.
+// The names, for messages, of the data on which epochs were evaluated.
 static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
                                         [TRI_VAL_SPLIT] = "validation",
                                         [TRI_VAL_TEST] = "test",
@@ -62,8 +63,8 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_arena_destroy(arena);
 }
 
-// Returns "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept the cores
-// busy.
+// Returns text such as "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept
+// the cores busy.
 static const char *share_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";
@@ -75,9 +76,9 @@ static const char *share_text(const tri_train_result *r) {
 
 enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 
-// Tells how long ranks waited, if that is much. Between hosts it is the network's time, or that of
-// a slow rank, which the search for stragglers names. In a short run the first steps, which are
-// slower, count most, so nothing is printed.
+// Prints how long ranks waited, if it was long. Between hosts this is time of the network, or of a
+// slow rank, which the search for stragglers names. In a short run it prints nothing, because the
+// first steps, which are slower, would dominate.
 static void print_waiting(const tri_train_result *r) {
     if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
         printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "
@@ -133,7 +134,7 @@ static const cli_flag train_flags[] = {
     {0}};
 
 // Prints the keys that begin with one of the words; without words, all keys. The options of a model
-// that is not built in are known only when it is built.
+// that is not built in are known only once it is built.
 static int print_keys(const cli_context *context, const cli_arguments *a) {
     bool of_model = a->count == 0;
     for (int i = 0; i < a->count; i++)
@@ -154,7 +155,8 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
     return 0;
 }
 
-// Warns that the device null computes nothing. After the run, since bad input gets one line.
+// Warns that the device null computes nothing. The warning comes after the run, because bad input
+// should be reported in a single line.
 static void warn_of_null(const cli_arguments *a, const char *consequence) {
     tri_device_description device;
     const char *name = cli_value(a, "device");
@@ -205,8 +207,8 @@ static int run_train(const cli_context *context, int argc, char **argv) {
             print_summary(context, &request, &result, &a);
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
-    // Signals are caught until here, so that none ends a run that is complete, or one that has
-    // failed and has not printed why.
+    // Signals were caught up to here, so that none could end a run that is complete, or that has
+    // failed and not printed why.
     tri_signals_unwatch();
     tri_arena_destroy(arena);
     return code;
@@ -245,7 +247,8 @@ static const char *recipe_of_run(tri_arena *arena, const char *path) {
     return NULL;
 }
 
-// Loads the recipe that the first word names. If that word is an override, loads the run's own.
+// Loads the recipe that the first word names. If that word is an override, loads the recipe of the
+// run.
 static tri_status load_recipe(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                               tri_recipe *out) {
     const char *checkpoint = cli_value(a, "checkpoint");
