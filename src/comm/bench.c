@@ -1,5 +1,5 @@
-// `trireme bench comm`: times an operation, checks its result, and times the memory beside it,
-// because no operation can be faster than the memory.
+// `trireme bench comm`: times an operation and checks its result. It also times plain reading and
+// writing of memory, because no operation can be faster than that.
 #include "comm/bench.h"
 
 #include "base/os.h"
@@ -13,7 +13,7 @@ enum {
     BENCH_MAX_REPETITIONS = 1000,
     BENCH_SMALL_BYTES = 64 << 10, // up to this size one repetition times many operations
     BENCH_SMALL_INNER = 200,
-    BENCH_BUDGET_BYTES = 1 << 30, // of each size so many bytes, about, are sent in all
+    BENCH_BUDGET_BYTES = 1 << 30, // about how many bytes are sent in all, for each size
 };
 
 static const size_t bench_sizes[] = {8,       64,      512,      4096,     32768,    262144,
@@ -24,26 +24,26 @@ typedef struct bench_run {
     tri_comm_kind kind;
     tri_dtype dtype;
     bool fold;
-    size_t bytes; // as the table reports them
+    size_t bytes; // size of the operation as the table reports it
     int64_t count;
     int repetitions, inner;
     char *send, *recv;
 } bench_run;
 
-// True if the buffer whose bytes the table reports consists of one range for each rank.
+// True if the reported size is that of a buffer with one range for each rank.
 static bool bench_ranged(tri_comm_kind kind) {
     return kind == TRI_COMM_ALL_GATHER || tri_comm_kind_scatters(kind);
 }
 
-// True if `send` and `recv` overlap, as they do in training, where a shard is a range of the whole.
-// The operation "fold" adds to another buffer, so it is never in place.
+// True if `send` and `recv` overlap. They do so in training, where a shard is a range of the whole
+// buffer. The operation "fold" adds to another buffer, so there they never overlap.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
 }
 
-// Bytes before this rank's range of a buffer. An operation in place, which nccl-tests times too,
-// uses one buffer as `send` and `recv`; then one of the two begins at that range.
+// Offset, in bytes, of this rank's range in a buffer. An operation in place, which nccl-tests times
+// too, uses one buffer as `send` and `recv`; then one of the two begins at that range.
 static size_t bench_own_offset(const bench_run *run) {
     bool ranged = bench_in_place(run) && bench_ranged(run->kind);
     return ranged ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;
@@ -65,7 +65,8 @@ static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *option
     return run;
 }
 
-// The numbers that are sent: small whole ones, so that every sum is exact and a wrong one shows.
+// The numbers that are sent: small whole numbers, so that every sum is exact and a wrong sum is
+// noticed.
 static float bench_value(int rank, int64_t i) { return (float)((i + rank * 3) % 11 - 5); }
 
 static const char *bench_name(const bench_run *run) {
@@ -136,8 +137,8 @@ static int64_t bench_elements(const bench_run *run, bool sends) {
                  : tri_comm_recv_count(&op, run->comm->size);
 }
 
-// Does one operation on known numbers and checks its result. All ranks fail if one does, so that
-// none waits for it.
+// Does one operation on known numbers and checks its result. If one rank fails, all fail, so that
+// no rank waits for it.
 static tri_status bench_check(bench_run *run) {
     int64_t sends = bench_elements(run, true), recvs = bench_elements(run, false), wrong = -1;
     for (int64_t i = 0; i < sends; i++)
@@ -155,8 +156,8 @@ static tri_status bench_check(bench_run *run) {
     if (wrong >= 0)
         return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
                         bench_name(run), run->bytes, run->comm->backend->name, (long long)wrong);
-    // From here on the buffers have zeros, so that sums do not overflow however often the operation
-    // is repeated.
+    // From here on the buffers contain zeros, so that sums do not overflow however often the
+    // operation is repeated.
     memset(run->send, 0, (size_t)sends * tri_dtype_bytes(run->dtype));
     return TRI_OK;
 }
@@ -168,8 +169,8 @@ static int compare_doubles(const void *a, const void *b) {
 
 typedef tri_status bench_body(bench_run *run);
 
-// Times the operation: the median over the repetitions of the slowest rank's seconds, because an
-// operation is done when its last rank is.
+// Times the operation. Each repetition counts with the time of its slowest rank, because an
+// operation is done when its last rank is; the result is the median of these times.
 static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     double times[BENCH_MAX_REPETITIONS];
     for (int warm = 0; warm < 2; warm++) TRI_TRY(body(run));
@@ -191,17 +192,18 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     return TRI_OK;
 }
 
-// Reads and writes a rank's own bytes in place, as a bound: an all-reduce of two ranks causes the
-// same traffic, because each rank reads half of both buffers and writes half of both.
+// Reads and writes memory as an all-reduce of two ranks does, in which each rank reads half of both
+// buffers and writes half of both. Its time is the bound to which operations are compared.
 static tri_status bench_touch(bench_run *run) {
-    bool gathers = run->kind == TRI_COMM_ALL_GATHER; // its buffer begins at recv
+    bool gathers = run->kind == TRI_COMM_ALL_GATHER; // an all-gather has its whole buffer at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);
     for (size_t i = 0; i < run->bytes / sizeof *values; i++) values[i] += values[i];
     return TRI_OK;
 }
 
-// Bytes over the busiest link per byte of the operation, by which operations of different kinds and
-// numbers of ranks can be compared; nccl-tests, doc/PERFORMANCE.md.
+// How many bytes the busiest link carries for each byte of the operation. With this factor
+// operations of different kinds and numbers of ranks can be compared (nccl-tests,
+// doc/PERFORMANCE.md).
 static double bench_bus_factor(tri_comm_kind kind, int size) {
     if (kind == TRI_COMM_ALL_REDUCE) return 2.0 * (size - 1) / size;
     return bench_ranged(kind) ? (double)(size - 1) / size : 1;
@@ -241,7 +243,7 @@ static tri_status bench_size(bench_run *run, const tri_comm_bench_options *optio
     return TRI_OK;
 }
 
-// The buffers of a run; `recv` is NULL where the operation is in place.
+// The buffers of a run; `recv` is NULL if the operation is in place.
 typedef struct bench_memory {
     void *send, *recv;
 } bench_memory;

@@ -1,5 +1,5 @@
-// Does what is the same for all backends: names, calls that start and wait, and agreement on a
-// status.
+// The parts of communicators that are the same for all backends: names, calls that start an
+// operation and wait for it, and agreement on a status.
 #include "comm/comm.h"
 
 #include <string.h>
@@ -83,7 +83,7 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what) {
     if (status == TRI_OK) (void)tri_comm_barrier(comm, what);
     if (status != TRI_OK && mine == TRI_OK) return status;
     if (status != TRI_OK)
-        first = comm->rank; // the other ranks cannot be told, so report our own error
+        first = comm->rank; // the other ranks cannot be told, so this rank reports its own error
     failure.message[sizeof failure.message - 1] = 0;
     return TRI_FAIL((tri_status)failure.status, "rank %d: %s", tri_comm_job_rank(comm, (int)first),
                     failure.message);

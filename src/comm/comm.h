@@ -43,7 +43,7 @@ typedef enum tri_comm_kind {
     TRI_COMM_ALL_GATHER,
     // On rank q recv[r * count + i] = send[q * count + i] of rank r; both have size * count.
     TRI_COMM_ALL_TO_ALL,
-    TRI_COMM_BROADCAST, // recv[count] on all ranks = send[count] of `root`
+    TRI_COMM_BROADCAST, // recv[count] on all ranks = send[count] of rank `root`
     TRI_COMM_SEND,      // send[count] to rank `peer`; matched with its RECV in order
     TRI_COMM_RECV,      // recv[count] from rank `peer`
     TRI_COMM_BARRIER,   // moves no data: waits until every rank has started it
@@ -59,89 +59,94 @@ typedef enum tri_comm_reduction {
 typedef struct tri_comm_op {
     tri_comm_kind kind;
     tri_comm_reduction reduction;
-    tri_dtype dtype; // reductions: F32, F64, I64, I32, BF16, F16; the other kinds: any
-    // REDUCE_SCATTER of sums of F32 or F64: adds to what recv holds, recv[i] + send_0[i] +
-    // send_1[i] + …. Gradients of several rounds are added in this way, with the bits of one rank
-    // that adds all terms in that order. `recv` and `send` must not overlap.
+    tri_dtype dtype; // reductions take F32, F64, I64, I32, BF16, F16; the other kinds take any type
+    // REDUCE_SCATTER of sums of F32 or F64: adds to the old contents of recv, in the order recv[i]
+    // + send_0[i] + send_1[i] + …. Gradients of several rounds are added in this way, with the same
+    // bits as on one rank that adds all terms in that order. `recv` and `send` must not overlap.
     bool accumulate;
-    // The wire type of a sum of F32: BF16 or F16 round values (to nearest, ties to even) where they
-    // travel, which halves the bytes: each rank's `send` and the result of an ALL_REDUCE. The
-    // additions stay in F32; a communicator of one rank rounds nothing.
+    // The wire type of a sum of F32. With BF16 or F16, each rank's `send` and the result of an
+    // ALL_REDUCE are rounded to that type (to nearest, ties to even) where they travel, which
+    // halves the bytes. The additions stay in F32. A communicator of one rank rounds nothing.
     tri_dtype wire;
-    int64_t count;    // elements, as the kind says; 0 is legal
-    const void *send; // must stay unchanged until the operation was waited for
+    int64_t count;    // number of elements; comm.h says at each kind what it counts; 0 is allowed
+    const void *send; // must stay unchanged until the caller has waited for the operation
     void *recv;
-    int root; // of a broadcast
-    int peer; // of send and recv
-    // What it is for ("REDUCE block conv2, step 17"); named in errors; must live until waited for.
+    int root; // the rank whose data a broadcast sends
+    int peer; // the other rank of a SEND or RECV
+    // The purpose of the operation ("REDUCE block conv2, step 17"), which messages about failures
+    // name. It must live until the caller has waited for the operation.
     const char *label;
-    bool waits_at_once; // a hint: the caller waits right after the start, no thread need help
-    // The operation of which this one is a step, on a communicator that is made of others. Ranks
-    // compare it as well, and messages name it, because users know only that one. It must live as
-    // long as `label`. NULL: none.
+    // A hint: the caller waits right after the start, so no other thread need advance the
+    // operation.
+    bool waits_at_once;
+    // If this operation is a step of another one, on a communicator that is made of others: that
+    // other operation. Ranks compare it as well, and messages name it, because users know only that
+    // one. It must live as long as `label`. NULL: this is no step.
     const struct tri_comm_op *part_of;
 } tri_comm_op;
 
 // Stands for an operation group: the operations that one call of `start` begins together. A caller
-// tests it or waits for it. Value 0: none.
+// can test it or wait for it. Value 0: no group.
 typedef struct tri_comm_ticket {
     uint64_t value;
 } tri_comm_ticket;
 
 typedef struct tri_comm tri_comm;
 
-// What a communicator can do by itself. The layer comm/generic adds what is missing, so that a
-// backend may be small.
+// What a communicator can do by itself. The layer comm/generic adds the abilities that are missing,
+// so that a backend may be small.
 typedef enum tri_comm_ability {
-    // Sums are ((send_0 + send_1) + send_2) + …. Without this ability their bits depend on the
-    // values and on how the ranks are arranged, but not on the time; only trainer.deterministic
-    // demands it.
+    // Sums are added in rank order: ((send_0 + send_1) + send_2) + …. Without this ability the bits
+    // of a sum depend on the values and on how the ranks are arranged, but not on time; only
+    // trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1,
     TRI_COMM_WIRE_TYPES = 1 << 2,
-    TRI_COMM_FINDS_MISMATCHES = 1 << 3, // else ranks that disagree get any result, or wait
-    TRI_COMM_HOST_MEMORY = 1 << 4,      // takes memory that the host can touch
-    TRI_COMM_DEVICE_MEMORY = 1 << 5,    // takes memory of the device for which it was opened
+    // Without this, ranks whose calls disagree get a wrong result, or wait.
+    TRI_COMM_FINDS_MISMATCHES = 1 << 3,
+    TRI_COMM_HOST_MEMORY = 1 << 4,   // takes memory that the host can read and write
+    TRI_COMM_DEVICE_MEMORY = 1 << 5, // takes memory of the device for which it was opened
     TRI_COMM_ARITHMETIC = TRI_COMM_RANK_ORDER | TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES,
 } tri_comm_ability;
 
-// What a communicator is for, which decides how much of a device's memory it takes.
+// The purpose of a communicator, by which its need of a device's memory is estimated.
 typedef enum tri_comm_use {
     TRI_COMM_BULK,
-    TRI_COMM_NUMBERS, // few at a time
-    TRI_COMM_MESSAGES // no collectives
+    TRI_COMM_NUMBERS, // carries only a few numbers at a time
+    TRI_COMM_MESSAGES // carries messages, but no collectives
 } tri_comm_use;
 
 typedef struct tri_comm_backend {
     const char *name;
-    unsigned (*abilities)(const tri_comm *comm); // tri_comm_ability, or-ed
-    // In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank
-    // touches, which plans count. `is_private`: operations use memory that alloc did not give.
+    unsigned (*abilities)(const tri_comm *comm); // bits of tri_comm_ability
+    // How many bytes of the backend's own memory one rank uses in a communicator of `ranks` ranks,
+    // for plans. `is_private`: operations also use memory that `alloc` did not allocate.
     int64_t (*scratch_bytes)(int ranks, bool is_private);
-    // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
+    // Ends the communicator. Not collective. No operation may be in flight, unless the communicator
+    // was aborted.
     void (*close)(tri_comm *comm);
-    // Everything that is under way fails at once, and nothing else is started. Afterwards whatever
-    // waits for the communicator's tickets ends, and the tickets that it waited for are not used
-    // any more. NULL: it waits for no tickets.
+    // Makes everything that is under way fail at once, and starts nothing else. After that, queues
+    // that wait for the communicator's tickets go on, and the communicator no longer uses the
+    // tickets for which it waited. NULL: the communicator never waits for tickets.
     void (*stop)(tri_comm *comm);
     // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
     // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
-    // Zeroed memory on which this backend's operations are fastest, aligned to 64 bytes (to 4096
-    // from 4096 bytes on). Collective: every rank asks for the same size in the same order; `free`
-    // is not collective. Any communicator of the family may use it, and is fast on it if all its
-    // ranks took part in the allocation. So a buffer that several axes of a mesh reduce is best
-    // allocated by the communicator over all of them.
+    // Allocates zeroed memory on which this backend's operations are fastest, aligned to 64 bytes
+    // (to 4096 if it has 4096 bytes or more). Collective: every rank asks for the same size in the
+    // same order; `free` is not collective. Any communicator of the family may use the memory, and
+    // is fast on it if all its ranks took part in the allocation. So a buffer that is reduced along
+    // several axes of a mesh is best allocated by the communicator over all of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
-    // Makes the operation group that is started next wait for the ticket's work, so that the caller
-    // need not. NULL: the caller waits for that work itself before it starts the group.
+    // Makes the next operation group wait for the ticket's work, so that the caller need not wait.
+    // NULL: the caller itself waits for that work before it starts the group.
     tri_status (*after)(tri_comm *comm, const tri_ticket *ticket);
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
     tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
-    // True when the group is done, or the communicator failed. Never blocks: while another thread
-    // advances operations, it may be false also for a group that is done.
+    // True when the group is done or the communicator has failed. Never blocks. While another
+    // thread advances the operations, it may return false although the group is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
     // Waits until all operations of the group are done. A collective is done only after everything
     // that was started before it. A SEND or RECV needs only earlier messages of its pair and
@@ -151,59 +156,62 @@ typedef struct tri_comm_backend {
     // Makes every rank's pending and later calls, on all communicators of the family, fail with
     // TRI_PEER_LOST and `why`. Any thread may call it.
     void (*abort)(tri_comm *comm, const char *why);
-    // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread may call it.
+    // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
+    // it.
     tri_status (*failed)(tri_comm *comm);
-    // Calls `wake` once, from any thread, when an operation has ended or the communicator has
-    // failed. Until then what was started advances without the caller. `waits`: a thread of the
-    // caller does nothing but wait for this call. Where `notify` is NULL, the caller has to test
-    // again and again.
+    // Calls `wake` once, from any thread, as soon as an operation has ended or the communicator has
+    // failed. Until then operations advance without the caller. `waits`: a thread of the caller
+    // does nothing but wait for this call. Where `notify` is NULL, the caller has to test again and
+    // again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
-    // The communicator's family, so that tri_comm_link can make it fail with others. NULL: no
-    // operation ever waits for another rank.
+    // The communicator's family, which tri_comm_link can link with others. NULL: no operation of
+    // this backend ever waits for another rank.
     struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
 
-// The head of every communicator: a backend's own struct begins with it, so that callers need not
-// know the backend.
+// The head of every communicator. A backend's own struct begins with it, so that callers can use a
+// communicator without knowing its backend.
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
-    const int *job_rank; // by rank: its number in the job, which messages name; NULL: the same
-    // This rank's ledger, one for the whole family. It records every operation as an action of the
-    // lane `lane`, which is this communicator's. If a wait blocks the thread that runs the steps,
-    // the ledger records the wait as an action of the compute lane, too.
+    // By rank: its number in the job, which messages name; NULL: the two numbers are the same.
+    const int *job_rank;
+    // This rank's ledger, one for the whole family. Every operation is recorded as an action in
+    // `lane`, the lane of this communicator. If a wait blocks the thread that runs the steps, the
+    // ledger also records the wait as an action of the compute lane.
     tri_ledger *ledger;
     int lane;
 };
 
-// Makes a communicator of one rank alone: every operation is a copy or nothing.
+// Makes a communicator of one rank alone: each operation is a copy, or does nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
-// Makes the operation group that is started next wait for the ticket's work. Where the backend has
-// no `after`, this call blocks until that work is done.
+// Makes the next operation group wait for the ticket's work. Where the backend has no `after`, this
+// call itself waits for that work.
 tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
-// Turns the number of a started group into a ticket for work of any kind (base/ticket.h), so that a
-// device's queue can wait for the group as for a kernel.
+// Turns the number of a started group into a ticket (base/ticket.h), so that a device's queue can
+// wait for the group as it waits for a kernel.
 tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);
-// Makes ranks decide alike. Collective: TRI_OK if every rank passes TRI_OK, else on every rank the
-// status and message of the lowest rank that failed. `what` is the operation's label.
+// Makes ranks agree on a status. Collective. Returns TRI_OK if every rank passes TRI_OK. Else every
+// rank gets the status and message of the lowest rank that failed. `what` is the operation's label.
 tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
     return comm->job_rank ? comm->job_rank[rank] : rank;
 }
-// Links the families of a and b: if one of them fails, the other fails with the same cause, as soon
-// as a rank that is in both notices it. Else ranks would wait in b for a rank that has ended
-// because of a. The link ends when either is closed.
+// Links the families of a and b: if one of them fails, a rank that is in both makes the other fail
+// with the same cause. Without the link, ranks would wait in b for a rank that has ended because of
+// a. The link ends when either family is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
-// The name of a kind, "all_reduce", …, as `bench comm --op` and the ledger have it.
+// The name of a kind of operation, such as "all_reduce". `bench comm --op` and the ledger use these
+// names.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// From now on messages about ranks of other hosts, which shared memory does not show, use what
-// `health` knows; in this family and in those that are linked to it, which must end before
+// Makes messages use what `health` knows about ranks of other hosts, which shared memory does not
+// show. It concerns this family and the families that are linked to it; all of them must end before
 // `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
 // Names the communicator's lane, so that traces show the axis that it serves: "shard", ….

@@ -1,4 +1,5 @@
-// Chooses which communicators carry a device's data: of a table of ways, the first that can serve.
+// Chooses which communicators carry a device's data: the first row of a table of ways that can
+// serve.
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
@@ -33,10 +34,10 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
     return TRI_OK;
 }
 
-// Opens a communicator that takes the host's memory and has all abilities that are wanted. It is a
-// copy of the control communicator, so that what it carries stands in no one else's order. The
-// generic layer adds what the copy lacks; it needs a second copy, over which it compares what the
-// ranks call.
+// Opens a communicator that takes the host's memory and has all wanted abilities. It is a copy of
+// the control communicator, so that its operations need no common order with those of others. The
+// generic layer adds the abilities that the copy lacks. That layer needs a second copy, over which
+// it compares what the ranks call.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;
@@ -57,14 +58,14 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
     return tri_comm_staged_open(inner, q->device, out);
 }
 
-// Whether NCCL can be used. One rank needs no library; and unless all ranks have the library, all
-// go through the host, because the ranks must use the same.
+// Whether NCCL may be used. A single rank needs no library. All ranks must use the same way: unless
+// all have the library, all go through the host's memory.
 static bool may_use_nccl(const data_request *q) {
     return tri_comm_nccl_takes(q->device->backend) && q->control->size > 1;
 }
 
-// Whether all ranks have NCCL, and one that splits communicators. Where the recipe demands NCCL,
-// every rank fails with what the first of them lacks.
+// Finds whether all ranks have NCCL, and a version that can split communicators. If the recipe
+// demands NCCL and a rank lacks it, every rank fails with the message of the first such rank.
 static tri_status find_nccl(const data_request *q, bool *all, bool *all_split) {
     bool splits;
     tri_status mine = tri_comm_nccl_find(q->device, &splits);

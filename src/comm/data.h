@@ -1,6 +1,6 @@
-// Data communicators: those that actions use. Each is opened for a device, over the control
-// communicator of its group, which takes the host's memory and is opened first, so that the ranks
-// can agree on how to open it.
+// Data communicators, which carry what actions exchange. Each is opened for a device, over the
+// control communicator of its group. The control communicator takes the host's memory and is opened
+// first, so that the ranks can agree on how to open the other.
 #ifndef TRIREME_COMM_DATA_H
 #define TRIREME_COMM_DATA_H
 
@@ -8,8 +8,8 @@
 #include "comm/options.h"
 #include "device/device.h"
 
-// What every data communicator can do. Gradients need it to accumulate and to travel as half types,
-// and users need it to learn where ranks disagree. trainer.deterministic also wants
+// What every data communicator can do: accumulate and use half types on the wire, which gradients
+// need, and report ranks that disagree, for the user. trainer.deterministic also demands
 // TRI_COMM_RANK_ORDER.
 enum {
     TRI_COMM_DATA_ABILITIES =
@@ -17,34 +17,38 @@ enum {
 };
 
 typedef struct tri_comm_data_request {
-    tri_comm *control; // NULL: nothing is opened
+    tri_comm *control; // NULL: no data communicator is opened
     tri_device *device;
-    unsigned wanted; // abilities
+    unsigned wanted; // bits of tri_comm_ability
     tri_comm_use use;
-    // TRI_COMM_NCCL: data of several ranks go by NCCL, or the request fails on all of them.
+    // TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails on all of them.
     tri_comm_choice choice;
-    // A data communicator of more ranks, all of which make this request in turn, and the colour of
-    // control's ranks among them: where the library can, the new communicator is split from it.
-    // NULL: it is opened by itself.
+    // A data communicator that has more ranks than the new one. If the library can split
+    // communicators, the new one is split from `parent`, where `colour` is this rank's colour; then
+    // all ranks of `parent` make this request at the same time. NULL: the new one is opened by
+    // itself.
     tri_comm *parent;
     int colour;
 } tri_comm_data_request;
 
-// Collective over `control`. *out takes the memory of `device` and has at least the abilities that
-// are wanted; comm/generic and comm/staged add what is missing. If `control` can do all that
-// itself, *out is `control`. The two fail together. If `control` is NULL, so is *out.
+// Opens a data communicator. Collective over `control`. *out takes the memory of `device` and has
+// at least the wanted abilities; comm/generic and comm/staged add those that are missing. If
+// `control` has all of them itself, *out is `control`. If one of the two fails, so does the other.
+// If `control` is NULL, so is *out.
 tri_status tri_comm_data_open(const tri_comm_data_request *request, tri_comm **out);
-// tri_comm_backend.stop, so that the device's queues can end. NULL allowed.
+// Calls tri_comm_backend.stop, so that the device's queues can end. NULL allowed.
 void tri_comm_data_stop(tri_comm *data);
 // Closes a data communicator, unless it is `control` itself, which its owner closes. NULL allowed.
 void tri_comm_data_close(tri_comm *data, tri_comm *control);
 
-// Whether NCCL carries data between devices of this kind, where all ranks have it.
+// Whether NCCL carries data between devices of this kind, if all ranks have NCCL.
 bool tri_comm_data_is_nccl(const tri_device_backend *device);
-// Bytes of the device's memory that one rank takes for a communicator of so many ranks over NCCL,
-// with links to others for messages. Adds to *estimate what NCCL takes for itself.
+// How many bytes of the device's memory one rank needs for a communicator of `ranks` ranks over
+// NCCL, with links to `links` other ranks for messages. Adds to *estimate how much NCCL allocates
+// for itself.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
-// TRI_BAD_INPUT: data of such devices do not go by the communicator of that choice.
+// Checks that the communicator of that choice can carry data of such devices. TRI_BAD_INPUT: it
+// cannot.
 tri_status tri_comm_data_check(tri_comm_choice choice, const tri_device_backend *device);
 
 #endif

@@ -1,4 +1,4 @@
-// Makes the store the place where ranks meet. See meeting.h.
+// Lets ranks meet in the store of the rendezvous. See meeting.h.
 #include "comm/meeting.h"
 
 static tri_status set(void *context, const char *key, const void *value, size_t size) {

@@ -1,4 +1,5 @@
-// Checks and sizes of operations, the same for all backends, so that all refuse the same mistakes.
+// Checks operations and computes their sizes, the same for all backends, so that all refuse the
+// same mistakes.
 #include "comm/op.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Checks operations and tells their sizes, so that all backends do both alike.
+// Checks operations and computes their sizes, so that all backends do both in the same way.
 #ifndef TRIREME_COMM_OP_H
 #define TRIREME_COMM_OP_H
 
@@ -11,17 +11,18 @@
 // kind does not take.
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
 
-// Count the elements that one rank reads from `send` and writes to `recv`; 0 where the kind has
-// none. The send of a broadcast is counted on every rank, though only the root's is read.
+// Count the elements that one rank reads from `send` and writes to `recv`; 0 if the kind does not
+// use that memory. For a broadcast, `send` is counted on every rank, though only the root's is
+// read.
 int64_t tri_comm_send_count(const tri_comm_op *op, int size);
 int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 
 // Records the beginning of an operation in the ledger, so that traces and messages about hangs show
-// it. `sequence`: its number in the communicator, from 1.
+// the operation. `sequence`: its number in the communicator, from 1.
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
 
-// What ranks compare of an operation. It lies in memory that other processes read, so it has no
-// pointers.
+// Those numbers of an operation that ranks compare. They lie in memory that other processes read,
+// so there are no pointers.
 typedef struct tri_comm_numbers {
     uint32_t kind, dtype, reduction, accumulate, wire;
     int32_t root;
@@ -30,11 +31,13 @@ typedef struct tri_comm_numbers {
 
 enum { TRI_COMM_LABEL_BYTES = 80 };
 typedef struct tri_comm_call {
-    tri_comm_numbers op, whole; // whole: of the operation of which `op` is a step, or the same
+    // `whole` is the operation of which `op` is a step; if `op` is no step, both are the same.
+    tri_comm_numbers op, whole;
     char label[TRI_COMM_LABEL_BYTES];
 } tri_comm_call;
 
-// Copies a label, cut if it is too long; snprintf would cost a tenth of a small operation's time.
+// Copies a label, cut off if it is too long. It does not use snprintf, which would take a tenth of
+// the time of a small operation.
 static inline void tri_comm_copy_label(const tri_comm_op *op, char to[TRI_COMM_LABEL_BYTES]) {
     size_t bytes = op->label ? strnlen(op->label, TRI_COMM_LABEL_BYTES - 1) : 0;
     if (bytes) memcpy(to, op->label, bytes);
@@ -57,8 +60,8 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
     tri_comm_copy_label(op, out->label);
 }
 
-// True if two ranks may call these collectives together, or if a SEND and a RECV fit together; else
-// one of the ranks has a mistake.
+// True if two ranks may call these collectives together, or if a SEND fits a RECV. If not, one of
+// the ranks has made a mistake.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
 // Writes the whole call as text, for messages about ranks that disagree: "all_reduce 'REDUCE a' of
 // 4 F32 (sum)".
@@ -68,7 +71,7 @@ static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {
     return kind == TRI_COMM_SEND || kind == TRI_COMM_RECV;
 }
 
-// True if `send` has `count` elements for every rank.
+// True if `send` holds `count` elements for every rank.
 static inline bool tri_comm_kind_scatters(tri_comm_kind kind) {
     return kind == TRI_COMM_REDUCE_SCATTER || kind == TRI_COMM_ALL_TO_ALL;
 }

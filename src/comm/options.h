@@ -19,21 +19,24 @@ typedef enum tri_comm_choice {
 
 typedef struct tri_comm_options {
     tri_comm_choice backend;
-    double timeout_s; // how long ranks wait for one that does not move or does not join
-    double silence_s; // after which a rank of another host that gives no sign of life is lost
+    double timeout_s; // how long ranks wait for a rank that makes no progress or does not join
+    double silence_s; // a rank of another host that shows no sign of life for so long is lost
 } tri_comm_options;
 
 extern const tri_option_table tri_comm_table;
 
-const char *tri_comm_choice_name(tri_comm_choice choice); // "auto", …
-// What connects the ranks before NCCL can, and tells them of failures.
+// The choice as recipes spell it: "auto", ….
+const char *tri_comm_choice_name(tri_comm_choice choice);
+// Chooses the control communicator, which connects the ranks before NCCL can, and tells them of
+// failures.
 tri_comm_choice tri_comm_control_choice(tri_comm_choice choice);
-int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
-// In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches,
-// for plans. AUTO: as the backend that would be chosen. `is_private`: operations use memory that
-// the backend's alloc did not give.
+// The time limit in ms. NULL: the default.
+int tri_comm_timeout_ms(const tri_comm_options *options);
+// How many bytes of the backend's own memory one rank uses in a communicator of `ranks` ranks, for
+// plans. AUTO counts as the backend that would be chosen. `is_private`: operations use memory that
+// the backend's alloc did not allocate.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private);
-// Checks that the backend can serve so many ranks; else TRI_BAD_INPUT.
+// Checks that the backend can serve this number of ranks. TRI_BAD_INPUT: it cannot.
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);
 
 #endif

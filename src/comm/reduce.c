@@ -1,6 +1,6 @@
-// Reductions for every type, operation and instruction set, made by macros, because they differ in
-// one word each. The table of the best instruction set is chosen at run time, so that one program
-// runs on all machines.
+// Reductions for every type, operation and instruction set. Macros make them, because they differ
+// only in one word each. The best instruction set is chosen at run time, so that one program runs
+// on all CPUs.
 #include "comm/reduce.h"
 
 #include "base/status.h"
@@ -17,9 +17,9 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define REDUCE_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-// fold: out = a + b. both: the same into two outputs. An output may be the same array as an input,
-// but never one that overlaps it at an offset, so that ivdep is true. Integers are added as
-// unsigned so that overflow wraps.
+// fold computes out = a + b; both writes the same sum to two outputs. An output may be the same
+// array as an input, but never overlaps one at an offset, so the pragma ivdep is allowed. Integers
+// are added as unsigned, so that overflow wraps around.
 #define REDUCE_PAIR(isa, type, word, expression, attribute)                                        \
     attribute static void fold_##isa##_##word(void *out, const void *first, const void *second,    \
                                               size_t count) {                                      \
@@ -84,7 +84,7 @@ typedef struct reduce_half {
 
 typedef struct reduce_table {
     reduce_kernels kernels[TRI_DTYPE_COUNT][3];
-    reduce_half halves[TRI_DTYPE_COUNT]; // of types that are added in F32
+    reduce_half halves[TRI_DTYPE_COUNT]; // conversions for the types that are added in F32
 } reduce_table;
 
 #define REDUCE_KERNELS(isa, word)                                                                  \
@@ -142,7 +142,7 @@ REDUCE_TABLE(avx512)
 
 static const reduce_table *reduce_find(void) {
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2"); // every processor that has it has F16C too
+    bool avx2 = __builtin_cpu_supports("avx2"); // every processor with AVX2 has F16C too
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         return &table_avx512;
     if (avx2) return &table_avx2;
@@ -160,7 +160,7 @@ __attribute__((target("avx2"))) static size_t stream_lines(char *to, const char 
         _mm256_stream_si256((__m256i *)(void *)(to + done), low);
         _mm256_stream_si256((__m256i *)(void *)(to + done + 32), high);
     }
-    _mm_sfence(); // streamed stores become visible before the flag that announces them
+    _mm_sfence(); // makes streamed stores visible before the flag that announces them
     return done;
 }
 #endif
@@ -183,8 +183,8 @@ static void round_to(const reduce_half *type, float *values, size_t count) {
     type->widen(values, narrow, count);
 }
 
-// Adds in F32 what is stored or travels in a half type. It works block by block, so that the sum
-// stays in the first cache until it has been copied to every output.
+// Adds in F32 values that are stored, or travel, in a half type. It works block by block, so that
+// the sums stay in the first-level cache until they have been copied to every output.
 static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int in_count,
                           const void *const *in, int out_count, void *const *out, size_t count,
                           bool stream) {
@@ -226,7 +226,8 @@ void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int
                  void *const *out, size_t count, bool stream) {
     const reduce_table *table = reduce_find();
     TRI_ASSERT(in_count > 0);
-    bool rounds = op->wire != TRI_F32 && in_count - op->accumulate > 1; // one rank rounds nothing
+    // A single term is not rounded: one rank rounds nothing.
+    bool rounds = op->wire != TRI_F32 && in_count - op->accumulate > 1;
     if (rounds || table->halves[op->dtype].widen) {
         reduce_in_f32(table, op, in_count, in, out_count, out, count, stream);
         return;

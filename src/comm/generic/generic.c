@@ -1,4 +1,4 @@
-// The steps of operations that an inner communicator cannot do alone. generic.h says which.
+// The steps of those operations that an inner communicator cannot do alone. generic.h lists them.
 #include "comm/generic/generic.h"
 
 #include "base/limits.h"
@@ -29,10 +29,10 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     return demands & comm->detail;
 }
 
-// The next functions divide the scratch memory: it has what each rank calls, to be compared, and
-// then four arrays for the terms of one window: those that this rank sends and those that it
-// receives, both in the type in which they travel; those received, in the type in which they are
-// added; and their sum.
+// The next functions divide the scratch memory. First it holds the call of each rank, to be
+// compared. Then come four arrays for the terms of one window: the terms that this rank sends and
+// those that it receives, both in the wire type; the received ones in the type of addition; and
+// their sum.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;
@@ -43,7 +43,8 @@ static tri_dtype travel_dtype(const layered_comm *comm) {
 }
 
 static tri_comm_call *calls(const layered_comm *comm) {
-    return (tri_comm_call *)(void *)comm->scratch; // ours, then one of each rank
+    // The memory begins with this rank's call; then comes one call of each rank.
+    return (tri_comm_call *)(void *)comm->scratch;
 }
 
 static size_t calls_bytes(int size) {
@@ -60,8 +61,8 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// Elements of a window: as many as let an array hold what this rank adds, one term from each rank.
-// In an ALL_REDUCE a rank adds only its share, so that a window is `ranks` times as large.
+// Elements of a window: so many that the terms that this rank adds, one from each rank, fill an
+// array. In an ALL_REDUCE a rank adds only its share, so the window is `ranks` times as large.
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     if (!adds(comm, op)) return op->count;
     int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));
@@ -69,14 +70,15 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_ALL_REDUCE ? most * ranks(comm) : most;
 }
 
-// Elements that each rank adds: in an ALL_REDUCE its share, which may be shorter or empty for the
-// last ranks.
+// How many elements each rank adds: in an ALL_REDUCE its share. The last ranks may have a shorter
+// share or none.
 static int64_t share(const layered_comm *comm) {
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) return comm->window.count;
     return (comm->window.count + ranks(comm) - 1) / ranks(comm);
 }
 
-// The range of the caller's memory whose terms rank r adds: sets *begin and returns its length.
+// Finds the range of the caller's memory whose terms rank r adds: sets *begin and returns the
+// length.
 static int64_t range(const layered_comm *comm, int r, int64_t *begin) {
     *begin = comm->window.begin;
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) {

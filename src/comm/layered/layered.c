@@ -1,6 +1,6 @@
 // Carries out the steps of operations on inner communicators. It never waits inside a step, because
 // one thread advances many communicators: it starts an inner operation, and tests it again later.
-// Before a thread sleeps, it asks the inner communicator to call when the operation ends
+// Before a thread sleeps, it asks the inner communicator for a call when the operation has ended
 // (tri_comm_backend.notify).
 #include "comm/layered/layered.h"
 
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERED_LOOK_MS = 1 }; // between two tests of an inner communicator without `notify`
+// Time between two tests of an inner communicator that has no `notify`.
+enum { LAYERED_LOOK_MS = 1 };
 
 typedef struct layered_family {
     progress_family base;
@@ -22,8 +23,8 @@ typedef struct layered_family {
     bool has_to_look;
 } layered_family;
 
-// What the two ends of a message compare before the data go, so that a wrong size is reported
-// instead of written.
+// The calls that the two ends of a message compare before the data are sent, so that a wrong size
+// is reported and nothing is written out of bounds.
 typedef struct layered_header {
     tri_comm_call mine, theirs;
 } layered_header;
@@ -104,7 +105,8 @@ static progress_result advance_collective(layered_comm *comm, progress_item *ite
     return PROGRESS_ADVANCED;
 }
 
-// A message goes in two parts: first its header, where the two ends compare it, then the data.
+// A message has two parts: first its header, so that the two ends can compare their calls, then the
+// data.
 
 static tri_status start_header(layered_comm *comm, progress_item *item, int inner) {
     layered_header *header = calloc(1, sizeof *header);
@@ -171,7 +173,8 @@ static progress_result advance(progress_comm *base, progress_item *item) {
                                                    : advance_collective(comm, item);
 }
 
-// Always false: whom this rank waits for, the inner communicator knows and reports.
+// Always false, because the inner communicator knows for which rank this rank waits, and reports
+// it.
 static bool awaits(const progress_comm *comm, const progress_item *item, int r) { return false; }
 
 static void ring(void *family) { progress_bell_ring(&((layered_family *)family)->bell); }
@@ -203,8 +206,8 @@ static void sleep_end(progress_family *base) { progress_bell_end(&((layered_fami
 
 static void wake(progress_family *base) { ring(base); }
 
-// Waits until no inner operation uses the caller's memory, which the caller may free then. The
-// inner communicators have failed too, so these waits end.
+// Waits until no inner operation uses the caller's memory, because the caller may free it
+// afterwards. The inner communicators have failed too, so these waits end.
 static void quiesce(progress_comm *base) {
     layered_comm *comm = (layered_comm *)base;
     tri_status status;
@@ -338,7 +341,8 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                              .scratch_bytes = comm->scratch_bytes,
                              .detail = comm->detail};
         memcpy(open.inner, inner, sizeof inner);
-        for (int i = 1; i < LAYERED_INNER && !open.inner[0]; i++) { // it supplies the memory
+        // inner[0] supplies the memory, so it must exist.
+        for (int i = 1; i < LAYERED_INNER && !open.inner[0]; i++) {
             open.inner[0] = inner[i];
             open.inner[i] = NULL;
         }

@@ -1,5 +1,5 @@
-// Communicators over messages: chooses which algorithm carries out an operation, and has what the
-// progress base needs.
+// Communicators over messages: chooses the algorithm for each operation, and supplies the functions
+// that the progress base needs.
 #include "comm/message/communicator.h"
 
 #include "comm/message/header.h"
@@ -118,8 +118,7 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
         .alloc = allocate, .free = release, .ledger_of = ledger_of, PROGRESS_SLOTS                 \
     }
 
-// One table for each transport. All have the same functions, and differ by the name that `bench
-// comm` shows.
+// One table for each transport. They differ only in the name that `bench comm` shows.
 static const tri_comm_backend slots[] = {MESSAGE_SLOTS("ucx"), MESSAGE_SLOTS("mpi"),
                                          MESSAGE_SLOTS("message")};
 
@@ -150,8 +149,8 @@ static void free_comm(message_comm *comm) {
     free(comm);
 }
 
-// Closes a communicator. A header that was asked for early may still arrive in its memory; then the
-// memory stays until the family ends.
+// Closes a communicator. A header that it requested early may still arrive in its memory; then the
+// memory is kept until the family ends.
 static void close_comm(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
@@ -211,7 +210,7 @@ tri_status message_comm_create(message_family *family, uint32_t number, const in
 static void leave(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
-    if (progress_has_failed(base)) { // the memory of what is under way is freed next
+    if (progress_has_failed(base)) { // the memory of requests that are under way is freed next
         message_stop(family);
         return;
     }
@@ -222,8 +221,8 @@ static void leave(progress_comm *base) {
 
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
-// Makes a communicator for a split. Its number, which tells its messages from others, is the next
-// one of the rank that has made the most: no rank has used it.
+// Makes a communicator for a split. Its number tells its messages apart from others. It is the
+// largest next number of all its ranks, which no rank has used yet.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

@@ -1,5 +1,5 @@
-// Communicators over messages, as a backend of the progress base: the base has queue and threads,
-// and asks this backend for one step of an operation at a time.
+// Communicators over messages, as a backend of the progress base. The base supplies queue and
+// threads, and asks this backend for one step of an operation at a time.
 #ifndef TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 #define TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 
@@ -7,7 +7,7 @@
 
 extern const progress_backend message_progress_backend;
 
-// Makes a communicator of the family; member[size] are its ranks in the family.
+// Makes a communicator of the family. member[r] is the number in the family of its rank r.
 tri_status message_comm_create(message_family *family, uint32_t number, const int *member, int rank,
                                int size, message_comm **out);
 

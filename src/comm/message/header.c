@@ -1,4 +1,4 @@
-// Headers: written, exchanged and compared. A header may be asked for before the operation that
+// Headers: written, exchanged and compared. A header may be requested before the operation that
 // needs it has begun, to see what another rank does.
 #include "comm/message/header.h"
 

@@ -9,7 +9,7 @@
 static inline size_t message_slot_bytes(const message_comm *comm) {
     return sizeof(message_header) + comm->eager_bytes;
 }
-// Where the header that arrived from rank r lies, and the one that goes to it.
+// Memory of the header that has arrived from rank r, and of the header that is sent to it.
 static inline message_header *message_header_in(const message_comm *comm, int r) {
     return (message_header *)(void *)(comm->headers_in + (size_t)r * message_slot_bytes(comm));
 }
@@ -18,35 +18,34 @@ static inline message_header *message_header_out(const message_comm *comm, int r
 }
 static inline char *message_payload(message_header *header) { return (char *)(header + 1); }
 
-// Start a send or receive to or from rank r. They find rank r's number in the family, and make the
-// tag from the communicator and the class, so that messages of different communicators and classes
-// never meet.
+// Start a send to rank r, or a receive from it. They look up rank r's number in the family, and
+// make the tag from the communicator and the class, so that messages of different communicators and
+// classes are never confused.
 void message_send(message_comm *comm, message_class class, int r, const void *data, size_t size,
                   tri_transport_request *request);
 void message_recv(message_comm *comm, message_class class, int r, void *memory, size_t size,
                   tri_transport_request *request);
 
 void message_header_write(const progress_item *item, message_header *out);
-// Asks for rank r's next header, which the operation needs: without it nobody knows what rank r
-// calls.
+// Requests rank r's next header, because the operation needs to know what rank r calls.
 void message_header_ask(message_comm *comm, int r);
 // Exchanges headers without data with all other ranks, so that they can be compared.
 void message_headers_exchange(message_comm *comm, const progress_item *item);
-// Compares the headers that have arrived; true when all have. Where ranks disagree, the family
-// fails, because their data would be mixed up.
+// Compares the headers that have arrived. True when all have. If ranks disagree, the family fails,
+// because their data would be mixed up.
 bool message_headers_take(message_comm *comm, const progress_item *item, bool *advanced);
-// Compares one header. False where rank r calls something else; then the family fails.
+// Compares one header. False: rank r calls something else, and the family fails.
 bool message_header_agrees(message_comm *comm, const progress_item *item, int r,
                            const message_header *theirs);
-// Fails the family because rank r's message is longer than any of this operation, so that it must
-// belong to another one. Returns false.
+// Makes the family fail because rank r's message is longer than any message of this operation, so
+// it must belong to another one. Returns false.
 bool message_report_length(message_comm *comm, const progress_item *item, int r);
-// True when all requests for headers are over, so that their memory may be used again; those to
-// lost ranks never are.
+// True when all requests for headers are complete, so that their memory may be used again. Requests
+// to lost ranks never are.
 bool message_headers_sent(const message_comm *comm);
 
-// For the progress base: true if rank r has begun the next collective, so that it will send nothing
-// else before.
+// For the progress base: true if rank r has begun the next collective, so that it sends no other
+// message before that is done.
 bool message_collective_of(const progress_comm *comm, int r, char *out, size_t size);
 
 #endif

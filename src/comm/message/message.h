@@ -7,34 +7,36 @@
 #include "comm/message/transport.h"
 
 typedef struct tri_message_config {
-    int timeout_ms; // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
-    // `job_ranks` and `group` have the meaning that they have in tri_shm_config. They are set if
-    // only some of the job's ranks open the communicator, or if it lies beside a control
-    // communicator.
+    int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
+    // The numbers that the ranks have in the job, and a name for the group, as in tri_shm_config.
+    // They are set if only some ranks of the job open this communicator, or if it exists beside a
+    // control communicator.
     const int *job_ranks;
     const char *group;
     tri_comm *control;
-    tri_ledger *ledger; // records the operations; NULL: the control communicator's, or its own
-    // Called once this rank's end of the transport is open, before any other rank is waited for. If
+    // The ledger that records the operations; NULL: the ledger of the control communicator or, if
+    // there is none, a new one.
+    tri_ledger *ledger;
+    // Called once this rank's end of the transport is open, before it waits for any other rank. If
     // it fails, so does the open. NULL: nothing is called.
     tri_status (*opened)(void *context);
-    // Called once this rank has exchanged messages with those that it speaks to first, before it
-    // waits for all others. If it fails, so does the open. NULL: nothing is called.
+    // Called once this rank has exchanged messages with the ranks to which it speaks first, before
+    // it waits for all others. If it fails, so does the open. NULL: nothing is called.
     tri_status (*reached)(void *context);
-    // Called if the open fails, before the other ranks see that this one closes its end, so that
-    // they can be told why; returns the status, or that of a failure which is the cause. NULL:
-    // nothing is called.
+    // Called if the open fails, before the other ranks notice that this rank closes its end, so
+    // that it can tell them why. Returns the given status, or that of the failure which is the
+    // cause. NULL: nothing is called.
     tri_status (*failed)(void *context, tri_status status);
-    void *context; // of all three
+    void *context; // argument of the three functions above
 } tri_message_config;
 
 // Opens the communicator. Collective over ranks 0 … size-1. `meeting` is used only during the call,
-// and not at all where the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT,
+// and not at all if the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT,
 // TRI_NETWORK: a rank did not join.
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out);
-// Bytes of memory of its own that a rank of a communicator of so many ranks touches, for plans.
+// How many bytes of its own memory a rank uses in a communicator of `size` ranks, for plans.
 int64_t tri_comm_message_scratch_bytes(int size);
 
 #endif

@@ -1,6 +1,6 @@
-// How ranks learn each other's addresses. A rank reads those of the few that it speaks to first
-// from the meeting, and all others come from these: in each round what it knows doubles. So the
-// store answers log2(size) questions of each rank instead of size.
+// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the
+// meeting and gets all others from these: in each round the number of known addresses doubles. So
+// the store answers log2(size) questions of each rank instead of size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
@@ -19,22 +19,22 @@
 
 enum { CARD_MAGIC = 0x54524d31 };
 
-// A rank's card: what it tells all others of itself when the family opens, so that they can reach
-// it and see which ranks are on one host.
+// A rank's card: what a rank tells all others about itself when the family opens, so that they can
+// reach it and see which ranks are on one host.
 typedef struct message_card {
     uint32_t magic;
     uint32_t address_bytes;
     char host[64];
-    uint64_t boot; // tells hosts of one name apart
+    uint64_t boot; // id of the host's current boot, which tells hosts of the same name apart
     cpu_set_t cpus;
     unsigned char address[TRI_MAX_TRANSPORT_ADDRESS_BYTES];
 } message_card;
 
-typedef struct open_call { // arguments of an open, and the prefix of its keys
+typedef struct open_call { // the arguments of an open, and the prefix of its keys in the store
     const tri_transport *transport;
     int rank, size, timeout_ms;
     const tri_comm_meeting *meeting;
-    const tri_message_config *config; // may be NULL
+    const tri_message_config *config; // configuration for tests and special uses; may be NULL
     const int *job_ranks;
     tri_comm *control;
     tri_ledger *ledger;
@@ -60,7 +60,8 @@ static uint64_t boot_number(void) {
 static tri_status make_card(const open_call *call, message_card *out) {
     size_t size;
     const void *address = call->transport->address(call->family->end, &size);
-    memset(out, 0, sizeof *out); // it travels with its padding
+    // The card is sent with its padding, which must not be random memory.
+    memset(out, 0, sizeof *out);
     if (size > sizeof out->address)
         return TRI_FAIL(TRI_UNSUPPORTED, "an address of %s has %zu bytes; at most %zu are possible",
                         call->transport->name, size, sizeof out->address);
@@ -92,7 +93,8 @@ static int left_ms(const open_call *call) {
     return left < 1 ? 1 : (int)left;
 }
 
-// Where ranks wait for each other until all have opened their ends, none has a reason to be late.
+// The time limit for connecting. If `opened` has made ranks wait until all have opened their ends,
+// no rank has a reason to be late, so the limit is short.
 static int connect_ms(const open_call *call) {
     bool all_are_there = call->config && call->config->opened;
     if (!all_are_there || call->timeout_ms < TRI_MESSAGE_CONNECT_MS) return call->timeout_ms;
@@ -119,13 +121,14 @@ static tri_status meet(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
-// What two neighbours' messages are about: nothing came from `from`, or nothing left for `to`.
+// Finds which neighbour is silent: `from`, from which nothing came, or `to`, to which nothing could
+// be sent.
 static int find_silent(const tri_transport_request requests[2], int from, int to) {
     bool has_sent = requests[1].state <= TRI_REQUEST_DONE;
     return has_sent && requests[0].state != TRI_REQUEST_DONE ? from : to;
 }
 
-// " (host …)" of a rank whose card did not arrive; "" where it is not known.
+// Writes " (host …)" for a rank whose card did not arrive; "" if its host is not known.
 static void find_host(const open_call *call, int rank, char *out, size_t size) {
     char key[96];
     size_t got = 0;
@@ -138,7 +141,8 @@ static void find_host(const open_call *call, int rank, char *out, size_t size) {
     if (status == TRI_OK && got == sizeof card) snprintf(out, size, " (host %.63s)", card.host);
 }
 
-// The network carries nothing between this rank and another one, although both are there.
+// Reports that the network carries nothing between this rank and another one, although both are
+// running.
 static tri_status report_silence(const open_call *call, const char *host, int silent, bool late) {
     char their_host[80], limit[32] = "";
     find_host(call, silent, their_host, sizeof their_host);
@@ -152,8 +156,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
                     call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
 }
 
-// Gathers the cards of all ranks. cards[i] is that of rank own + i, so that what goes and what
-// comes lie in one range each.
+// Gathers the cards of all ranks. cards[i] is the card of rank own + i, so that the cards to send,
+// and those to receive, lie in one range each.
 static tri_status gather(const open_call *call, message_card *cards) {
     const tri_transport *transport = call->transport;
     for (int distance = 1; distance < call->size; distance *= 2) {
@@ -172,7 +176,7 @@ static tri_status gather(const open_call *call, message_card *cards) {
             report_silence(call, cards[0].host, find_silent(requests, from, to), late);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
-        transport->stop(call->family->end); // the memory of the requests ends with this call
+        transport->stop(call->family->end); // the requests' memory ends with this call
         call->family->stopped = true;
         return status;
     }
@@ -236,7 +240,7 @@ static tri_status make_family(open_call *call) {
     family->base.control = call->control;
     family->transport = call->transport;
     family->rank = call->rank;
-    family->next_number = 2; // 0 is the family's own, 1 that of the first communicator
+    family->next_number = 2; // 0 is the family's own number, 1 that of the first communicator
     call->family = family;
     return message_turn_init(family);
 }
@@ -263,11 +267,11 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
     message_listen(call->family);
     message_turn_end(call->family);
     status = progress_thread_start(&call->family->base);
-    // After this barrier all ranks know all addresses, so that no later send has to wait for the
-    // address of its receiver.
+    // After this barrier all ranks know all addresses, so that no send has to wait for its
+    // receiver's address.
     if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
     if (status == TRI_OK) return TRI_OK;
-    progress_close(*out); // and the family
+    progress_close(*out); // closes the family too
     *out = NULL;
     return status;
 }
@@ -275,7 +279,8 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out) {
-    static _Atomic int opened; // in the same order on all ranks; keeps keys of several opens apart
+    // Counts opens, in the same order on all ranks, so that each has keys of its own.
+    static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_RANKS || rank < 0 || rank >= size)
         return TRI_FAIL(TRI_BAD_INPUT, "rank %d of %d: %s serves 1 to %d ranks", rank, size,

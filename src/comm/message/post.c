@@ -1,5 +1,6 @@
-// Sends and receives: first a header, with the data where they are small; then the data from the
-// sender's memory to the receiver's, without a copy. `state` of an item is a message_post.
+// Sends and receives. A header goes first, together with the data if they are small. Larger data
+// then go from the sender's memory to the receiver's, without a copy. An item's `state` is a
+// message_post.
 #include "comm/message/post.h"
 
 #include "comm/message/header.h"
@@ -10,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POST_EAGER_BYTES = 4096 }; // so much travels with the header
+enum { POST_EAGER_BYTES = 4096 }; // up to this size data travel with the header
 
 typedef struct message_post {
     tri_transport_request header_request, data_request;
-    bool agrees; // of a receive: the header has arrived
+    bool agrees; // of a receive: the header has arrived, and its size and type fit the call
     int64_t at;
     message_header header;
     char payload[POST_EAGER_BYTES];

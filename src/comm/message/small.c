@@ -1,8 +1,8 @@
 // Collectives of little data. In `exchange` each rank sends its header and data to all others, and
-// then has what it needs: one message's time. In `gather` the ranks pass on what they have to ever
-// farther ranks, as Bruck's algorithm does (Bruck and others, 1997), so that a rank sends
-// log2(size) messages; all data reach all ranks. Both compute what every rank needs by itself, in
-// rank order.
+// then has all it needs: this takes the time of one message. In `gather` ranks pass on everything
+// that they have, over distances that double each round (Bruck's algorithm; Bruck and others,
+// 1997). So a rank sends log2(size) messages, and all data reach all ranks. In both, each rank then
+// computes its result from the data, in rank order.
 #include "comm/message/small.h"
 
 #include "comm/message/header.h"
@@ -15,7 +15,7 @@ static size_t bytes_of(const tri_comm_op *op) {
     return op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * message_width(op);
 }
 
-// Finds what rank r sent to this one; each algorithm keeps the data somewhere else.
+// Finds the data that rank r sent to this rank; each algorithm keeps them somewhere else.
 typedef const char *term_of(const message_comm *comm, const tri_comm_op *op, int r);
 
 static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
@@ -38,8 +38,7 @@ static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
     }
 }
 
-// Finds rank r's data for this one where a communicator has one rank only: all data are this rank's
-// own.
+// For a communicator of one rank, whose data are all its own.
 static const char *own_term(const message_comm *comm, const tri_comm_op *op, int r) {
     return (const char *)op->send +
            (tri_comm_kind_scatters(op->kind) ? (size_t)r * bytes_of(op) : 0);
@@ -59,8 +58,8 @@ bool message_fits_exchange(const message_comm *comm, const tri_comm_op *op) {
     return bytes_of(op) <= comm->eager_bytes;
 }
 
-// Finds the header that goes to rank r. Where the data of all receivers are the same, one header
-// serves all, so that the data are copied only once.
+// Finds the header that goes to rank r. If all receivers get the same data, one header serves all
+// of them, so that the data are copied only once.
 static message_header *exchange_out(const message_comm *comm, const tri_comm_op *op, int r) {
     return message_header_out(comm, tri_comm_kind_scatters(op->kind) ? r : 0);
 }
@@ -101,7 +100,7 @@ const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
 // The algorithm `gather`. Its scratch memory holds the headers and data of this rank and of the
-// ranks after it, in this order, so that a round sends what it has in one message.
+// ranks after it, in this order, so that each round sends one contiguous message.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;
@@ -117,8 +116,8 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Starts a round, counted from 0. In each round what this rank knows doubles, because the rank that
-// sends has as much.
+// Starts a round, counted from 0. Each round doubles what this rank knows, because the sender knows
+// as much as the receiver.
 static void gather_round(message_comm *comm, const tri_comm_op *op) {
     int size = message_size(comm), distance = 1 << comm->current.round;
     int from = (message_rank(comm) + distance) % size;
@@ -165,8 +164,9 @@ static bool gather_advance(message_comm *comm, progress_item *item, bool *advanc
 
 const message_algorithm message_gather = {.begin = gather_begin, .advance = gather_advance};
 
-// The algorithm `tree`: ranks count from the root, and number n gets the data from n with its
-// lowest 1 bit cleared, so that the data reach all in as many steps as the largest number has bits.
+// The algorithm `tree`. Ranks are numbered from the root, and number n gets the data from the
+// number that is n with its lowest 1 bit cleared. So the data reach all ranks in as many steps as
+// the largest number has bits.
 
 static int tree_number(const message_comm *comm, const tri_comm_op *op) {
     return (message_rank(comm) + message_size(comm) - op->root) % message_size(comm);
@@ -184,7 +184,7 @@ static void tree_pass_on(message_comm *comm, const progress_item *item, const vo
     if (bytes_of(op)) memcpy(message_payload(out), data, bytes_of(op));
     int bit = 1;
     while (bit < lowest && number + bit < message_size(comm)) bit *= 2;
-    for (bit /= 2; bit > 0; bit /= 2) { // the one with the most ranks behind it first
+    for (bit /= 2; bit > 0; bit /= 2) { // the branch with the most ranks first
         int to = tree_rank(comm, op, number + bit);
         message_send(comm, MESSAGE_HEADER, to, out, sizeof *out + bytes_of(op),
                      &comm->peers[to].header_out);

@@ -1,7 +1,7 @@
-// Collectives without sums, of more data than travels with headers. Data go from the caller's
-// memory to the caller's memory, one message for each pair of ranks and direction, without a copy.
-// A broadcast has two halves: the root sends each other rank one slice of the data, and each rank
-// passes its slice on to all others, so that no rank sends much more than the data.
+// Collectives without sums, for more data than travel with headers. Data go from one caller's
+// memory to the other's without a copy, one message for each pair of ranks and direction. A
+// broadcast has two halves: first the root sends each other rank one slice of the data, then each
+// rank passes its slice on to all others. So no rank sends much more than the data once.
 #include "comm/message/spread.h"
 
 #include "comm/message/header.h"
@@ -19,7 +19,7 @@ static size_t next_bytes(const message_comm *comm, size_t size, int64_t at) {
     return left < most ? left : most;
 }
 
-// Tells whether a request is over, and marks it as free, so that the next message can use it.
+// Whether a request is complete. If so, marks it as free, so that the next message can use it.
 static bool ended(tri_transport_request *request, bool *advanced) {
     if (request->state == TRI_REQUEST_DONE) {
         request->state = TRI_REQUEST_NONE;
@@ -52,7 +52,8 @@ bool message_recv_range(message_comm *comm, message_class class, int r, void *me
     return false;
 }
 
-// Finds the slice of a broadcast that the root sends to rank r first; the root itself gets none.
+// Finds the slice of a broadcast that the root sends to rank r in the first half; the root itself
+// gets none.
 static spread_range slice(const message_comm *comm, const tri_comm_op *op, const void *memory,
                           int r) {
     int size = message_size(comm), number = (r + size - op->root - 1) % size;
@@ -83,8 +84,8 @@ static spread_range data_from(const message_comm *comm, const tri_comm_op *op, i
     return (spread_range){0};
 }
 
-// Finds what this rank passes on to rank r in the second half of a broadcast: the slice that the
-// root sent it.
+// Finds what this rank sends to rank r in the second half of a broadcast: the slice that it got
+// from the root.
 static spread_range result_to(const message_comm *comm, const tri_comm_op *op, int r) {
     if (op->kind != TRI_COMM_BROADCAST || r == op->root) return (spread_range){0};
     return slice(comm, op, op->recv, message_rank(comm));

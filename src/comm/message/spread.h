@@ -1,4 +1,4 @@
-// Collectives without sums (all-gather, all-to-all, broadcast) of more data than fits behind a
+// Collectives without sums (all-gather, all-to-all, broadcast) for more data than travel with a
 // header.
 #ifndef TRIREME_COMM_MESSAGE_SPREAD_H
 #define TRIREME_COMM_MESSAGE_SPREAD_H
@@ -7,8 +7,8 @@
 
 extern const message_algorithm message_spread;
 
-// Send or receive a range of bytes in several messages, from `*at` on, as long as the transport's
-// messages may be. True when all `size` bytes are there.
+// Send or receive a range of bytes, from offset `*at` on, in several messages, none longer than the
+// transport allows. True when all `size` bytes are done.
 bool message_send_range(message_comm *comm, message_class class, int r, const void *data,
                         size_t size, int64_t *at, tri_transport_request *request, bool *advanced);
 bool message_recv_range(message_comm *comm, message_class class, int r, void *memory, size_t size,

@@ -1,10 +1,10 @@
-// Communicators over messages, as a backend of the progress base: every operation is made of
+// Communicators over messages, as a backend of the progress base. Every operation consists of
 // messages between two ranks, which a transport carries. So there is one set of algorithms, with
-// sums in rank order, whatever network there is.
+// sums in rank order, for every network.
 //
-// A collective begins with a *header* to each rank that it exchanges data with: what this rank
-// calls. Small data travel with the header. Ranks compare headers, so that those that disagree are
-// named.
+// A collective begins with a *header* to each rank with which this rank exchanges data: it tells
+// which operation this rank calls. Small data travel with the header. Ranks compare headers, so
+// that messages can name the ranks that disagree.
 //
 // All calls of the transport are made by the thread that has the family's *turn*.
 //
@@ -30,23 +30,23 @@
 
 #include <pthread.h>
 
-// What a message is for: with the number of its communicator it makes the tag, by which the
-// transport tells messages apart.
+// The purpose of a message. Together with the number of the communicator it makes the tag, by which
+// the transport tells messages apart.
 typedef enum message_class {
-    MESSAGE_NOTICE, // to the family; number 0
+    MESSAGE_NOTICE, // a notice to the family; its communicator number is 0
     MESSAGE_HEADER,
     MESSAGE_DATA,
-    MESSAGE_RESULT,  // of a reduction, or of a broadcast's second half
+    MESSAGE_RESULT,  // results of a reduction, or data of a broadcast's second half
     MESSAGE_POSTED,  // the header of a send
-    MESSAGE_PAYLOAD, // of a send
-    MESSAGE_GOODBYE, // before a family ends; number 0
-    MESSAGE_ADDRESS, // while a family opens; number 0
+    MESSAGE_PAYLOAD, // the data of a send
+    MESSAGE_GOODBYE, // sent before a family ends; its communicator number is 0
+    MESSAGE_ADDRESS, // sent while a family opens; its communicator number is 0
     MESSAGE_CLASSES,
 } message_class;
 
 enum {
     MESSAGE_MAX_GROUPS = TRI_TRANSPORT_MAX_TAG / MESSAGE_CLASSES,
-    MESSAGE_DEPTH = 4, // windows of a reduction under way at one time
+    MESSAGE_DEPTH = 4, // how many windows of a reduction are in flight at the same time
 };
 
 typedef struct message_header {
@@ -56,21 +56,20 @@ typedef struct message_header {
 
 typedef enum message_notice_kind {
     MESSAGE_FAILED,
-    MESSAGE_KNOWN, // the answer to it
+    MESSAGE_KNOWN, // the answer to a notice of a failure
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// A notice: what one rank tells the family outside of operations, so that ranks that wait for it
-// learn of a failure or that it has left.
+// A notice: one rank tells the family that something failed or that it leaves, apart from any
+// operation, so that ranks that wait for it learn of it.
 typedef struct message_notice {
     int32_t kind, rank;
-    int32_t status;  // of a failure
-    uint32_t number; // of the communicator that the rank has left
+    int32_t status;  // the status of the failure
+    uint32_t number; // number of the communicator that the rank leaves
     char text[TRI_MESSAGE_MAX_BYTES];
 } message_notice;
 
-// A notice on its way to `count` ranks. It keeps the memory until the transport has sent all
-// copies.
+// A notice on its way to `count` ranks. It owns the memory until the transport has sent all copies.
 typedef struct message_sending {
     struct message_sending *next;
     message_notice notice;
@@ -82,77 +81,80 @@ typedef struct message_sending {
 typedef struct message_member {
     int job_rank;
     char host[64];
-    bool must_answer; // it was told of a failure
-    int64_t lost_ns;  // when the transport was first seen not to reach it; 0: it does
+    bool must_answer; // this rank told that rank of a failure, and has no answer from it yet
+    // When the transport first found that it cannot reach the member; 0: it reaches the member.
+    int64_t lost_ns;
 } message_member;
 
-typedef struct message_departure { // a rank that has left a communicator
+// A rank that has left a communicator.
+typedef struct message_departure {
     uint32_t number;
-    int rank; // of the family
+    int rank; // the rank's number in the family
 } message_departure;
 
 typedef struct message_family {
     progress_family base;
     const tri_transport *transport;
     tri_transport_end *end;
-    int rank;                // ours in the family
-    message_member *members; // by rank
+    int rank;                // number of this process's rank in the family
+    message_member *members; // by rank: what this process knows about the rank
     pthread_mutex_t turn;
-    // Everything below is used only by the thread that has the turn.
-    uint32_t next_number; // of the next communicator that a split makes
-    message_notice heard; // the one that arrives next
+    // Only the thread that has the turn, the right to call the transport, uses the members below.
+    uint32_t next_number; // number of the next communicator that a split makes
+    message_notice heard; // memory for the next notice to arrive
     tri_transport_request hearing;
     message_sending *sending;
     message_departure *departures;
     int departure_count, departure_capacity;
-    struct message_comm *closed; // communicators that are closed, but not their memory
-    bool stopped;                // the transport has ended all requests
-    bool has_told;               // the others, of a failure
-    // What threads need to sleep until something arrives.
+    struct message_comm *closed; // communicators that are closed, but whose memory is still in use
+    bool stopped;                // the transport was told to end all requests
+    bool has_told;               // this rank has told the others of a failure
+    // With these members threads sleep until something arrives.
     progress_bell bell;
-    pthread_mutex_t waiting; // held by the thread that waits for the transport's descriptor
+    pthread_mutex_t waiting; // held by the one thread that waits for the transport's descriptor
     _Atomic bool waits;
     int wake_fd;
-    _Atomic int looks;      // since a request ended, by threads that have no descriptor to wait for
-    _Atomic bool must_tell; // a failure that the other ranks do not know yet
-    _Atomic bool was_told;  // the failure is from another rank
+    // How often threads that have no descriptor have looked since a request ended.
+    _Atomic int looks;
+    _Atomic bool must_tell; // this rank has to tell the others of a failure
+    _Atomic bool was_told;  // another rank told this rank of the failure
 } message_family;
 
 typedef struct message_comm message_comm;
 
 // An algorithm for collectives. Which one is fastest depends on the kind and size of the operation.
 typedef struct message_algorithm {
-    // Posts the messages that need not wait for others.
+    // Posts those messages that need not wait for others.
     void (*begin)(message_comm *comm, progress_item *item);
-    // Does one bounded step: *advanced tells if it did anything. True at the end.
+    // Does one bounded step; sets *advanced if it did anything. True after the last step.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);
-    bool sends_at_once; // once its sends are done, it only waits
+    bool sends_at_once; // all its sends start at once, and then it only waits
 } message_algorithm;
 
-// This rank's messages with another rank in the collective at the head of the queue.
+// The messages between this rank and another one, in the collective at the head of the queue.
 typedef struct message_peer {
     tri_transport_request header_in, header_out;
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // How much was asked for, and how much is done. Each algorithm counts in its own measure:
-    // windows or bytes.
+    // How much was requested, and how much is done: in windows or bytes, as the algorithm counts.
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 
 typedef struct message_current {
-    const message_algorithm *algorithm; // NULL: the operation has not begun
-    int headers;                        // still to come
+    const message_algorithm *algorithm; // NULL: the operation has not begun yet
+    int headers;                        // number of headers that have not arrived yet
     int round;
-    int64_t window, windows, posted, reduced; // elements of one, how many, and how far they are
+    // Elements of a window; number of windows, of windows posted and of windows reduced.
+    int64_t window, windows, posted, reduced;
 } message_current;
 
 struct message_comm {
     progress_comm base;
     uint32_t number;
-    int *member;                    // member[r]: the rank in the family that is our rank r
-    size_t eager_bytes;             // of one rank: so much travels with the header
-    char *headers_in, *headers_out; // a header with its data for each rank
+    int *member;        // member[r]: the number in the family of this communicator's rank r
+    size_t eager_bytes; // up to this size one rank's data travel with the header
+    char *headers_in, *headers_out; // memory of a header with its data, for each rank
     message_peer *peers;
     const void **terms; // size + 1 addresses, for comm_reduce
     char *scratch;

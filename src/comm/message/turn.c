@@ -1,6 +1,6 @@
-// Calls of the transport, one thread at a time, because few transports allow more. A thread that
-// sleeps waits for the transport's descriptor, and other sleepers wait for that thread: whatever
-// arrives may be theirs.
+// Calls of the transport, made by one thread at a time, because few transports allow more. A thread
+// that sleeps waits for the transport's descriptor. Other sleeping threads wait for that thread,
+// because any message that arrives may be for one of them.
 #include "comm/message/turn.h"
 
 #include "base/os.h"
@@ -18,10 +18,13 @@
 #include <unistd.h>
 
 enum {
-    NAP_LEAST_US = 10, // of a thread that has no descriptor to wait for
+    NAP_LEAST_US = 10, // the shortest sleep of a thread that has no descriptor
     NAP_MOST_US = 300,
-    TELL_MS = 1000, // for the others to answer that they know of a failure, before messages end
-    GRACE_MS = 250, // for the notice why a rank ended, before it counts as lost
+    // How long to wait until the others have answered that they know of a failure, before messages
+    // end.
+    TELL_MS = 1000,
+    // How long to wait for a notice that explains why a rank ended, before it counts as lost.
+    GRACE_MS = 250,
 };
 
 static message_family *of(progress_family *family) { return (message_family *)family; }
@@ -32,7 +35,7 @@ static void send_notice(message_family *family, const message_notice *notice, co
                         int count) {
     message_sending *sending =
         calloc(1, sizeof *sending + (size_t)count * sizeof *sending->requests);
-    if (!sending) return; // the others notice when this process ends
+    if (!sending) return; // no memory: the others notice when this process ends
     sending->notice = *notice;
     sending->count = count;
     sending->next = family->sending;
@@ -61,7 +64,8 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all ranks of a failure that this rank was the first to notice. Called with the turn.
+// Tells all ranks of a failure that this rank was the first to notice. The caller has the turn, the
+// right to call the transport.
 static void tell_failure(message_family *family) {
     const progress_failure *failure = family->base.failure;
     atomic_store(&family->must_tell, false);
@@ -89,7 +93,7 @@ void message_tell_left(message_comm *comm) {
         int member = comm->member[r];
         if (member == family->rank || family->transport->loss(family->end, member)) continue;
         // Leaves out a rank that has no connection to this one: a rank that waits for this one has
-        // most likely heard from it before.
+        // most likely received something from it before, and so has a connection.
         if (family->transport->reaches(family->end, member)) ranks[count++] = member;
     }
     if (count) send_notice(family, &notice, ranks, count);
@@ -142,8 +146,8 @@ const char *message_loss(progress_comm *base, int r) {
     if (!family->stopped && family->transport->watch)
         family->transport->watch(family->end, comm->member[r]);
     const char *what = family->transport->loss(family->end, comm->member[r]);
-    // The rank may have ended because of a failure of which another rank is about to tell, so its
-    // loss is reported only after a moment.
+    // The rank may have ended because of a failure of which another rank is about to send a notice.
+    // So its loss is reported only after a moment.
     if (what && !member->lost_ns) member->lost_ns = now;
     if (what && now - member->lost_ns < GRACE_MS * (int64_t)1000000) what = NULL;
     for (int i = 0; i < family->departure_count && !what; i++)
@@ -160,8 +164,8 @@ void message_turn_end(message_family *family) {
     do {
         if (atomic_load(&family->must_tell)) tell_failure(family);
         pthread_mutex_unlock(&family->turn);
-        // A thread that reported a failure meanwhile could not get the turn, and has left it to
-        // this thread to tell the others.
+        // Another thread may meanwhile have reported a failure. If it did not get the turn, this
+        // thread has to tell the others of that failure.
     } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
 }
 
@@ -202,7 +206,7 @@ static bool waits_for_answers(const message_family *family) {
 void message_stop(message_family *family) {
     int64_t until = after_ms(TELL_MS);
     message_turn_begin(family);
-    // Another thread of this process may be about to record why.
+    // Another thread of this process may be about to record the cause.
     while (atomic_load(&family->base.failure->state) == PROGRESS_FAILURE_BEING_WRITTEN &&
            tri_os.monotonic_ns() < until)
         tri_os.sleep_ns(NAP_LEAST_US * 1000);
@@ -228,7 +232,8 @@ bool message_say_goodbye(message_family *family) {
         family->transport->recv(family->end, from, MESSAGE_GOODBYE, &received, 1, &requests[0]);
         family->transport->send(family->end, to, MESSAGE_GOODBYE, &sent, 1, &requests[1]);
         whole = message_await(family->transport, family->end, requests, 2, until);
-        if (!whole) family->transport->stop(family->end); // the requests end with this call
+        // The requests' memory ends with this call.
+        if (!whole) family->transport->stop(family->end);
     }
     if (!whole) family->stopped = true;
     while (whole && family->sending && tri_os.monotonic_ns() < until) {
@@ -274,9 +279,9 @@ static void wait_for_descriptors(message_family *family, int fd, int64_t timeout
     if (ready[0].revents) (void)!read(family->wake_fd, &rings, sizeof rings);
 }
 
-// How long to sleep before the next look, where the transport has no descriptor to wait for. At
-// first not at all: the thread only yields its core, because MPI moves large messages bit by bit,
-// in calls that end none. Then it sleeps ever longer, so that an idle rank costs little.
+// How long to sleep before the next look, if the transport has no descriptor. At first the thread
+// does not sleep but only yields its core, because MPI moves large messages bit by bit, in calls
+// that end no request. Then it sleeps longer each time, so that an idle rank takes little time.
 static int64_t nap_ns(message_family *family) {
     int looks = atomic_fetch_add(&family->looks, 1), most = family->base.can_spin ? 2000 : 50;
     if (looks < most) return 0;
@@ -284,9 +289,9 @@ static int64_t nap_ns(message_family *family) {
     return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
 }
 
-// Waits until the transport has something to move, or another thread rings the bell. Only the
-// thread that holds `waiting` calls this, because one thread at the descriptor is enough: the
-// others sleep on the bell, and this one wakes them.
+// Waits until the transport has something to do, or another thread rings the bell. Only the thread
+// that holds `waiting` calls this: one thread at the descriptor is enough, because it wakes the
+// others, which sleep on the bell.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
     int64_t timeout_ns = timeout_ms * (int64_t)1000000;
@@ -303,7 +308,8 @@ static void wait_for_transport(message_family *family, uint32_t seen, int timeou
             return;
         }
     }
-    // The ringer raises `rings` and then reads `waits`, so one of the two sees the other.
+    // A thread that rings first raises `rings` and then reads `waits`; this thread writes `waits`
+    // and then reads `rings`. So at least one of the two notices the other.
     atomic_store(&family->waits, true);
     if (atomic_load(&family->bell.rings) == seen) wait_for_descriptors(family, fd, timeout_ns);
     atomic_store(&family->waits, false);
@@ -317,8 +323,8 @@ void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
     }
     wait_for_transport(family, seen, timeout_ms);
     pthread_mutex_unlock(&family->waiting);
-    // The next sleeper now takes the place at the descriptor, and may have to advance its own
-    // operation.
+    // Wakes the other sleepers: one of them now waits at the descriptor, and it may have to advance
+    // its own operation.
     if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
 }
 
@@ -334,7 +340,8 @@ void message_wake_all(progress_family *base) {
     if (!atomic_load(&family->was_told)) atomic_store(&family->must_tell, true);
     message_wake(base);
     progress_thread_wake(base);
-    // The thread that has the turn, perhaps this one, tells the others when it gives the turn back.
+    // The thread that has the turn, which may be this one, tells the other ranks before it gives
+    // the turn back.
     if (pthread_mutex_trylock(&family->turn) == 0) message_turn_end(family);
 }
 

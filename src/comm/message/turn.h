@@ -1,29 +1,31 @@
-// Calls of the transport: whose turn it is, how a thread sleeps until something has arrived, and
-// notices between the ranks of a family.
+// Calls of the transport. The family's turn is the right to make such calls; one thread has it at a
+// time. Also: how threads sleep until something arrives, and notices between the ranks of a family.
 #ifndef TRIREME_COMM_MESSAGE_TURN_H
 #define TRIREME_COMM_MESSAGE_TURN_H
 
 #include "comm/message/state.h"
 
 void message_turn_begin(message_family *family);
-void message_turn_end(message_family *family); // also tells others of a failure that is new
-// Moves messages and reads notices. Called with the turn. True if a request ended.
+// Gives the turn back to other threads. Before that it tells the other ranks of a new failure.
+void message_turn_end(message_family *family);
+// Moves messages and reads notices. The caller has the turn, the right to call the transport. True
+// if a request has ended.
 bool message_progress(message_family *family);
 
 tri_status message_turn_init(message_family *family);
 void message_turn_destroy(message_family *family);
-// Begins to listen for notices. Called with the turn.
+// Begins to receive notices. The caller has the turn, the right to call the transport.
 void message_listen(message_family *family);
-// Tells the ranks of a communicator that this one leaves it, so that they do not take it for lost.
-// Called with the turn.
+// Tells the other ranks of a communicator that this rank leaves it, so that they do not think it
+// was lost. The caller has the turn, the right to call the transport.
 void message_tell_left(message_comm *comm);
-// Ends all requests after a failure, once the other ranks know of it or a moment is over: told
-// ranks report the cause.
+// Ends all requests after a failure. It first waits until the other ranks know of the failure, but
+// only for a moment, so that they can report the cause.
 void message_stop(message_family *family);
-// Waits until all ranks of the family have called it, so that none closes while others still send;
-// false: some time is over before.
+// Waits until all ranks of the family have called this function, so that no rank closes while
+// others still send. False: not all did within the time limit.
 bool message_say_goodbye(message_family *family);
-// Moves messages until `count` requests are over. False: they failed, or the time is over.
+// Moves messages until `count` requests are complete. False: they failed, or the time is over.
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 

@@ -1,7 +1,7 @@
-// Each rank reduces one share of the data: it receives that share from all others, window by
-// window, and adds in rank order. Of an all-reduce it then sends the sums to all others. So a rank
-// sends and receives (size - 1) / size of the data in each half, which is the least that is
-// possible, and the halves overlap: several windows are under way at one time.
+// Reductions of larger data. Each rank reduces one share of the data: it receives that share from
+// all others, window by window, and adds in rank order. In an all-reduce it then sends the sums to
+// all others. So a rank sends and receives (size - 1) / size of the data in each half, which is the
+// least possible. The halves overlap, because several windows are under way at one time.
 //
 // Sums that travel as half types are narrowed before they are sent, and widened where they arrive.
 #include "comm/message/window.h"
@@ -12,7 +12,9 @@
 #include <string.h>
 
 enum {
-    SHARE_GRAIN = 16, // elements; shares begin on cache lines if the buffer does
+    // A share is a multiple of so many elements, so that shares begin on cache lines if the buffer
+    // does.
+    SHARE_GRAIN = 16,
     HALF_BYTES = 2,
 };
 
@@ -25,7 +27,7 @@ static int64_t longest_share(const message_comm *comm, const tri_comm_op *op) {
     return (even + SHARE_GRAIN - 1) / SHARE_GRAIN * SHARE_GRAIN;
 }
 
-// How many elements window w of rank r's share has, and where they begin in `send`.
+// How many elements window w of rank r's share has; *begin is where these begin in `send`.
 static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r, int64_t w,
                          int64_t *begin) {
     int64_t share = longest_share(comm, op), first = r * share, end = first + share;
@@ -36,7 +38,7 @@ static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r,
 }
 
 // The scratch memory of a reduction holds the windows that arrive. If values travel as half types,
-// it also holds those that leave, and those that were widened to F32.
+// it also holds the windows that leave, and the terms that were widened to F32.
 
 static size_t others(const message_comm *comm) { return (size_t)message_size(comm) - 1; }
 
@@ -49,20 +51,22 @@ size_t message_scratch_bytes(int size) {
     return windows * window;
 }
 
-// Bytes of scratch for each element of a window, from which the window's length follows.
+// How many bytes of scratch memory one element of a window needs, from which the window's length
+// follows.
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
-    size_t terms = others(comm) * MESSAGE_DEPTH * HALF_BYTES; // of each of three kinds
+    // Size of each of the three kinds of arrays that hold terms.
+    size_t terms = others(comm) * MESSAGE_DEPTH * HALF_BYTES;
     return 3 * terms + MESSAGE_DEPTH * HALF_BYTES + others(comm) * sizeof(float);
 }
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Finds the scratch memory for the data of window w to or from rank r. Values that do not travel as
-// half types need TERMS_IN alone: [other rank][MESSAGE_DEPTH]. Else the memory has, one after the
-// other: TERMS_IN, TERMS_OUT and SUMS_IN in half types, all as before; SUMS_OUT [MESSAGE_DEPTH],
-// because all ranks are sent the same sums; and WIDE [other rank], F32, because the terms of only
-// one window at a time are widened and added.
+// Finds the scratch memory for window w to or from rank r. Values that do not travel as half types
+// need only TERMS_IN: [other rank][MESSAGE_DEPTH]. Otherwise the memory has five arrays, one after
+// the other: TERMS_IN, TERMS_OUT and SUMS_IN in half types, each of that shape; SUMS_OUT
+// [MESSAGE_DEPTH], because all ranks are sent the same sums; and WIDE [other rank] in F32, because
+// only one window at a time is widened and added.
 static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_kind kind, int r,
                      int64_t w) {
     size_t window = (size_t)comm->current.window;
@@ -71,7 +75,7 @@ static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_ki
         (size_t)((r + message_size(comm) - message_rank(comm) - 1) % message_size(comm));
     size_t slot = number * MESSAGE_DEPTH + (size_t)(w % MESSAGE_DEPTH);
     size_t all = others(comm) * MESSAGE_DEPTH * window * HALF_BYTES;
-    char *at = comm->scratch + (size_t)kind * all; // the kinds before it are of half types
+    char *at = comm->scratch + (size_t)kind * all; // all arrays before it are of half types
     if (kind == TERMS_IN) at = comm->scratch;
     if (kind == SUMS_OUT) slot = (size_t)(w % MESSAGE_DEPTH);
     if (kind == WIDE) {
@@ -111,8 +115,7 @@ static void post_terms(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether the memory of window w is free again: the data of the window that used it before have
-// left.
+// Whether window w may use its memory: the window that used this memory before has been sent.
 static bool can_post(const message_comm *comm, int64_t w) {
     if (w >= comm->current.windows || w >= comm->current.reduced + MESSAGE_DEPTH) return false;
     for (int r = 0; r < message_size(comm); r++)
@@ -165,15 +168,15 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether this rank's terms of window w have left for rank r. Their request may serve a later
-// window by now, which was posted only when they had left.
+// Whether this rank's terms of window w have been sent to rank r. Their request may already serve a
+// later window; then they have been sent, because only then is a request used again.
 static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
     return comm->current.posted > w + MESSAGE_DEPTH ||
            message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);
 }
 
-// Takes the sums of rank r's share that have arrived, and asks for the next ones. True when all are
-// there.
+// Takes those sums of rank r's share that have arrived, and requests the next ones. True when all
+// are there.
 static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *advanced) {
     message_peer *peer = &comm->peers[r];
     int64_t begin, count;
@@ -187,8 +190,8 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         peer->results_taken = w + 1;
         *advanced = true;
     }
-    // The sums may be received over terms that were sent from the same memory, but only when these
-    // have left.
+    // The sums may be received into the memory from which terms were sent, but only after these
+    // have been sent.
     while (peer->results_asked < comm->current.posted &&
            peer->results_asked < peer->results_taken + MESSAGE_DEPTH &&
            terms_have_left(comm, peer, peer->results_asked)) {
@@ -196,7 +199,8 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         count = window_of(comm, op, r, w, &begin);
         char *to = narrows(op) ? scratch(comm, op, SUMS_IN, r, w)
                                : (char *)op->recv + (size_t)begin * message_width(op);
-        if (count == 0) return peer->results_taken == w; // no later window has any
+        // This window is empty, and so are all later ones.
+        if (count == 0) return peer->results_taken == w;
         message_recv(comm, MESSAGE_RESULT, r, to, travelling(op, count),
                      &peer->result_in[w % MESSAGE_DEPTH]);
         peer->results_asked++;

@@ -1,4 +1,4 @@
-// Collectives with sums (all-reduce, reduce-scatter) of more data than fits behind a header.
+// Collectives with sums (all-reduce, reduce-scatter) for more data than travel with a header.
 #ifndef TRIREME_COMM_MESSAGE_WINDOW_H
 #define TRIREME_COMM_MESSAGE_WINDOW_H
 
@@ -6,6 +6,7 @@
 
 extern const message_algorithm message_window;
 
-size_t message_scratch_bytes(int size); // of a communicator of so many ranks
+// How many bytes of scratch memory a communicator of `size` ranks needs.
+size_t message_scratch_bytes(int size);
 
 #endif

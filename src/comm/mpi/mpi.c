@@ -1,8 +1,8 @@
-// The transport `mpi`: messages over the site's MPI, of which it uses what MPI-3 has. A module.
+// The transport `mpi`: messages over the site's MPI, using only functions of MPI-3. A module.
 //
 // The ranks are those of MPI_COMM_WORLD. MPI has to allow calls from several threads in turn
-// (MPI_THREAD_SERIALIZED). MPI cannot be started twice in one process, so that it ends with the
-// process: by MPI_Finalize after a good end, else by MPI_Abort, which ends all ranks.
+// (MPI_THREAD_SERIALIZED). MPI cannot be started twice in one process, so it is ended only at the
+// end of the process: by MPI_Finalize if all went well, else by MPI_Abort, which ends all ranks.
 #include "base/module.h"
 #include "comm/message/transport.h"
 
@@ -12,23 +12,24 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ABORT_DELAY_US = 500000 }; // for the other ranks to report what they were told
+// Gives the other ranks time to report the failure of which they were told.
+enum { ABORT_DELAY_US = 500000 };
 
 struct tri_transport_end {
     MPI_Comm comm;
-    // Requests that MPI has not finished: handles and whose they are, side by side as MPI_Testsome
-    // wants them.
+    // Requests that MPI has not finished. The handles are in one array, as MPI_Testsome demands,
+    // and the requests to which they belong in another.
     MPI_Request *handles;
     tri_transport_request **pending;
     bool *is_receive;
     int *indices;
     MPI_Status *statuses;
     int pending_count, pending_capacity;
-    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // of each rank; "": it can be reached
+    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // by rank: why it was lost; "": it can be reached
     bool moved;
 };
 
-static bool has_failed; // an end of this process did not close well
+static bool has_failed; // true once an end of this process was closed with an error
 
 static tri_status refuse(char *why, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -167,7 +168,7 @@ static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *da
                      tri_transport_request *request) {
     MPI_Request handle;
     *request = (tri_transport_request){.peer = r, .bytes = size, .end = end};
-    if (!grow(end)) abort(); // MPI would write to memory that nobody knows of
+    if (!grow(end)) abort(); // MPI would write to memory of which nobody keeps track
     int code = MPI_Isend(data, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
     if (code == MPI_SUCCESS)
         add(end, request, handle, false);
@@ -197,7 +198,7 @@ static void mpi_recv_any(tri_transport_end *end, uint32_t tag, void *memory, siz
     receive(end, MPI_ANY_SOURCE, tag, memory, size, request);
 }
 
-// Closes the gaps that finished requests leave in the lists, so that they stay short.
+// Closes the gaps that finished requests leave in the arrays, so that these stay short.
 static void compact(tri_transport_end *end) {
     int kept = 0;
     for (int i = 0; i < end->pending_count; i++) {
@@ -246,8 +247,8 @@ static void cancel_receives(tri_transport_end *end) {
     compact(end);
 }
 
-// Ends all requests. What is being sent cannot be taken back; but MPI is not called again, so it
-// reads no memory of theirs.
+// Ends all requests. MPI cannot take back what is being sent, but MPI is not called again, so it
+// does not read the requests' memory.
 static void mpi_stop(tri_transport_end *end) {
     has_failed = true;
     cancel_receives(end);

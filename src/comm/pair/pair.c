@@ -1,5 +1,5 @@
-// Lists the steps of each operation on two levels, inside hosts and across them. pair.h tells which
-// steps and why.
+// Lists the steps of each operation on two levels, inside hosts and across them. pair.h explains
+// them.
 #include "comm/pair/pair.h"
 
 #include "base/limits.h"
@@ -14,8 +14,8 @@
 
 enum { INSIDE, ACROSS, DIRECT };
 
-// How many hosts there are. A group that is not divided by hosts has only one inner communicator,
-// in the place of `inside`.
+// Returns the number of hosts. A group that is not divided by hosts has only one inner
+// communicator, which then is `inside`.
 static int hosts(const layered_comm *comm) {
     return comm->inner[ACROSS] ? comm->inner[ACROSS]->size : 1;
 }
@@ -40,9 +40,8 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // Copies the window's block of every rank between the caller's memory and an array. In the caller's
-// memory blocks lie in rank order, `op.count` elements apart. In the array they lie by local rank,
-// and those of one local rank by host, so that each level's operation finds its blocks side by
-// side.
+// memory blocks lie in rank order, `op.count` elements apart. In the array they are sorted by local
+// rank, and then by host, so that each level's operation finds its blocks next to each other.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
@@ -67,9 +66,9 @@ static tri_status unpack_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Transposes what this rank received inside its host, so that it can be sent to the other hosts in
-// one range each: from [local rank that sent][host that receives] to [host that receives][local
-// rank that sent].
+// Transposes what this rank received inside its host, from [local rank that sent][host that
+// receives] to [host that receives][local rank that sent]. Then the data for each other host are
+// one range.
 static tri_status turn(layered_comm *comm) {
     size_t bytes = (size_t)comm->window.count * layered_width(comm);
     for (int l = 0; l < local_ranks(comm); l++)
@@ -79,8 +78,8 @@ static tri_status turn(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Copies what was received, [host that sent][local rank that sent], to the caller's memory. That is
-// rank order already, but the blocks of a window lie `op.count` elements apart there.
+// Copies the received window, [host that sent][local rank that sent], to the caller's memory. This
+// is rank order already, but in the caller's memory the blocks lie `op.count` elements apart.
 static tri_status spread_recv(layered_comm *comm) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int r = 0; r < comm->base.head.size; r++)
@@ -90,8 +89,8 @@ static tri_status spread_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Makes an operation of one level. Kind, memory and count are its own; type, reduction and wire
-// type are the caller's.
+// Makes an operation for one level. Type, reduction and wire type are those of the caller's
+// operation.
 static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
                         const void *send, void *recv) {
     tri_comm_op op = {
@@ -106,9 +105,9 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// The steps of an all-reduce. As many elements as divide evenly among the local ranks are scattered
-// inside, reduced across, and gathered inside, so that the slower network carries each element
-// once. The rest, fewer elements than local ranks, is all-reduced on both levels.
+// The steps of an all-reduce. The largest number of elements that divides evenly among the local
+// ranks is scattered inside, reduced across and gathered inside, so that the slower network carries
+// each element once. The few elements that are left are all-reduced on both levels.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
@@ -204,8 +203,8 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
                     comm->base.job_rank[comm->base.head.rank], comm->base.job_rank[peer]);
 }
 
-// Finds how a split divides the two levels. A group can have two levels only if it has the same
-// local ranks of each of its hosts.
+// Finds how a split divides the two levels. A group can have two levels only if it contains the
+// same local ranks of each of its hosts.
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
     int across = 0, locals = local_ranks(comm);

@@ -1,5 +1,5 @@
-// Writes what messages about failures tell of a rank. Its backend may know that, or the control
-// communicator, or the store. The nearest of these is asked first.
+// Writes what messages about failures tell about a rank. The backend may know it, or the control
+// communicator, or the store; they are asked in this order.
 #include "comm/progress/describe.h"
 
 #include "comm/progress/failure.h"
@@ -49,7 +49,7 @@ int progress_awaited(const progress_family *family, int job_rank, bool asks) {
     return asks && health ? tri_health_awaited(health, job_rank) : PROGRESS_NOBODY;
 }
 
-// Writes "rank 0 (host a)". Asks nobody who might block: the caller may hold locks.
+// Writes "rank 0 (host a)". It asks nothing that could block, because the caller may hold locks.
 static void name(progress_comm *comm, int rank, char *out, size_t size) {
     const progress_family *family = comm->family;
     int job_rank = comm->job_rank[rank];

@@ -1,5 +1,5 @@
-// Keeps the first failure of a family, and passes it on to the linked families, which fail with it.
-// A process does so when it records the failure, when a call returns it, and otherwise with its
+// Keeps the first failure of a family, and passes it on to the linked families, which fail too. A
+// process does so when it records the failure or when a call returns it, at the latest with its
 // next heartbeat.
 #include "comm/progress/failure.h"
 
@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Protects the rings of linked families. A thread that holds it waits for nothing, so that no rank
-// hangs in it.
+// Protects the rings of linked families. A thread that holds it waits for nothing else, so that no
+// rank can hang in it.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {
@@ -50,8 +50,8 @@ void progress_fail(progress_comm *comm, tri_status status, const char *format, .
 
 tri_status progress_failure_status(progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
-    // Another rank may still be writing the failure. If it was killed while it wrote, it never
-    // ends, so this does not wait for ever.
+    // Another rank may still be writing the failure. If that rank was killed while it wrote, it
+    // never finishes, so the number of tries is limited.
     for (int tries = 0; tries < 1000 && atomic_load(&failure->state) != PROGRESS_FAILURE_WRITTEN;
          tries++)
         tri_os.sleep_ns(1000000);
@@ -86,7 +86,7 @@ void tri_comm_link(tri_comm *a, tri_comm *b) {
     set_health(second, atomic_load(&first->health));
     progress_family *at = first;
     while (at->linked != first && at != second) at = at->linked;
-    if (at != second) { // two rings become one
+    if (at != second) { // makes one ring of two
         progress_family *after = first->linked;
         first->linked = second->linked;
         second->linked = after;

@@ -1,16 +1,16 @@
-// The first failure of any communicator ends all communicators of the family, and of the families
-// that are linked to it: so all ranks report the cause, and none waits for ever.
+// The first failure of any communicator ends all communicators of its family and of the linked
+// families. So all ranks report the same cause, and none waits for ever.
 #ifndef TRIREME_COMM_PROGRESS_FAILURE_H
 #define TRIREME_COMM_PROGRESS_FAILURE_H
 
 #include "comm/progress/state.h"
 
-// Records the failure for all ranks and wakes them. Only the first failure counts; later ones
-// mostly follow from it.
+// Records the failure for all ranks and wakes them. Only the first failure counts, because later
+// ones mostly follow from it.
 void progress_fail(progress_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Records a failure in the same way, with the text of another rank that has told of it, so that all
-// ranks report the same cause.
+// Records a failure of which another rank has told, with that rank's text, so that all ranks report
+// the same cause.
 void progress_take_failure(progress_family *family, tri_status status, const char *text);
 static inline bool progress_has_failed(const progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
@@ -19,17 +19,18 @@ static inline bool progress_has_failed(const progress_comm *comm) {
 // Returns the recorded status and sets the error message to the recorded text. To be called only if
 // progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
-// Passes a failure that another rank recorded on to the linked families of this process, which fail
-// with the same cause.
+// Passes a failure that another rank has recorded on to the linked families of this process, so
+// that they fail with the same cause.
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
 
-// Tells the ranks of this family and of those that are linked to it for which rank this one waits,
-// so that a message can name the rank at the end of the chain.
+// Tells the ranks of this family and of the linked families for which rank this one waits, so that
+// a message can name the rank at the end of such a chain.
 void progress_tell_awaited(progress_family *family, int job_rank);
-void progress_clear_awaited(progress_family *family); // this rank waits for none any more
+// Tells the same ranks that this rank no longer waits for any rank.
+void progress_clear_awaited(progress_family *family);
 
-// Functions of tri_comm_backend, which every backend on the progress base uses.
+// Functions of tri_comm_backend that every backend on the progress base uses.
 tri_status progress_failed(tri_comm *comm);
 void progress_abort(tri_comm *comm, const char *why);
 struct progress_family *progress_family_of(tri_comm *comm);

@@ -1,5 +1,5 @@
-// Sleeping on a word of memory until it changes: Linux's futexes, for which glibc has no function.
-// They work between processes too.
+// Sleeping on a word of memory until it changes, by Linux's futexes, for which glibc has no
+// function. They also work between processes.
 #include "comm/progress/futex.h"
 
 #include <linux/futex.h>

@@ -1,5 +1,5 @@
-// Words of memory on which threads sleep until another thread changes them, also one of another
-// process: so ranks that share memory wake each other.
+// Words of memory on which threads sleep until another thread changes them. The other thread may be
+// one of another process, so ranks that share memory can wake each other.
 #ifndef TRIREME_COMM_PROGRESS_FUTEX_H
 #define TRIREME_COMM_PROGRESS_FUTEX_H
 
@@ -10,12 +10,13 @@
 void progress_futex_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);
 void progress_futex_wake(_Atomic uint32_t *word);
 
-// A word that sleepers wait to see raised. No ring is lost: the sleeper adds itself to `sleepers`
-// and then checks what it waits for; the ringer writes that and then reads `sleepers`. Both are
-// sequentially consistent, so at least one of the two sees what the other wrote.
+// A bell: a word that sleeping threads wait to see raised. No ring is lost: a sleeper first adds
+// itself to `sleepers` and then checks whether it still has to wait; a ringer first writes what the
+// sleeper waits for and then reads `sleepers`. Both are sequentially consistent, so at least one of
+// the two sees what the other wrote.
 typedef struct progress_bell {
     _Atomic uint32_t rings;
-    _Atomic uint32_t sleepers; // threads that may be asleep
+    _Atomic uint32_t sleepers; // number of threads that may be asleep
 } progress_bell;
 
 static inline uint32_t progress_bell_begin(progress_bell *bell) {

@@ -1,5 +1,5 @@
-// Starts, tests and waits for operations: decides who advances an operation, and how long a caller
-// spins before it sleeps.
+// Starts operations, tests them and waits for them: decides which thread advances an operation, and
+// how long a caller spins before it sleeps.
 #include "comm/progress/operation.h"
 
 #include "base/limits.h"
@@ -12,12 +12,12 @@
 
 #include <sched.h>
 
-enum { SPINS_BEFORE_YIELD = 100 }; // some microseconds
+enum { SPINS_BEFORE_YIELD = 100 }; // takes some microseconds
 
 typedef enum lock_use { LOCK_WAITS, LOCK_ONLY_IF_FREE } lock_use;
 
-// True when the operation group is done or the communicator failed. LOCK_ONLY_IF_FREE: also false
-// while another thread advances the queue, so that `test` never blocks.
+// True when the operation group is done or the communicator has failed. LOCK_ONLY_IF_FREE: returns
+// false while another thread advances the queue, so that `test` never blocks.
 static bool is_over(progress_comm *comm, uint64_t ticket, lock_use use) {
     if (atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket) return true;
     if (progress_has_failed(comm)) return true;
@@ -61,7 +61,8 @@ tri_status progress_start(tri_comm *head, const tri_comm_op *ops, int count, tri
     *out = (tri_comm_ticket){started};
     bool needs_nothing = false;
     if (progress_try_execute(comm)) {
-        progress_advance(comm); // announces the operation if it is at the head
+        // If the operation is at the head of the queue, this announces it to the other ranks.
+        progress_advance(comm);
         uint64_t left = started - atomic_load(&comm->completed);
         needs_nothing = left == 0 || (left == 1 && rests(comm));
         progress_end_execute_and_wake(comm);
@@ -105,12 +106,12 @@ static void pause_core(void) {
 
 typedef struct spin_state {
     int spins;
-    int64_t since_ns; // 0: not begun
+    int64_t since_ns; // since when this thread spins; 0: not yet
 } spin_state;
 
-// Whether to look again at once: spins for a moment, then yields the core, and returns false after
-// TRI_COMM_YIELD_US. The peer may need this core because another program runs on its own; to spin
-// on would delay what we wait for.
+// Whether the caller should look again at once. It spins for a moment, then yields its core before
+// each look; after TRI_COMM_YIELD_US it returns false. Yielding helps if the other rank needs this
+// core because another program runs on its own: spinning would delay the operation.
 static bool may_spin(progress_comm *comm, spin_state *spin) {
     if (!comm->family->can_spin) return false;
     if (spin->spins < SPINS_BEFORE_YIELD) {
@@ -124,8 +125,8 @@ static bool may_spin(progress_comm *comm, spin_state *spin) {
     return now - spin->since_ns < TRI_COMM_YIELD_US * 1000;
 }
 
-// Sleeps until the backend wakes this thread, unless the operation can advance after all: it looks
-// once more after it has announced its sleep, so that no wake is lost.
+// Sleeps until the backend wakes this thread. It first announces its sleep and then tries once more
+// to advance the operation, so that no wake is lost.
 static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     const progress_backend *backend = comm->family->backend;
     uint32_t seen = backend->sleep_begin(comm->family);
@@ -141,8 +142,8 @@ static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     return result;
 }
 
-// Records the wait in the ledger if the calling thread is the one that computes, because only there
-// the rank loses time.
+// Records the wait in the ledger if the calling thread is the one that runs the steps, because only
+// then the rank loses time.
 static tri_ledger_mark record_wait(progress_comm *comm, uint64_t ticket) {
     if (!tri_ledger_is_compute_thread(comm->head.ledger)) return (tri_ledger_mark){0};
     pthread_mutex_lock(&comm->lock);
@@ -157,7 +158,7 @@ static tri_ledger_mark record_wait(progress_comm *comm, uint64_t ticket) {
                                                                     .sequence = ticket});
 }
 
-// Advances operations, spins and sleeps until the operation group is over.
+// Advances operations, spins and sleeps until the operation group is done or has failed.
 static void wait_until_over(progress_comm *comm, uint64_t ticket) {
     spin_state spin = {0};
     while (!is_over(comm, ticket, LOCK_WAITS)) {
@@ -182,8 +183,8 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     if (!is_over(comm, ticket.value, LOCK_WAITS)) mark = record_wait(comm, ticket.value);
     atomic_fetch_add(&comm->waiters, 1);
     wait_until_over(comm, ticket.value);
-    // Another thread may have gone to sleep because it found this one executing; from now on it has
-    // to advance its own operation.
+    // Another thread may have gone to sleep because this one was executing. Now it has to advance
+    // its own operation.
     if (atomic_fetch_sub(&comm->waiters, 1) > 1) family->backend->wake(family);
     tri_ledger_end(head->ledger, mark);
     progress_clear_awaited(family);
@@ -193,7 +194,7 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     bool done = progress_group_done(comm, ticket.value);
     pthread_mutex_unlock(&comm->lock);
     if (done) return TRI_OK;
-    // When this returns, no thread of this process touches the buffers of the failed operation, so
+    // Returns only when no thread of this process touches the buffers of the failed operation, so
     // that the caller may free them.
     while (!progress_try_execute(comm)) pause_core();
     if (family->backend->quiesce) family->backend->quiesce(comm);

@@ -1,6 +1,6 @@
-// Carries out a communicator's operations in order. A collective is at the head alone. Sends and
-// receives that follow each other advance side by side, so that two ranks may send to each other
-// before either receives; messages from one rank to another stay in order.
+// Carries out a communicator's operations in order. A collective advances alone, when it is at the
+// head of the queue. Consecutive sends and receives advance side by side, so that two ranks may
+// send to each other before either receives; messages from one rank to another stay in order.
 #include "comm/progress/queue.h"
 
 #include "comm/op.h"
@@ -27,7 +27,8 @@ void progress_call_listener(progress_comm *comm) {
     atomic_load (&comm->listener)(atomic_load(&comm->listener_context));
 }
 
-// Wakes the threads of this process that wait for what this thread has just carried out.
+// Wakes the threads of this process that wait for operations which this thread has just carried
+// out.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);
@@ -54,8 +55,8 @@ progress_item *progress_message(const progress_comm *comm, int index) {
                                  (uint64_t)index);
 }
 
-// Begins the sends and receives that follow those at the head, so that all of them advance side by
-// side.
+// Also begins the sends and receives that directly follow those at the head, so that all of them
+// advance side by side.
 static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) {
     for (uint64_t i = head + (uint64_t)comm->messages; i < started; i++) {
         progress_item *item = progress_at(comm, i);
@@ -65,8 +66,8 @@ static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) 
     }
 }
 
-// Removes finished sends and receives from the front of the queue, up to the first unfinished one,
-// because `completed` is one number: all operations up to it are done.
+// Removes finished sends and receives from the front of the queue, up to the first one that is not
+// finished: `completed` is one number, so all operations up to it must be done.
 static void drop_messages(progress_comm *comm) {
     int done = 0;
     while (done < comm->messages && progress_message(comm, done)->done) done++;
@@ -128,8 +129,8 @@ static progress_result advance_head(progress_comm *comm) {
 }
 
 progress_result progress_advance(progress_comm *comm) {
-    // The lock keeps `start` from reallocating the queue meanwhile; it is held for long by nobody,
-    // because no thread waits for another rank under it.
+    // The lock keeps `start` from reallocating the queue meanwhile. Nobody holds it for long,
+    // because no thread waits for another rank while it has the lock.
     pthread_mutex_lock(&comm->lock);
     progress_result result = advance_head(comm);
     pthread_mutex_unlock(&comm->lock);

@@ -1,7 +1,7 @@
 // The operations of a communicator in order, and the right to advance them.
 //
-// Only the thread that has set `executing` may advance the operation at the head of the queue. That
-// is a thread that waits for the operation, or the family's thread while no thread waits. Both
+// Only the thread that has set `executing` may advance the operation at the head of the queue. This
+// is a thread that waits for the operation, or the family's own thread while no thread waits. Both
 // advance it in bounded steps.
 #ifndef TRIREME_COMM_PROGRESS_QUEUE_H
 #define TRIREME_COMM_PROGRESS_QUEUE_H
@@ -14,16 +14,16 @@ tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count)
 progress_result progress_advance(progress_comm *comm);
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
-// Gives the right to execute back as progress_end_execute does, for a caller that does not wait
-// itself: also wakes a thread of this process that went to sleep because it found the caller
-// executing, and would sleep on.
+// As progress_end_execute, for a caller that does not wait for an operation itself. It also wakes a
+// thread of this process that went to sleep because the caller was executing, and that nobody else
+// would wake.
 void progress_end_execute_and_wake(progress_comm *comm);
 // True when all operations of the ticket's group are done. The caller holds `lock` or has set
 // `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
-// Finds operation `index` of the sends and receives at the head that advance side by side.
+// Finds number `index` of the sends and receives at the head that advance side by side.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the listener, if progress_notify has asked for a call and none was made since.
+// Calls the listener if progress_notify has asked for a call since the last one.
 void progress_call_listener(progress_comm *comm);
 
 #endif

@@ -1,14 +1,14 @@
-// The progress base: what communicators that work beside the caller have in common. A backend
-// supplies one bounded step of an operation, how a thread sleeps until another rank has moved, and
-// what it knows of other ranks. The base has the queues, the thread that advances operations while
-// the caller computes, the order of sends and receives, the ledger's marks, time limits, reports,
-// and failures that end all communicators of a family.
+// The progress base: the common part of communicators whose operations advance beside the caller. A
+// backend supplies one bounded step of an operation, how a thread sleeps until another rank has
+// done something, and what it knows of other ranks. The base has the queues, the thread that
+// advances operations while the caller computes, the order of sends and receives, the ledger's
+// marks, time limits, reports, and failures that end all communicators of a family.
 //
 // A backend's own structs begin with those of this file. The files of this folder, each of which
 // calls only those above it:
 //   futex         words on which threads sleep
 //   state         what the base keeps in each process, and the backend's functions
-//   failure       the first failure, which ends a family and those that are linked to it
+//   failure       the first failure, which ends a family and the families linked to it
 //   describe      what messages say of a rank
 //   queue         the operations of a communicator in order, and the right to advance them
 //   watch         which ranks are lost, and how long nothing advanced
@@ -24,13 +24,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { PROGRESS_NOBODY = -1 }; // instead of a rank
+enum { PROGRESS_NOBODY = -1 }; // the rank number that means "none"
 
 typedef enum progress_result {
-    PROGRESS_IDLE, // there is nothing to do
+    PROGRESS_IDLE, // there was nothing to do
     PROGRESS_BLOCKED,
     PROGRESS_ADVANCED,
-} progress_result; // worst first
+    // In this order, because the maximum of several results then is the one to return.
+} progress_result;
 
 typedef struct progress_comm progress_comm;
 typedef struct progress_family progress_family;
@@ -38,69 +39,78 @@ typedef struct progress_family progress_family;
 // An operation in the queue of its communicator.
 typedef struct progress_item {
     tri_comm_op op;
-    uint64_t sequence;     // its number in the communicator, from 1
-    uint64_t group_ticket; // sequence of the last operation of its group
+    uint64_t sequence;     // the operation's number in the communicator, from 1
+    uint64_t group_ticket; // `sequence` of the last operation of its operation group
     tri_ledger_mark mark;
     bool begun, done;
-    // Only the backend uses these; they are 0 at the beginning.
+    // Only the backend uses these members; at the start of the operation they are 0.
     int step;
     uint64_t number, bytes;
-    void *state; // the base frees it
+    void *state; // memory that the base frees
 } progress_item;
 
-// Some of a communicator's ranks, in the order in which the new communicator has them.
+// The ranks that a split puts into one new communicator, in the order that they have there.
 typedef struct progress_group {
-    int size;         // 0: this rank takes part in the split and is in no group
-    int rank;         // ours in the group
-    const int *ranks; // ranks[r]: the parent's rank of rank r
+    int size;         // 0: this rank takes part in the split, but joins no group
+    int rank;         // this rank's number in the group
+    const int *ranks; // ranks[r]: the number in the parent of the group's rank r
 } progress_group;
 
 typedef struct progress_backend {
-    // Does one bounded step of an operation; sets item->done at the end. Never waits, because the
-    // thread has other communicators to serve. A collective is advanced alone. Sends and receives
-    // advance side by side, but of those to one rank only the oldest, and likewise of those from
-    // one rank. Called under the communicator's lock.
+    // Does one bounded step of an operation; sets item->done after the last one. It never waits,
+    // because the thread has other communicators to serve. A collective advances alone. Sends and
+    // receives advance side by side, but only the oldest send to each rank and the oldest receive
+    // from each rank. Called under the communicator's lock.
     progress_result (*advance)(progress_comm *comm, progress_item *item);
-    // Finds whether a collective waits for rank r, which messages then name.
+    // Whether a collective waits for rank r, so that messages can name that rank.
     bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
     // True if this rank has sent everything that the operation at the head sends. Then no thread
-    // needs to advance the operation until one waits for it. NULL: never true.
+    // needs to advance the operation until one waits for its result. NULL: never true.
     bool (*rests)(const progress_comm *comm);
 
-    // A thread that is about to sleep announces it by `seen = sleep_begin(…)`. Then it checks once
-    // more that it has nothing to do, and calls sleep. So no wake between the two calls gets lost.
+    // How a thread sleeps: it first calls `seen = sleep_begin(…)`, then checks once more that it
+    // has nothing to do, and then calls sleep. A wake that comes after sleep_begin ends the sleep
+    // at once, so no wake is lost.
     uint32_t (*sleep_begin)(progress_family *family);
     void (*sleep)(progress_family *family, uint32_t seen, int timeout_ms);
     void (*sleep_end)(progress_family *family);
-    void (*wake)(progress_family *family);     // the threads of this process
-    void (*wake_all)(progress_family *family); // of all ranks: there is a failure to be seen
+    void (*wake)(progress_family *family); // wakes the threads of this process
+    // Wakes the threads of all ranks, because a failure was recorded.
+    void (*wake_all)(progress_family *family);
 
-    // Makes a communicator of the same family (progress_comm_init, …_add) for a split. Collective
-    // over `parent`; *out = NULL where the group is empty.
+    // Makes a communicator of the same family for a split, by progress_comm_init and
+    // progress_comm_add. Collective over `parent`; *out = NULL if the group is empty.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
-    // Tells the other ranks that this one closes the communicator, so that they do not take it for
-    // lost. NULL: the ranks see that by themselves.
+    // Tells the other ranks that this rank closes the communicator, so that they do not think it
+    // was lost. NULL: the ranks see this without being told.
     void (*leave)(progress_comm *comm);
     // Called after a failure. When it returns, no thread of this process touches the memory of an
-    // operation, so that the caller may free it. NULL: none does after a failure anyway.
+    // operation, so that the caller may free it. NULL: after a failure no thread does so anyway.
     void (*quiesce)(progress_comm *comm);
-    void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
+    // Frees the communicator, after the base has ended its part.
+    void (*close_comm)(progress_comm *comm);
     void (*close_family)(progress_family *family);
 
-    // The functions below are what the backend knows of other ranks. Each may be NULL. Where a
-    // function is about a family, a rank has its number in the job.
-    void (*beat)(progress_family *family);    // called every TRI_HEARTBEAT_MS
-    void (*observe)(progress_family *family); // called by a blocked rank before it asks `loss`
-    // What happened to rank r: "died", "left the communicator"; NULL: it may still move.
+    // Functions that tell what the backend knows of other ranks. Each may be NULL. In functions
+    // with a family as their argument, ranks are given by their numbers in the job.
+    // Raises this rank's heartbeat; called every TRI_HEARTBEAT_MS.
+    void (*beat)(progress_family *family);
+    // Looks at the other ranks; a blocked rank calls it before it asks `loss`.
+    void (*observe)(progress_family *family);
+    // Tells what happened to rank r: "died", "left the communicator". NULL: the rank may still be
+    // running.
     const char *(*loss)(progress_comm *comm, int r);
-    // True if rank r has begun the next collective of the communicator, so that it will not send
-    // what we wait for; writes "KIND 'label'".
+    // True if rank r has begun the next collective of the communicator, so that it sends nothing
+    // else before; writes the collective as "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
-    const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank); // NULL: unknown
-    const char *(*host)(const progress_family *family, int job_rank); // where it has no ring
+    // The rank's latest actions; NULL: not known.
+    const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
+    // The rank's host, for ranks that have no ring.
+    const char *(*host)(const progress_family *family, int job_rank);
     // Tells the others for which rank this one waits; PROGRESS_NOBODY: for none.
     void (*set_awaited)(progress_family *family, int job_rank);
-    int (*awaited)(const progress_family *family, int job_rank); // what that rank told
+    // For which rank that rank waits, as it told by set_awaited.
+    int (*awaited)(const progress_family *family, int job_rank);
 } progress_backend;
 
 typedef enum progress_failure_state {
@@ -109,66 +119,75 @@ typedef enum progress_failure_state {
     PROGRESS_FAILURE_WRITTEN,
 } progress_failure_state;
 
-typedef struct progress_failure { // the first one of any communicator of the family
-    _Atomic uint32_t state;       // progress_failure_state
+typedef struct progress_failure { // the first failure of any communicator of the family
+    _Atomic uint32_t state;       // a progress_failure_state
     int32_t status;
     char text[TRI_MESSAGE_MAX_BYTES];
 } progress_failure;
 
-// A family: all communicators that were split from one, as this process keeps them.
+// A family: all communicators that were split from one. Each process keeps its own view of it.
 struct progress_family {
     const progress_backend *backend;
     tri_ledger *ledger;
-    tri_comm *control; // shows the ledgers of all ranks of the job; NULL: the backend does (`ring`)
-    int size, job_rank; // how many ranks; this one's number in the job
-    int timeout_ms;     // 0: what the operations wait for has its own limit
+    // Shows the ledgers of all ranks of the job; NULL: the backend's `ring` shows them.
+    tri_comm *control;
+    int size, job_rank; // the number of its ranks, and this rank's number in the job
+    int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
     bool can_spin;      // every rank has a core to itself
-    // Where failures are recorded: in memory that all ranks share, if there is any, else in
+    // Where failures are recorded: in memory that all ranks share if there is such memory, else in
     // own_failure.
     progress_failure *failure, own_failure;
-    // Knows what ranks of other hosts do; NULL: nothing is known of them. Linked families have the
-    // same.
+    // Knows what ranks of other hosts do; NULL: nothing is known of them. All linked families have
+    // the same one.
     tri_health *_Atomic health;
-    // The next of the families that fail together, which form a ring; under a lock of all families.
+    // The families that fail together form a ring; this is the next one. A lock of its own protects
+    // all rings.
     progress_family *linked;
-    _Atomic bool spread;      // the failure was passed on to them
-    _Atomic int awaited_rank; // 1 + the job's rank that was last told to set_awaited
-    pthread_mutex_t lock;     // of `comms`
+    _Atomic bool spread; // this family has passed its failure on to the linked families
+    // The value that set_awaited has last stored: 1 + the rank's number in the job; 0: none.
+    _Atomic int awaited_rank;
+    pthread_mutex_t lock; // protects `comms`
     progress_comm *comms;
     pthread_t thread;
     bool has_thread;
     _Atomic uint32_t stop;
-    _Atomic uint32_t work, work_sleeper; // futex on which the idle thread sleeps
+    // A futex, on which the family's thread sleeps when it has nothing to do.
+    _Atomic uint32_t work, work_sleeper;
 };
 
 struct progress_comm {
     tri_comm head;
     progress_family *family;
     progress_comm *next;
-    int *job_rank; // job_rank[r]: the job's rank of our rank r
-    // The operations that were started and are not completed, as a ring; `lock` guards it.
+    int *job_rank; // job_rank[r]: the number in the job of this communicator's rank r
+    // A ring buffer of the operations that were started and are not completed; `lock` protects it.
     pthread_mutex_t lock;
     progress_item *queue;
     uint64_t capacity; // a power of two
     _Atomic uint64_t started, completed;
-    _Atomic uint64_t thread_target; // the thread carries out operations up to this one
+    _Atomic uint64_t thread_target; // the thread carries out operations up to this number
     _Atomic uint32_t executing, waiters;
-    // One call of `listener` is due when something ends (tri_comm_backend.notify), so that a caller
-    // can sleep until then.
-    _Atomic int armed; // progress_armed
+    // When something ends, `listener` is to be called once (tri_comm_backend.notify), so that a
+    // caller can sleep until then.
+    _Atomic int armed; // a progress_armed
     void (*_Atomic listener)(void *context);
     void *_Atomic listener_context;
-    // Only the thread that has set `executing` uses what follows, except busy_since_ns.
-    int messages; // sends and receives at the head that advance side by side; 0: a collective
-    uint64_t advances, advances_seen; // calls that advanced, and how many progress_watch has seen
-    int64_t advanced_ns, checked_ns;  // when progress_watch last saw an advance, and last looked
-    _Atomic int64_t busy_since_ns;    // when the queue was last empty and an operation started
+    // Only the thread that has set `executing` uses the members below, except busy_since_ns.
+    // How many sends and receives at the head advance side by side; 0: the head is a collective.
+    int messages;
+    // How many calls have advanced an operation, and how many of these progress_watch has seen.
+    uint64_t advances, advances_seen;
+    // When progress_watch last saw an advance, and when it last looked.
+    int64_t advanced_ns, checked_ns;
+    _Atomic int64_t busy_since_ns; // since when the queue has not been empty
 };
 
 typedef enum progress_armed {
     PROGRESS_NOT_ARMED,
-    PROGRESS_ARMED,       // the listener is to be called, and no thread of the caller waits for it
-    PROGRESS_ARMED_WAITS, // the listener is to be called, and a thread of the caller waits for it
+    // The listener is to be called, and no thread of the caller is waiting for the call.
+    PROGRESS_ARMED,
+    // The listener is to be called, and a thread of the caller is waiting for the call.
+    PROGRESS_ARMED_WAITS,
 } progress_armed;
 
 static inline progress_comm *progress_of(tri_comm *comm) { return (progress_comm *)comm; }

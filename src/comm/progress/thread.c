@@ -1,6 +1,6 @@
-// One thread for each family. It advances operations that no thread waits for, so that they go on
-// while the caller computes; it calls the backend's `beat`, and passes failures on to linked
-// families. It never spins, because the caller needs the cores.
+// One thread for each family. It advances operations for which no thread waits, so that they
+// progress while the caller computes; it calls the backend's `beat`, and passes failures on to
+// linked families. It never spins, because the caller needs the cores.
 #include "comm/progress/thread.h"
 
 #include "base/limits.h"
@@ -26,13 +26,14 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     progress_result result = progress_advance(comm);
     if (result == PROGRESS_BLOCKED) progress_watch(comm);
     atomic_store(&comm->executing, 0);
-    // A thread that began to wait meanwhile found this one executing, and may have gone to sleep.
+    // A thread that began to wait while this thread was executing may have gone to sleep. It is
+    // woken here.
     if (atomic_load(&comm->waiters) > 0) comm->family->backend->wake(comm->family);
     return wanted ? result : PROGRESS_IDLE;
 }
 
-// Tries all communicators once. THREAD_ALL: also operations past thread_target, so that a lost rank
-// is noticed even while the caller computes.
+// Tries all communicators once. THREAD_ALL: also operations after thread_target, so that a lost
+// rank is noticed even while the caller computes.
 static progress_result try_all(progress_family *family, thread_scope scope) {
     progress_result best = PROGRESS_IDLE;
     pthread_mutex_lock(&family->lock);

@@ -6,7 +6,7 @@
 #include "comm/progress/state.h"
 
 tri_status progress_thread_start(progress_family *family); // TRI_NO_MEMORY: no thread can be made
-void progress_thread_stop(progress_family *family);        // harmless if the family has no thread
+void progress_thread_stop(progress_family *family); // does nothing if the family has no thread
 void progress_thread_wake(progress_family *family);
 
 #endif

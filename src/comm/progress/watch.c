@@ -1,5 +1,6 @@
-// What a blocked rank checks now and then: which ranks are lost, and how long nothing advanced. It
-// fails the communicator with a message that names the rank at fault and what the others do.
+// What a blocked rank checks from time to time: which ranks are lost, and for how long nothing has
+// advanced. If something is wrong, it makes the communicator fail with a message that names the
+// rank at fault and tells what the others do.
 #include "comm/progress/watch.h"
 
 #include "base/limits.h"
@@ -10,7 +11,8 @@
 
 #include <stdio.h>
 
-enum { MOST_LINKS = 1024 }; // of a chain of ranks of which each waits for the next
+// The longest chain of ranks, each of which waits for the next, that is followed.
+enum { MOST_LINKS = 1024 };
 
 static const progress_item *message_with(const progress_comm *comm, int r) {
     for (int i = 0; i < comm->messages; i++) {
@@ -20,8 +22,8 @@ static const progress_item *message_with(const progress_comm *comm, int r) {
     return NULL;
 }
 
-// True when the operations at the head wait for rank r. `start` may reallocate the queue, so the
-// lock is held meanwhile.
+// True if the operations at the head wait for rank r. Takes the lock, because `start` may
+// reallocate the queue.
 static bool awaits(progress_comm *comm, int r) {
     pthread_mutex_lock(&comm->lock);
     uint64_t head = atomic_load(&comm->completed);
@@ -34,15 +36,15 @@ static bool awaits(progress_comm *comm, int r) {
     return result;
 }
 
-// Writes, for the message, what the ranks besides the culprit do, so that the user sees who waits
-// for it: "; rank 0 waits in …, rank 2 is in …".
+// Writes what the ranks other than the culprit do, for the message, so that the user sees which
+// ranks wait for it: "; rank 0 waits in …, rank 2 is in …".
 static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int described = 0;
     size_t used = 0;
     *out = 0;
     for (int i = 0; i < comm->head.size && described < OTHERS && used < size; i++) {
-        int r = (comm->head.rank + i) % comm->head.size; // ourselves first
+        int r = (comm->head.rank + i) % comm->head.size; // beginning with this rank
         char action[PROGRESS_ACTION_BYTES];
         if (comm->job_rank[r] == culprit) continue;
         progress_describe_action(comm->family, comm->job_rank[r],
@@ -63,15 +65,16 @@ static void report_loss(progress_comm *comm, int r, const char *what) {
     progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
 }
 
-// Fails the communicator if a send or receive can never end, because its peer waits for this rank
-// in a collective: without this both would wait until the time limit.
+// Fails the communicator if a send or receive can never end because its other rank waits for this
+// rank in a collective. Without this both would wait until the time limit.
 static void report_message_against_collective(progress_comm *comm, int peer) {
     char theirs[PROGRESS_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
         return;
     if (!awaits(comm, peer)) return;
     if (!comm->family->backend->collective_of(comm, peer, theirs, sizeof theirs)) return;
-    // The peer may have sent or received before it entered the collective; that is visible by now.
+    // The other rank may have sent or received before it entered the collective. Whatever it did is
+    // visible by now.
     if (progress_advance(comm) != PROGRESS_BLOCKED) return;
     pthread_mutex_lock(&comm->lock);
     const progress_item *item = message_with(comm, peer);
@@ -85,9 +88,9 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
                       (progress_caller){.rank = peer, .text = theirs});
 }
 
-// Finds who keeps all waiting: follows who waits for whom, from one rank of the job until a rank
-// that waits for none, and returns that rank. PROGRESS_NOBODY: the chain leads back to us, or is a
-// circle.
+// Finds the rank that keeps all others waiting: begins with one rank of the job, goes on to the
+// rank for which that one waits, and so forth, and returns the rank that waits for none.
+// PROGRESS_NOBODY: the chain leads back to this rank, or is a circle.
 static int find_culprit(const progress_family *family, int job_rank, bool asks) {
     for (int links = 0; links < MOST_LINKS && job_rank != family->job_rank; links++) {
         int next = progress_awaited(family, job_rank, asks);
@@ -97,9 +100,9 @@ static int find_culprit(const progress_family *family, int job_rank, bool asks) 
     return PROGRESS_NOBODY;
 }
 
-// Chooses one of the ranks that we wait for, if possible one that does not itself wait for us, and
-// *culprit, the job's rank that holds it up, for the message. PROGRESS_NOBODY: we wait for no other
-// rank. `asks`: also asks the store about ranks of other hosts.
+// Chooses one of the ranks for which this rank waits, preferably one that does not wait for this
+// rank. *culprit is the job's rank that holds the chosen one up, for the message. PROGRESS_NOBODY:
+// this rank waits for no other. `asks`: the store is also asked, about ranks of other hosts.
 static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
     int chosen = PROGRESS_NOBODY;
     for (int r = 0; r < comm->head.size; r++) {
@@ -116,7 +119,7 @@ static void report_timeout(progress_comm *comm, int culprit) {
     char who[128], action[PROGRESS_ACTION_BYTES], others[512];
     double limit_s = comm->family->timeout_ms * 1e-3;
     describe_others(comm, culprit, others, sizeof others);
-    if (culprit < 0) { // for example a send to ourselves that is never received
+    if (culprit < 0) { // this happens, for example, if this rank sends to itself and never receives
         progress_fail(comm, TRI_TIMEOUT, "nothing advanced in %g s (comm.timeout_s)%s", limit_s,
                       others);
         return;
@@ -127,14 +130,15 @@ static void report_timeout(progress_comm *comm, int culprit) {
                   *action ? "; it" : "", action, others);
 }
 
-// Fails the communicator if a rank that it waits for is lost. True if there is nothing more to do.
+// Fails the communicator if a rank for which it waits is lost. True: the operation has advanced or
+// failed, so the caller need not look further.
 static bool find_loss(progress_comm *comm) {
     const progress_backend *backend = comm->family->backend;
     for (int r = 0; backend->loss && r < comm->head.size; r++) {
         if (r == comm->head.rank || !awaits(comm, r)) continue;
         const char *what = backend->loss(comm, r);
         if (!what) continue;
-        // What the rank wrote before it was lost may be all that we need.
+        // What the rank wrote before it was lost may be enough to go on.
         if (progress_advance(comm) != PROGRESS_BLOCKED) return true;
         if (awaits(comm, r)) {
             report_loss(comm, r, what);

@@ -1,5 +1,5 @@
-// The communicator of one rank: an operation is a copy, done by the time `start` returns. So code
-// need not treat a single rank in another way.
+// The communicator of one rank: an operation is a copy, and is done when `start` returns. So
+// callers need no special case for a single rank.
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/op.h"
@@ -17,8 +17,8 @@ enum { SELF_ALIGNMENT = 64, SELF_PAGE = 4096 };
 typedef struct self_comm {
     tri_comm head;
     uint64_t started;
-    tri_status failed;               // TRI_OK: not
-    _Atomic int aborted;             // self_abort_state
+    tri_status failed;               // TRI_OK: it has not failed
+    _Atomic int aborted;             // a self_abort_state
     char why[TRI_MESSAGE_MAX_BYTES]; // why it failed or was aborted
 } self_comm;
 
@@ -30,7 +30,7 @@ static tri_status self_check(self_comm *self) {
     return TRI_OK;
 }
 
-// Records the failure, so that later calls fail with it too, as the calls of all communicators do.
+// Records the failure, so that later calls fail with it too, as with all communicators.
 static tri_status self_fail(self_comm *self, tri_status status) {
     self->failed = status;
     memcpy(self->why, tri_error_message(), sizeof self->why);
@@ -74,7 +74,7 @@ static void self_copy(const tri_comm_op *send, const tri_comm_op *recv) {
     if (bytes > 0 && send->send != recv->recv) memmove(recv->recv, send->send, bytes);
 }
 
-// The n-th operation of `kind` in the group; NULL when there are fewer.
+// Finds the n-th operation of `kind` in the group, from 0; NULL: there are fewer.
 static const tri_comm_op *self_nth(const tri_comm_op *ops, int count, tri_comm_kind kind, int n) {
     for (int i = 0; i < count; i++)
         if (ops[i].kind == kind && n-- == 0) return &ops[i];
@@ -142,7 +142,8 @@ static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm))
 
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
 
-// One rank adds in rank order and agrees with itself, so it has all these abilities for free.
+// With one rank all sums are in rank order and no calls can disagree, so it has all these
+// abilities.
 static unsigned self_abilities(const tri_comm *comm) {
     return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
 }
@@ -165,7 +166,7 @@ static const tri_comm_backend self_backend = {
     .ledger_of = self_ledger_of,
 };
 
-// Makes the communicator. Takes the ledger over, also when it fails.
+// Makes the communicator. Takes over the ledger, even if it fails.
 static tri_status self_create(tri_ledger *ledger, const char *name, tri_comm **out) {
     self_comm *self = calloc(1, sizeof *self);
     if (!self) {

@@ -32,8 +32,8 @@ static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *
     return shm_segment_open(&offer->handle, segment);
 }
 
-// Passes the segment over a socket: some hosts forbid to open it through /proc, and a socket can
-// carry its descriptor there too. The maker serves it, the ranks that lack it receive it.
+// Passes the segment through a socket, because some hosts do not allow opening it through /proc.
+// The maker sends its descriptor to the ranks that could not open it.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
     int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;
@@ -52,7 +52,7 @@ static bool map_is_incomplete(const map_result *results, int size) {
     return false;
 }
 
-// The first rank that failed, whose failure all report; `size` when none did.
+// Finds the first rank that failed, whose failure all ranks report; `size`: none did.
 static int map_first_failed(const map_result *results, int size) {
     int r = 0;
     while (r < size && results[r].status == TRI_OK) r++;

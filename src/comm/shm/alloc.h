@@ -1,15 +1,16 @@
-// Maps a segment on all ranks of a communicator, so that they can read each other's memory.
+// Maps a segment into the memory of all ranks of a communicator, so that they can read each other's
+// buffers.
 #ifndef TRIREME_COMM_SHM_ALLOC_H
 #define TRIREME_COMM_SHM_ALLOC_H
 
 #include "comm/shm/state.h"
 
-// The `maker` of a rank that takes part without getting a segment.
+// The `maker` for a rank that takes part in the collective call but gets no segment.
 enum { SHM_NO_MAKER = -1 };
 
-// Maps the segment that rank `maker` created on every rank. Collective. `created` is the maker's
-// own result of creating it, `handle` describes it. If one rank fails, every rank fails and keeps
-// no mapping, because all have to use the same memory.
+// Maps the segment that rank `maker` has created, on every rank. Collective. On the maker,
+// `created` is the status with which it created the segment, and `handle` describes the segment. If
+// one rank fails, every rank fails and keeps no mapping, because all have to use the same memory.
 tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const shm_handle *handle,
                           shm_segment *segment, const char *label);
 

@@ -1,5 +1,5 @@
-// A bell in shared memory for each rank: the rank sleeps on its own bell, and others ring it when
-// they have written what it may wait for.
+// A bell in shared memory for each rank. A rank sleeps on its own bell, and another rank rings it
+// after writing something for which the rank may wait.
 #include "comm/shm/bell.h"
 
 void shm_ring(shm_family *family, int member) {

@@ -5,7 +5,8 @@
 #include "comm/shm/state.h"
 
 void shm_ring(shm_family *family, int member);
-void shm_ring_all(shm_comm *comm); // all other ranks of the communicator
+// Rings the bells of all other ranks of the communicator.
+void shm_ring_all(shm_comm *comm);
 
 // The functions of progress_backend with which threads sleep and are woken.
 uint32_t shm_sleep_begin(progress_family *family);

@@ -1,6 +1,5 @@
-// A collective operation as a state machine: each call makes one bounded step, so that a waiting
-// caller and the family's thread can take turns, and none blocks the other. The work itself is in
-// work.c.
+// A collective as a state machine: each call makes one bounded step, so that a waiting caller and
+// the family's thread can take turns and neither blocks the other. The work itself is in work.c.
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
@@ -23,8 +22,8 @@ static bool all_reached(const shm_comm *comm) {
     return true;
 }
 
-// Enters the next meeting. Every rank that sees that this one has entered also sees what it wrote
-// before, because the store orders memory.
+// Enters the next meeting. A rank that sees that this rank has entered also sees everything that it
+// wrote before, because the store is sequentially consistent.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);
@@ -68,7 +67,8 @@ static bool compare_entries(shm_comm *comm) {
     return true;
 }
 
-// Goes on with the elements of the operation from `begin` on, as many as fit into staging memory.
+// Begins the window at element `begin` of the operation: as many elements as fit into staging
+// memory.
 static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_current *current = &comm->current;
     int64_t capacity = shm_staging_capacity(comm, op);

@@ -1,4 +1,5 @@
-// Communicators over shared memory: what each of them is made of, and what the progress base needs.
+// Communicators over shared memory: the memory of each one, and the functions that the progress
+// base needs.
 #include "comm/shm/communicator.h"
 
 #include "comm/op.h"
@@ -29,8 +30,8 @@ static size_t staging_offset(int size) {
     return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PIPE_BYTES;
 }
 
-// Bytes of a board, the shared memory of a communicator. It is large, but pages that no rank
-// touches take no memory.
+// Size of a board, the shared memory of a communicator, in bytes. Boards are large, but pages that
+// no rank touches take no memory.
 size_t shm_board_bytes(int size) {
     return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
 }

@@ -1,28 +1,29 @@
 // What the shared-memory backend keeps in shared memory.
 //
-// A *family* is all communicators that come from one open. Its control block has a member per rank:
-// the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it sleeps
-// while it waits for others. A communicator has a *board*: a seat per rank, on which the
-// rank announces its operations, a pipe per pair of ranks, and staging memory.
+// A *family* is all communicators that come from one open. Its control block has a member for each
+// rank: the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it
+// sleeps while it waits for others. Each communicator has a *board* with a seat for each rank, on
+// which the rank announces its operations, a pipe for each pair of ranks, and staging memory.
 //
-// Ranks of a communicator synchronise by *meetings*, counted from 1 on every seat. A rank enters
-// meeting m after it wrote its entry m & 1 and finished reading all entries of earlier meetings. So
-// an entry is free again two meetings later, and "all seats have entered meeting m" is the only
-// synchronisation of a collective. All ranks enter the same meetings, because the entries of an
-// operation are compared before its work begins.
+// Ranks of a communicator synchronise by *meetings*, which every seat counts from 1. A seat has two
+// entries, and meeting m uses entry m & 1. A rank enters meeting m after it has written that entry
+// and has finished reading all entries of earlier meetings. So an entry may be overwritten two
+// meetings later, and "all seats have entered meeting m" is the only synchronisation that a
+// collective needs. All ranks enter the same meetings, because the entries of an operation are
+// compared before its work begins.
 //
 // The files, each of which calls only those above it:
-//   segment       memory that several processes map
-//   layout, state what lies in shared memory, and in this process
-//   bell          sleeping, and waking other processes
-//   region        buffers in shared memory, and finding a location in them
-//   work          copies and reductions of a collective
-//   collective    a collective as a state machine
-//   message       a send or receive
-//   watch         which ranks are alive
-//   alloc         mapping a segment on all ranks
-//   communicator  what the progress base needs; creating and closing
-//   open          how ranks that share nothing find each other
+//   segment        memory that several processes map
+//   layout, state  what lies in shared memory, and in this process
+//   bell           sleeping, and waking other processes
+//   region         buffers in shared memory, and finding a location in them
+//   work           copies and reductions of a collective
+//   collective     a collective as a state machine
+//   message        a send or receive
+//   watch          which ranks are alive
+//   alloc          mapping a segment on all ranks
+//   communicator   what the progress base needs; creating and closing
+//   open           how ranks that share nothing find each other
 #ifndef TRIREME_COMM_SHM_LAYOUT_H
 #define TRIREME_COMM_SHM_LAYOUT_H
 
@@ -40,7 +41,7 @@
 #include <stdint.h>
 
 enum {
-    SHM_CACHE_LINE = 64, // bytes; words that different ranks write lie on different lines
+    SHM_CACHE_LINE = 64, // bytes; words that different ranks write lie on different cache lines
 };
 
 typedef struct shm_member {
@@ -48,8 +49,8 @@ typedef struct shm_member {
     cpu_set_t cpus;
     _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;
-    // 1 + the job's rank for which this one has waited for long; 0: for none. So zeroed memory
-    // means none.
+    // 1 + the job's rank for which this rank has waited for a long time; 0, as in zeroed memory:
+    // none.
     _Atomic int32_t awaited_plus_1;
     _Alignas(SHM_CACHE_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_CACHE_LINE) progress_bell bell;
@@ -62,15 +63,15 @@ typedef struct shm_control {
     shm_member members[];
 } shm_control;
 
-// Where something lies in the family's regions. It is the same for all ranks that map them, while a
-// pointer is valid in one process only.
+// Where something lies in the family's regions. An address is the same for all ranks that map the
+// region, while a pointer is valid in one process only.
 typedef struct shm_address {
-    uint64_t region; // its id; 0: in none, so that other ranks cannot see it
+    uint64_t region; // the region's id; 0: in no region, so that other ranks cannot see it
     uint64_t offset; // bytes from the start of the region's segment
 } shm_address;
 
-// What a rank announces when it begins a collective. Entries of different ranks are compared, so
-// that ranks that disagree are found.
+// What a rank announces when it begins a collective. Ranks compare their entries, so that calls
+// that disagree are found.
 typedef struct shm_entry {
     _Alignas(SHM_CACHE_LINE) tri_comm_call call;
     uint64_t sequence;
@@ -79,32 +80,32 @@ typedef struct shm_entry {
 } shm_entry;
 
 typedef struct shm_seat {
-    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // that the rank has entered
+    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // how many meetings the rank has entered
     _Atomic uint32_t closed;
-    // How many chunks of this rank's share of an all-reduce have been begun, and how many are
-    // finished, by any rank: faster ranks help slower ones. The high half of each word is the low
-    // half of the number of the meeting to which the count belongs, so that nobody has to reset it.
+    // How many chunks of this rank's share of an all-reduce some rank has begun, and how many are
+    // finished: faster ranks help slower ones. The high half of each word is the low half of the
+    // number of the meeting to which the count belongs, so that no rank has to reset the count.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
-    shm_entry entries[2]; // of even and odd meetings
+    shm_entry entries[2]; // one entry for even meetings and one for odd meetings
 } shm_seat;
 
 // A channel carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
-    // The number of messages that were posted; the fields below describe the last one.
+    // The number of messages that were posted; the members below describe the last one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;
-    shm_address address; // of the data; without a region the data go through the pipe
+    shm_address address; // where the data lie; data outside a region go through the pipe
     char label[TRI_COMM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
-    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from it
-    _Atomic uint64_t received;                      // messages that were received whole
+    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from the pipe
+    _Atomic uint64_t received; // number of messages that were received completely
 } shm_channel;
 
 typedef struct shm_board {
     shm_header header;
-    shm_seat seats[]; // then channels[size * size], their pipes, and the staging memory
+    shm_seat seats[]; // followed by channels[size * size], their pipes, and the staging memory
 } shm_board;
 
 #endif

@@ -1,7 +1,7 @@
 // Sends and receives. Data in shared memory are copied once, by the receiver; other data go through
-// the channel's pipe. A message uses these fields of its progress_item: `step` becomes 1 when this
-// rank has posted it or found it posted, `number` counts the messages of the channel, and `bytes`
-// those that were copied.
+// the channel's pipe. A message uses these members of its progress_item: `step` becomes 1 when this
+// rank has posted the message (or, as receiver, found it posted), `number` is the message's number
+// in the channel, and `bytes` counts the bytes that were copied.
 #include "comm/shm/message.h"
 
 #include "comm/progress/describe.h"
@@ -39,7 +39,7 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
     tri_comm_copy_label(&item->op, channel->label);
     item->number = posted + 1;
     item->step = 1;
-    // The receiver copies data that lie in shared memory, so the sender has nothing left to do.
+    // The receiver copies data that lie in shared memory, so the sender is done.
     if (channel->address.region) item->bytes = bytes_of(&item->op);
     atomic_store(&channel->posted, item->number);
     ring_peer(comm, item->op.peer);
@@ -48,7 +48,8 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Bytes from this position to the pipe's end, where it wraps: a copy must not go beyond.
+// How many bytes there are from this position to the end of the pipe. There the pipe wraps around,
+// so a copy must not cross its end.
 static size_t pipe_to_end(uint64_t position) {
     return TRI_SHM_PIPE_BYTES - position % TRI_SHM_PIPE_BYTES;
 }

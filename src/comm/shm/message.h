@@ -4,8 +4,8 @@
 
 #include "comm/shm/state.h"
 
-// Does one bounded step of a send or receive, so that its caller can go on with other operations;
-// sets item->done at the end.
+// Does one bounded step of a send or receive, so that its caller can continue with other
+// operations. Sets item->done after the last step.
 progress_result shm_message_advance(shm_comm *comm, progress_item *item);
 
 #endif

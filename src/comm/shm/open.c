@@ -1,5 +1,5 @@
 // How ranks that share nothing find each other: rank 0 creates the memory and announces it through
-// the rendezvous, the others map it, and a barrier ends the opening.
+// the rendezvous, the others map it, and a barrier follows.
 #include "comm/shm/shm.h"
 
 #include "comm/progress/communicator.h"
@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct open_offer { // from rank 0
+typedef struct open_offer { // what rank 0 offers to the other ranks of the host
     int32_t status, unused;
     shm_handle control, board;
 } open_offer;
 
-typedef struct open_call { // arguments of an open, and the prefix of its keys
+typedef struct open_call { // the arguments of an open, and the prefix of its keys in the store
     int rank, size, timeout_ms;
     bool by_socket;
     const tri_comm_meeting *meeting;
@@ -55,8 +55,8 @@ static size_t control_bytes(int size) {
     return sizeof(shm_control) + (size_t)size * sizeof(shm_member);
 }
 
-// What rank 0 does: creates the memory, announces it, and passes it by socket to those that cannot
-// open it.
+// Rank 0's part: creates the memory, announces it, and passes it through a socket to the ranks that
+// cannot open it.
 static tri_status open_make(const open_call *call, shm_segment *control, shm_segment *board) {
     open_offer offer = {0};
     tri_status status = shm_segment_create(control_bytes(call->size), control, &offer.control);
@@ -78,7 +78,7 @@ static tri_status open_make(const open_call *call, shm_segment *control, shm_seg
     return shm_segment_serve(board, &offer.board, wanting, call->timeout_ms);
 }
 
-// What the other ranks do: map the memory that rank 0 announced.
+// The other ranks' part: map the memory that rank 0 has announced.
 static tri_status open_take(const open_call *call, shm_segment *control, shm_segment *board) {
     open_offer offer;
     TRI_TRY(open_get(call, "offer", 0, &offer, sizeof offer));
@@ -168,7 +168,7 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
     }
     status = shm_watch_begin(family);
     if (status == TRI_OK) status = progress_thread_start(&family->base);
-    // After the barrier all ranks have joined, so that it is known which processors they use.
+    // After the barrier all ranks have joined, so that it is known on which CPUs they may run.
     if (status == TRI_OK) status = tri_comm_barrier(&comm->base.head, "join");
     if (status == TRI_OK) {
         family->base.can_spin = open_can_spin(family);
@@ -181,7 +181,8 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
 
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out) {
-    static _Atomic int opened; // in the same order on all ranks; keeps keys of several opens apart
+    // Counts opens, in the same order on all ranks, so that each has keys of its own.
+    static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_LOCAL_RANKS || rank < 0 || rank >= size)
         return TRI_FAIL(TRI_BAD_INPUT,

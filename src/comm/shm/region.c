@@ -1,22 +1,22 @@
 // Regions: one segment with a buffer for each rank of the communicator that allocated it.
 //
 // A rank that frees its buffer returns the buffer's pages to the system at once. The mapping stays
-// until all ranks have freed theirs, because another rank's buffer may still be in use.
+// until all ranks have freed their buffers, because another rank's buffer may still be in use.
 #include "comm/shm/region.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-// Large buffers lie three pages further apart than their size. The first cache of AMD's Zen
-// predicts the way of a line from a hash that xors address bits 12 to 19 with 27 to 20 (Lipp et
-// al., "Take A Way", 2020), and lines of equal hash evict each other: 256 MiB apart, that halved
-// the rate.
+// The distance of large buffers is three pages more than their size. The first-level cache of AMD's
+// Zen finds a line by a hash that xors address bits 12 to 19 with bits 27 to 20 (Lipp et al., "Take
+// A Way", 2020), and lines with the same hash evict each other. Buffers 256 MiB apart had equal
+// hashes, which halved the rate.
 enum { REGION_LARGE = 1 << 20, REGION_SKEW = 3 * SHM_PAGE };
 
 typedef struct region_head { // the first page of the segment
     shm_header header;
     uint64_t id;
-    _Atomic uint32_t freed; // ranks that have freed their buffer
+    _Atomic uint32_t freed; // how many ranks have freed their buffer
 } region_head;
 
 static size_t region_stride(size_t buffer_bytes) {

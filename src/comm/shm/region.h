@@ -1,5 +1,5 @@
-// The buffers in shared memory that this process maps. Finds in which of them some memory lies, so
-// that other ranks can be told where to read.
+// The buffers in shared memory that this process maps. For any memory it finds the buffer in which
+// the memory lies, so that other ranks can be told where to read.
 #ifndef TRIREME_COMM_SHM_REGION_H
 #define TRIREME_COMM_SHM_REGION_H
 
@@ -7,21 +7,21 @@
 
 enum { SHM_PAGE = 4096 };
 
-// Bytes of a segment for `size` buffers of `buffer_bytes`.
+// How many bytes a segment needs for `size` buffers of `buffer_bytes`.
 size_t shm_region_bytes(size_t buffer_bytes, int size);
 // Creates the segment of a new region and gives it an id. One rank does it for all ranks of a
 // communicator, and the others map it.
 tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
                            shm_handle *handle);
-char *shm_region_buffer(const shm_region *region); // this rank's
-// Adds the region, whose segment is mapped, to those of the family, and takes it over.
+char *shm_region_buffer(const shm_region *region); // finds this rank's buffer
+// Adds a region, whose segment is mapped, to those of the family, which owns it from now on.
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
 // Finds where `memory` lies, in a form that other ranks understand. Region 0: not all ranks of the
-// communicator map all of it, so that it has to be staged.
+// communicator map all of it, so the data have to go through staging memory.
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
-// The pointer with which this process reaches the address.
+// Turns an address into a pointer that is valid in this process.
 void *shm_address_resolve(shm_family *family, shm_address address);
 
 // The function `free` of tri_comm_backend.

@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static const uint64_t SHM_MAGIC = 0x3130656d65726974u; // "tireme01", little-endian
+static const uint64_t SHM_MAGIC = 0x3130656d65726974u; // "tireme01" in little-endian order
 
 enum { SHM_HUGE_PAGE = 2 << 20, SHM_RETRY_NS = 2000000 };
 
@@ -46,7 +46,8 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
         shm_segment_close_fd(out);
         return status;
     }
-    // The seals keep every process from shrinking the memory: the others would get SIGBUS.
+    // These seals keep every process from shrinking the memory, because the others would then get
+    // SIGBUS.
     (void)fcntl(out->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     TRI_TRY(segment_map(out, size_bytes));
     *(shm_header *)out->base = (shm_header){.magic = SHM_MAGIC, .nonce = nonce};
@@ -56,7 +57,7 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
 }
 
 // Checks that the descriptor is the maker's segment. If the maker is in another pid namespace, its
-// pid may be that of another process here, whose descriptor may be any file.
+// pid may belong to another process here, whose descriptor may be any file.
 static tri_status segment_adopt(const shm_handle *handle, shm_segment *out) {
     struct stat about;
     if (fstat(out->fd, &about) < 0 || (uint64_t)about.st_size != handle->size_bytes) {
@@ -85,7 +86,8 @@ tri_status shm_segment_open(const shm_handle *handle, shm_segment *out) {
 static socklen_t segment_address(const shm_handle *handle, struct sockaddr_un *address) {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    // The leading 0 byte keeps the name out of the file system, so that no file remains.
+    // The leading 0 byte makes the socket's name abstract: it is not in the file system, so no file
+    // remains.
     int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-shm-%016llx",
                         (unsigned long long)handle->nonce);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
@@ -102,7 +104,7 @@ typedef union segment_control {
     char space[CMSG_SPACE(sizeof(int))];
 } segment_control;
 
-// Makes a message of `data`, with room for a descriptor in `control`.
+// Prepares a message that carries `data`, with room in `control` for a descriptor.
 static struct msghdr segment_message(struct iovec *data, segment_control *control) {
     *control = (segment_control){0};
     return (struct msghdr){.msg_iov = data,
@@ -124,8 +126,8 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-// Waits until the other end confirms that it has the fd. An end that gave up meanwhile connects
-// again, and is served once more.
+// Waits until the other end confirms that it has received the descriptor. If the other end gave up
+// meanwhile, it connects again and is served once more.
 static bool segment_is_taken(int socket) {
     char byte;
     struct timeval limit = {.tv_sec = 1};

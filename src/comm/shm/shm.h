@@ -7,16 +7,17 @@
 #include "comm/meeting.h"
 
 typedef struct tri_shm_config {
-    int timeout_ms;      // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
-    bool pass_by_socket; // tests: pass memory as on hosts where /proc/PID/fd is closed to others
-    // If only some of the job's ranks open the communicator: `job_ranks` is each one's number in
-    // the job, by which messages name it, and `group` a name that no other group of the job has.
-    // NULL: all ranks open it, in order.
+    int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
+    // For tests: passes memory as on hosts where /proc/PID/fd is not accessible to other processes.
+    bool pass_by_socket;
+    // If only some ranks of the job open the communicator: `job_ranks` is the number of each one in
+    // the job, which messages name, and `group` is a name that no other group of the job has. NULL:
+    // all ranks of the job open it, in order.
     const int *job_ranks;
     const char *group;
     // A communicator over all ranks of the job, which must outlive the opened one. Its ledger
-    // records the operations, and messages tell from it what the ranks do. NULL: the family has a
-    // ledger of its own.
+    // records the operations and tells messages what the ranks do. NULL: the family has a ledger of
+    // its own.
     tri_comm *control;
 } tri_shm_config;
 
@@ -25,8 +26,8 @@ typedef struct tri_shm_config {
 // rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// Opens the communicator as tri_comm_shm_open does, with another meeting than a store. It is used
-// only during the call.
+// As tri_comm_shm_open, with another meeting than a store. The meeting is used only during the
+// call.
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out);
 

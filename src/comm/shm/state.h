@@ -13,7 +13,7 @@ enum {
     SHM_STREAM_BYTES = 24 << 20, // operations that touch more than this write past the caches
 };
 
-typedef struct shm_rank_set { // of family ranks
+typedef struct shm_rank_set { // a set of ranks of the family
     uint64_t bits[TRI_MAX_LOCAL_RANKS / 64];
 } shm_rank_set;
 
@@ -23,22 +23,25 @@ typedef struct shm_region {
     struct shm_region *next;
     uint64_t id;
     shm_segment segment;
-    shm_rank_set members; // the ranks that map it
-    int size, rank;       // of the communicator that allocated it
-    size_t buffer_bytes;  // of one rank
-    bool freed;           // by this rank
+    shm_rank_set members; // the ranks that map the region
+    // Size of the communicator that has allocated the region, and this rank's number in it.
+    int size, rank;
+    size_t buffer_bytes; // size of each rank's buffer
+    bool freed;          // true: this rank has freed its buffer
 } shm_region;
 
 typedef enum shm_watched_by {
-    SHM_WATCHED_BY_NOTHING, // it has not joined yet
+    SHM_WATCHED_BY_NOTHING, // the rank has not joined yet
     SHM_WATCHED_BY_PIDFD,
-    SHM_WATCHED_BY_PID,       // pidfd_open does not work here
-    SHM_WATCHED_BY_HEARTBEAT, // its pid may mean another process in our namespace
+    SHM_WATCHED_BY_PID, // the rank's pid is watched, because pidfd_open does not work here
+    // The rank's heartbeat is watched, because its pid may mean another process in this PID
+    // namespace.
+    SHM_WATCHED_BY_HEARTBEAT,
 } shm_watched_by;
 
-typedef struct shm_watched { // what this process saw of another rank
+typedef struct shm_watched { // what this process knows about whether another rank still lives
     shm_watched_by by;
-    int pidfd; // with SHM_WATCHED_BY_PIDFD
+    int pidfd; // used with SHM_WATCHED_BY_PIDFD
     uint64_t heartbeat;
     int64_t changed_ns, looked_ns; // when the heartbeat last changed, and was last read
 } shm_watched;
@@ -47,34 +50,35 @@ typedef struct shm_family {
     progress_family base;
     shm_control *control;
     shm_segment segment;
-    int rank;      // our member
-    int *job_rank; // job_rank[m]: the job's rank of member m
+    int rank;      // number of this process among the members of the family
+    int *job_rank; // job_rank[m]: the number in the job of member m
     bool by_socket;
     pthread_mutex_t regions_lock, watched_lock;
     shm_region *regions;
     uint64_t regions_made;
-    shm_watched *watched; // one per member
+    shm_watched *watched; // by member: whether the member still lives
 } shm_family;
 
 typedef enum shm_state {
     SHM_ANNOUNCE,
     SHM_MEET,   // waits until all ranks have announced
     SHM_FILL,   // copies a window of the data into staging memory
-    SHM_READY,  // waits until all ranks have filled theirs
-    SHM_WORK,   // reduces or copies
-    SHM_FINISH, // waits until no other rank reads or writes our memory any more
+    SHM_READY,  // waits until all ranks have filled their staging memory
+    SHM_WORK,   // reduces or copies data
+    SHM_FINISH, // waits until no other rank reads or writes this rank's memory any more
     SHM_DONE,
 } shm_state;
 
-// How far the collective at the head of the queue is.
+// The state of the collective at the head of the queue.
 typedef struct shm_current {
     shm_state state;
-    bool eager;  // the data went with the announcement
+    bool eager;  // the data are in the announcement
     bool staged; // the data go through staging memory, one window after the other
-    // The window, in elements of the operation's `count`; all of them when nothing is staged.
+    // The window, in elements of the operation's `count`. Without staging it is the whole
+    // operation.
     int64_t begin, count;
-    int64_t cursor; // shares (all-reduce) or chunks (others) that this rank has finished
-    const char *from[TRI_MAX_LOCAL_RANKS]; // where each rank's data of the window lie
+    int64_t cursor; // how many shares (all-reduce) or chunks (others) this rank has finished
+    const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where the rank's data of the window lie
     char *to[TRI_MAX_LOCAL_RANKS];
 } shm_current;
 
@@ -85,8 +89,8 @@ typedef struct shm_comm {
     shm_channel *channels;
     char *pipes, *staging;
     shm_rank_set members;
-    int *member;       // member[r]: the family's member that is our rank r
-    uint64_t meetings; // that this rank has entered
+    int *member;       // member[r]: the family's member that is this communicator's rank r
+    uint64_t meetings; // how many meetings this rank has entered
     shm_current current;
 } shm_comm;
 

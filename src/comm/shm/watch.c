@@ -1,4 +1,4 @@
-// Finds which ranks are alive, from their processes and heartbeats, and has what they show of
+// Finds which ranks are alive, by their processes and heartbeats, and reads what they publish about
 // themselves.
 #include "comm/shm/watch.h"
 
@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    WATCH_LATE_MS = 1000, // a heartbeat that was last read longer ago than this says nothing
+    // If the last look was longer ago than this, the old heartbeat says nothing.
+    WATCH_LATE_MS = 1000,
 };
 
 tri_status shm_watch_begin(shm_family *family) {
@@ -33,10 +34,10 @@ void shm_watch_end(shm_family *family) {
     family->watched = NULL;
 }
 
-// Decides how a member is watched, once it has joined: by a pidfd if possible, which tells at once
-// that a process has ended; else by its pid; by its heartbeat where its process cannot be seen from
-// here. The pidfd may be of a later process with the same pid, so the member's life is checked
-// after the pidfd was opened.
+// Decides how to watch a member that has joined: by a pidfd if possible, because it tells at once
+// that a process has ended; else by its pid; if its process cannot be seen from here, by its
+// heartbeat. The pidfd may belong to a later process with the same pid, so the caller checks after
+// opening it that the member is still alive.
 static shm_watched_by watch_member(const shm_member *member, int *pidfd) {
     if (!atomic_load(&member->joined)) return SHM_WATCHED_BY_NOTHING;
     *pidfd = (int)syscall(SYS_pidfd_open, (pid_t)member->process.pid, 0);
@@ -66,8 +67,8 @@ void shm_observe(progress_family *base) {
     for (int r = 0; r < family->base.size; r++) {
         shm_watched *seen = &family->watched[r];
         uint64_t beat = atomic_load(&family->control->members[r].heartbeat);
-        // After a long time without a look (this process was stopped, or the machine slept) the old
-        // heartbeat says nothing about the other rank.
+        // If this process has not looked for a long time (it was stopped, or the host slept), the
+        // old heartbeat says nothing about the other rank.
         bool late = beat == 0 || now - seen->looked_ns > WATCH_LATE_MS * (int64_t)1000000;
         if (beat != seen->heartbeat || late) seen->changed_ns = now;
         seen->heartbeat = beat;

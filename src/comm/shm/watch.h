@@ -1,4 +1,4 @@
-// Finds which ranks are alive, and what they show of themselves.
+// Finds which ranks are alive, and what they publish about themselves.
 #ifndef TRIREME_COMM_SHM_WATCH_H
 #define TRIREME_COMM_SHM_WATCH_H
 
@@ -7,9 +7,10 @@
 tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
-// The functions of progress_backend that tell what is known of other ranks.
+// The functions of progress_backend that tell what is known about other ranks.
 void shm_beat(progress_family *family);
-void shm_observe(progress_family *family); // reads all heartbeats and remembers when they changed
+// Reads all heartbeats and remembers when each last changed.
+void shm_observe(progress_family *family);
 const char *shm_loss(progress_comm *comm, int r);
 const tri_ledger_ring *shm_ring_of(const progress_family *family, int job_rank);
 void shm_set_awaited(progress_family *family, int job_rank);

@@ -1,8 +1,8 @@
-// The work of a collective, one chunk per call.
+// The work of a collective, one chunk for each call.
 //
-// An all-reduce is divided into shares, one for each rank: a rank reduces the chunks of its own
+// An all-reduce is divided into shares, one for each rank. A rank reduces the chunks of its own
 // share and then helps the others with theirs, because ranks arrive at different times. In all
-// other collectives each rank pulls what it receives from the memory of the other ranks.
+// other collectives each rank copies what it receives from the memory of the other ranks.
 #include "comm/shm/work.h"
 
 #include "comm/op.h"
@@ -12,14 +12,16 @@
 
 #include <string.h>
 
-enum { REDUCE_GRAIN = 256 }; // elements; shares begin on cache lines if the buffer does
+// A share is a multiple of so many elements, so that shares begin on cache lines if the buffer
+// does.
+enum { REDUCE_GRAIN = 256 };
 
 static size_t width_of(const tri_comm_op *op) { return tri_dtype_bytes(op->dtype); }
 static const shm_entry *entry_now(const shm_comm *comm, int rank) {
     return shm_entry_of(comm, rank, comm->meetings);
 }
 
-// Small operations: their data lie in the entry with which a rank announces them.
+// Small operations, whose data lie in the entry with which a rank announces them.
 
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->base.head.rank) return;
@@ -96,8 +98,9 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
 }
 
-// Whether results are written past the caches: if there are too many for them, but not in place,
-// because those lines were just read into the cache, and evicting them would cost more.
+// Whether results are written past the caches: if they do not fit into the caches. Operations in
+// place are an exception: their lines were just read into the cache, and evicting them would cost
+// more.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched = tri_comm_recv_count(op, comm->base.head.size) * (int64_t)width_of(op) *
@@ -114,7 +117,7 @@ static int64_t chunk_elements(const tri_comm_op *op) {
     return TRI_SHM_CHUNK_BYTES / (int64_t)width_of(op);
 }
 
-// How many elements the share of rank r has, and where it begins.
+// Returns how many elements the share of rank r has; *begin is where it begins.
 static int64_t share_range(const shm_comm *comm, int r, int64_t *begin) {
     int64_t share = share_elements(comm), count = comm->current.count;
     *begin = r * share < count ? r * share : count;
@@ -127,9 +130,9 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Reads a counter of chunks. Counters carry the meeting they belong to, so that no rank has to
-// reset them. If a counter belongs to a later meeting than ours, all chunks of our meeting are
-// finished.
+// Reads a counter of chunks, which carries the number of the meeting to which it belongs, so that
+// no rank has to reset it. If it belongs to a later meeting than this rank's, all chunks of this
+// rank's meeting are finished.
 static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
@@ -188,7 +191,7 @@ bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op) {
     return true;
 }
 
-// Does the collectives other than all-reduce: each rank pulls what it receives, one chunk of one
+// Does the collectives other than all-reduce: each rank copies what it receives, one chunk of one
 // source at a time.
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
@@ -227,7 +230,8 @@ progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {
     if (op->kind == TRI_COMM_REDUCE_SCATTER) {
         pull_reduce(comm, op, first, count);
     } else {
-        // Each rank begins with its own data, so that no two ranks pull from one source at once.
+        // Each rank begins with its own data, so that the ranks do not all read from the same rank
+        // at once.
         int turn = comm->base.head.rank + (int)(current->cursor / chunks);
         pull_copy(comm, op, all_sources ? turn % comm->base.head.size : op->root, first, count);
     }

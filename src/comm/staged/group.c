@@ -1,5 +1,5 @@
-// Moves operation groups through the host: allocates their host memory, copies from the device,
-// starts the inner operations, and copies back.
+// Carries operation groups through the host's memory: allocates it, copies from the device, starts
+// the inner operations, and copies back.
 #include "comm/staged/group.h"
 
 #include "comm/op.h"
@@ -17,7 +17,7 @@ static void describe(const tri_comm *comm, const tri_comm_op *from, staged_op *t
     to->host.waits_at_once = false;
 }
 
-// Gives each operation its range of the group's memory of the host.
+// Gives each operation its range of the group's host memory.
 static tri_status take_memory(staged_group *g) {
     size_t bytes = 0;
     for (int i = 0; i < g->op_count; i++)
@@ -70,7 +70,8 @@ void staged_group_free(staged_group *g) {
 
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // The tickets are done already. If one of them failed, the group fails with it here.
+    // The tickets are done already, so this does not wait. If one of them failed, the group fails
+    // too.
     for (int i = 0; i < g->base.after_count; i++) TRI_TRY(tri_ticket_wait(&g->base.after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];

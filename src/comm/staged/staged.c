@@ -1,4 +1,4 @@
-// The communicator: which groups may be under way side by side.
+// The communicator through the host's memory: decides which groups may be under way side by side.
 #include "comm/staged/staged.h"
 
 #include "comm/staged/group.h"
@@ -9,10 +9,11 @@
 typedef struct staged_comm {
     threaded_comm base;
     staged_route route;
-    // Of the groups that this turn of the thread has seen.
-    bool alone;         // all are done
-    bool only_messages; // all are done, or sends and receives
-    bool all_left;      // the inner communicator has started all
+    // What the thread has found, in its current pass over all groups, about the groups before the
+    // current one:
+    bool alone;         // all of these groups are done
+    bool only_messages; // each of them is done or consists only of sends and receives
+    bool all_left;      // the inner communicator has started all of them
 } staged_comm;
 
 static staged_comm *staged_of(const tri_comm *head) { return (staged_comm *)(uintptr_t)head; }
@@ -32,8 +33,8 @@ static void begin(threaded_comm *base) {
     c->alone = c->only_messages = c->all_left = true;
 }
 
-// A group with a collective is under way alone. Groups of sends and receives that follow each other
-// are under way side by side, and the inner communicator starts them in order.
+// Advances a group. A group with a collective is under way alone. Consecutive groups of sends and
+// receives are under way side by side, and the inner communicator starts them in order.
 static tri_status advance(threaded_comm *base, threaded_group *group, bool *moved) {
     staged_comm *c = (staged_comm *)base;
     staged_group *g = (staged_group *)group;
@@ -56,7 +57,7 @@ static void staged_close(tri_comm *comm) {
     staged_stop(comm);
     tri_queue_close(c->route.out);
     tri_queue_close(c->route.in);
-    tri_comm_close(c->route.inner); // before the groups' memory is freed, which it may still touch
+    tri_comm_close(c->route.inner); // first, because it may still use the groups' memory
     threaded_end(&c->base);
     free(c);
 }
@@ -67,7 +68,7 @@ static unsigned staged_abilities(const tri_comm *comm) {
            TRI_COMM_DEVICE_MEMORY;
 }
 
-// Each group of operations allocates its own host memory, which a plan cannot count.
+// Returns 0, because each operation group allocates its own host memory, which a plan cannot count.
 static int64_t staged_scratch_bytes(int ranks, bool is_private) { return 0; }
 
 static const tri_comm_backend staged_backend = {

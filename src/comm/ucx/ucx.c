@@ -1,8 +1,8 @@
-// The transport `ucx`: messages with tags over UCX, which uses RDMA, TCP or shared memory, as the
-// machine and its own configuration (UCX_TLS, UCX_NET_DEVICES, …) have it. A module.
+// The transport `ucx`: messages with tags over UCX, which uses RDMA, TCP or shared memory,
+// depending on the host and on UCX's own configuration (UCX_TLS, UCX_NET_DEVICES, …). A module.
 //
-// Endpoints are made when something is first sent to a rank, so that a rank has connections only to
-// those that it speaks to.
+// A connection (endpoint) to a rank is made when something is first sent to it, so that a rank has
+// connections only to those ranks to which it sends.
 #include "base/module.h"
 #include "comm/message/transport.h"
 
@@ -14,11 +14,11 @@
 #include <ucp/api/ucp.h>
 
 enum {
-    PROGRESS_CALLS = 16, // of UCX, in one call
+    PROGRESS_CALLS = 16, // how often one call of `progress` lets UCX work
     LOSS_BYTES = 128,
     STUCK_ARMS = 20,
-    // Limits of the waits while connections are closed: calls without a nap, length of a nap, and
-    // an end.
+    // Limits of the wait while connections are closed: the number of calls without a nap, the
+    // length of a nap, and the time after which the wait ends.
     CLOSE_CALLS = 1000,
     CLOSE_NAP_US = 20,
     CLOSE_MS = 2000,
@@ -28,7 +28,7 @@ typedef struct ucx_peer {
     tri_transport_end *end;
     void *address;
     ucp_ep_h endpoint;     // NULL: not connected
-    char loss[LOSS_BYTES]; // "": it can be reached
+    char loss[LOSS_BYTES]; // why the rank was lost; "": it can be reached
 } ucx_peer;
 
 struct tri_transport_end {
@@ -38,7 +38,7 @@ struct tri_transport_end {
     ucp_address_t *address;
     size_t address_bytes;
     ucx_peer *peers;
-    // Requests that UCX has not finished; the index of each is its `number`, so that it is found at
+    // Requests that UCX has not finished. A request's index is its `number`, so that it is found at
     // once when UCX calls back.
     tri_transport_request **pending;
     size_t pending_count, pending_capacity;
@@ -60,22 +60,23 @@ static ucs_status_t make_worker(tri_transport_end *end) {
     if (status == UCS_OK)
         status = ucp_worker_get_address(end->worker, &end->address, &end->address_bytes);
     if (status == UCS_OK && ucp_worker_get_efd(end->worker, &end->event_fd) != UCS_OK)
-        end->event_fd = -1; // then the caller looks again and again
+        end->event_fd = -1; // without a descriptor the caller looks again and again
     return status;
 }
 
 static void ucx_close(tri_transport_end *end, bool is_whole);
 
-// Sets what serves this program better than UCX's defaults; the user's settings stay. UCX reads
-// these from the environment only.
+// Sets environment variables to values that suit this program better than UCX's defaults, because
+// UCX reads them from the environment only. Variables that the user has set stay as they are.
 static void prefer(void) {
-    // Over TCP, large messages take half the processor time when they are sent as plain messages
-    // instead of being put into the receiver's memory.
+    // Over TCP, large messages take half the CPU time if they are sent as plain messages instead of
+    // being put into the receiver's memory.
     (void)setenv("UCX_TCP_PUT_ENABLE", "n", 0);
-    // A receive takes so much from a connection at once. With UCX's 8 KiB, large messages take
-    // twice the processor time.
+    // How many bytes a receive takes from a connection at once. With UCX's default of 8 KiB, large
+    // messages take twice the CPU time.
     (void)setenv("UCX_TCP_RX_SEG_SIZE", "32k", 0);
-    // Else each call that connects blocks, for two minutes if a firewall drops the packets.
+    // Without this, each call that connects blocks: for two minutes if a firewall drops the
+    // packets.
     (void)setenv("UCX_TCP_CONN_NB", "y", 0);
 }
 
@@ -159,7 +160,7 @@ static bool connect_to(tri_transport_end *end, int r) {
                               .address = peer->address,
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                               .err_handler = {.cb = on_error, .arg = peer}};
-    // A rank cannot lose itself, so its connection to itself needs no handler.
+    // A rank cannot lose the connection to itself, so that connection needs no error handler.
     if (r == end->rank) params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
     ucs_status_t status = ucp_ep_create(end->worker, &params, &peer->endpoint);
     if (status == UCS_OK) return true;
@@ -206,7 +207,8 @@ static void on_received(void *handle, ucs_status_t status, const ucp_tag_recv_in
                         void *argument) {
     tri_transport_request *request = argument;
     request->bytes = status == UCS_OK ? info->length : 0;
-    // UCX calls this already inside ucp_tag_recv_nbx if all fragments of the message were there.
+    // If all fragments of the message were there, UCX calls this function already inside
+    // ucp_tag_recv_nbx.
     if (request->handle)
         finish_pending(request->end, request, status);
     else
@@ -214,7 +216,7 @@ static void on_received(void *handle, ucs_status_t status, const ucp_tag_recv_in
     ucp_request_free(handle);
 }
 
-// Notes what UCX returned for a request: the request is over, has failed, or is pending.
+// Records what UCX has returned for a request: it is complete, has failed, or is pending.
 static void note(tri_transport_end *end, tri_transport_request *request, ucs_status_ptr_t result) {
     if (!UCS_PTR_IS_PTR(result)) {
         finish(end, request, UCS_PTR_STATUS(result));
@@ -223,7 +225,7 @@ static void note(tri_transport_end *end, tri_transport_request *request, ucs_sta
     if (end->pending_count == end->pending_capacity) {
         size_t capacity = end->pending_capacity ? 2 * end->pending_capacity : 64;
         void *grown = realloc(end->pending, capacity * sizeof *end->pending);
-        if (!grown) abort(); // UCX would write to memory that nobody knows of
+        if (!grown) abort(); // UCX would write to memory of which nobody keeps track
         end->pending = grown;
         end->pending_capacity = capacity;
     }
@@ -259,7 +261,7 @@ static void receive(tri_transport_end *end, int r, uint64_t tag, uint64_t mask, 
                                   .recv_info.tag_info = &info};
     *request = (tri_transport_request){.peer = r, .end = end};
     ucs_status_ptr_t result = ucp_tag_recv_nbx(end->worker, memory, size, tag, mask, &params);
-    if (request->state != TRI_REQUEST_NONE) return; // on_received was called
+    if (request->state != TRI_REQUEST_NONE) return; // on_received was called already
     if (!UCS_PTR_IS_PTR(result)) request->bytes = info.length;
     note(end, request, result);
 }
@@ -282,9 +284,9 @@ static bool ucx_progress(tri_transport_end *end) {
     return moved;
 }
 
-// The descriptor to sleep on. While UCX connects over TCP, it is ready as long as the other end has
-// not answered, and nobody can sleep on it. The caller then naps, which leaves the cores to ranks
-// that have work.
+// Returns the descriptor to sleep on; -1 makes the caller take naps. While UCX connects over TCP,
+// the descriptor is ready until the other end answers, so nobody can sleep on it. Naps leave the
+// cores to ranks that have work.
 static int ucx_event_fd(tri_transport_end *end) {
     return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
 }
@@ -301,9 +303,9 @@ typedef struct patience {
     struct timespec since;
 } patience;
 
-// Lets UCX work while connections are closed. False: it has had its time, because the other end may
-// be gone and never answer. Naps soon where there is nothing to do, because the other end may need
-// the core.
+// Lets UCX work while connections are closed. False: the time is over, because the other end may be
+// gone and never answer. If there is nothing to do, it soon takes naps, because the other end may
+// need the core.
 static bool work_on(tri_transport_end *end, patience *p) {
     struct timespec now, nap = {.tv_nsec = CLOSE_NAP_US * 1000};
     bool has_worked = ucp_worker_progress(end->worker) > 0;
@@ -316,7 +318,7 @@ static bool work_on(tri_transport_end *end, patience *p) {
     return waited_ms < CLOSE_MS;
 }
 
-// Drives UCX until one of its operations is over, or UCX has had its time.
+// Lets UCX work until one of its operations is complete or the time is over.
 static void complete(tri_transport_end *end, ucs_status_ptr_t handle) {
     patience p = {0};
     if (!UCS_PTR_IS_PTR(handle)) return;
@@ -340,8 +342,8 @@ static void close_endpoints(tri_transport_end *end, uint32_t flags) {
     }
 }
 
-// Takes messages that nobody has asked for, such as notices of ranks that leave after this one has
-// stopped listening; UCX would warn of them.
+// Receives messages for which nobody has asked, such as notices of ranks that leave after this one
+// has stopped listening, because UCX would print warnings about them.
 static void drain(tri_transport_end *end) {
     ucp_tag_recv_info_t info;
     ucp_tag_message_h message;
@@ -355,13 +357,15 @@ static void drain(tri_transport_end *end) {
 }
 
 static void cancel_receives(tri_transport_end *end) {
-    for (size_t i = end->pending_count; i > 0; i--) // a cancelled one may leave its place at once
+    // From the last to the first, because a request that is cancelled may be removed from the list
+    // at once.
+    for (size_t i = end->pending_count; i > 0; i--)
         if (i <= end->pending_count) ucp_request_cancel(end->worker, end->pending[i - 1]->handle);
 }
 
 static void ucx_stop(tri_transport_end *end) {
     cancel_receives(end);
-    close_endpoints(end, UCP_EP_CLOSE_FLAG_FORCE); // ends what is sent
+    close_endpoints(end, UCP_EP_CLOSE_FLAG_FORCE); // also ends what is being sent
     end_pending(end);
 }
 
