@@ -1,5 +1,5 @@
-// Runs a graph's nodes again and again on random values and measures each of them, to find which
-// kernels are far from what the machine can do.
+// Runs a graph's nodes again and again on random values and measures each of them, to find kernels
+// that are far from the limits of the machine.
 #include "device/bench.h"
 
 #include "base/os.h"
@@ -27,8 +27,8 @@ static double uniform(uint64_t *state) {
     return (double)(*state >> 40) * 0x1p-24;
 }
 
-// Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1, which are labels
-// of any model. Step scalars get values as in a real step.
+// Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1, which are valid
+// labels of any model. Step scalars get values as in a real step.
 static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t *state) {
     for (int64_t i = 0; i < count; i++) {
         double value = uniform(state) - 0.5;
@@ -81,7 +81,8 @@ static tri_status prepare(bench *b) {
     return b->device->backend->alloc(b->device, workspace, &b->workspace);
 }
 
-// A device that runs ahead writes the times itself, so it has to reach the memory.
+// Allocates memory for times. A device that runs ahead writes the times itself, so it must be able
+// to write that memory.
 static tri_status make_stamps(bench *b, size_t bytes) {
     const tri_device_backend *backend = b->device->backend;
     void *memory = backend->alloc_host ? NULL : calloc(1, bytes);
@@ -118,9 +119,9 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
                           double seconds) {
     const double noise = 1.05;
     double rate = peak->bytes_per_s;
-    // Finds the rate at which `bytes` can move: the best of the memory's rate, of the rate measured
-    // for the largest size up to `bytes`, and of the rates of all larger sizes, because fewer bytes
-    // move at least as fast.
+    // Finds the rate at which `bytes` can be read and written: the highest of the memory's rate,
+    // the rate measured for the largest size up to `bytes`, and the rates of all larger sizes.
+    // Larger sizes count because fewer bytes are at least as fast.
     for (int i = 0; i < TRI_BENCH_RATES; i++)
         if (peak->caches[i].bytes_per_s > rate &&
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||

@@ -1,10 +1,10 @@
-// Finds a device by its name, as --device takes it.
+// Finds a device by the name that the option --device gives.
 #include "device/choose.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// Whether the name is this backend's. A name is BACKEND or BACKEND:MODEL.
+// Whether the name belongs to this backend. A name is BACKEND or BACKEND:MODEL.
 static bool names_backend(const char *name, const tri_device_backend *backend) {
     size_t length = strcspn(name, ":");
     return strlen(backend->name) == length && !strncmp(name, backend->name, length);
@@ -15,7 +15,7 @@ static void append(char *list, size_t size, const char *name) {
     snprintf(list + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
-// Finds the device model that the name asks for; NULL: none.
+// Finds the device model that the name contains; NULL: it contains none.
 static tri_status find_model(const tri_device_backend *backend, const char *name,
                              const tri_device_model **out) {
     const char *wanted = strchr(name, ':');

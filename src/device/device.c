@@ -1,4 +1,4 @@
-// Chooses a device's kernel for a node, asks it for layouts and workspace, and prepares and
+// Chooses a device's kernel for a node, asks the kernel for layouts and workspace, and prepares and
 // releases it.
 #include "device/device.h"
 
@@ -84,10 +84,10 @@ static size_t add_value(const tri_graph *graph, tri_value value, char *text, siz
                             tri_shape_text(&info->shape, shape, sizeof shape));
 }
 
-// Such as "linear fc2: F32 [64, 128] F32 [10, 128] -> F32 [64, 10]".
+// Describes a node for messages, such as "linear fc2: F32 [64, 128] F32 [10, 128] -> F32 [64, 10]".
 static char *describe_node(const tri_graph *graph, const tri_node *node) {
     char text[512];
-    if (!node) return NULL; // of a test
+    if (!node) return NULL; // tests may have a kernel without a node
     const char *name = node->name ? node->name : "";
     size_t used =
         (size_t)snprintf(text, sizeof text, "%s%s%.100s:", node->op->name, *name ? " " : "", name);

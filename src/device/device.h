@@ -1,5 +1,6 @@
 // A device: memory, and kernels that compute operations. Each device is one table of functions and
-// one of kernels, so that plan and engine name none; docs/adding-a-device.md adds one.
+// one of kernels, so that plan and engine need not know any device by name. docs/adding-a-device.md
+// shows how to add one.
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
 
@@ -11,7 +12,7 @@ typedef struct tri_kernel_def tri_kernel_def;
 
 typedef struct tri_device_backend tri_device_backend;
 
-// A kind of device that a run can be planned for where there is none, such as a GPU on a login
+// A kind of device for which a run can be planned on a host that has none, such as a GPU on a login
 // node.
 typedef struct tri_device_model {
     const char *name;
@@ -21,179 +22,187 @@ typedef struct tri_device_model {
 } tri_device_model;
 
 typedef struct tri_device_config {
-    const tri_device_model *model; // of the backend; NULL: the device that is here
-    int index;                     // of the device on this host
-    int threads; // 0: the device chooses (OMP_NUM_THREADS, else the cores this process may use)
+    const tri_device_model *model; // the backend's model to use; NULL: the device of this host
+    int index;                     // number of the device among those of this host
+    // 0: the device chooses (OMP_NUM_THREADS, else the number of cores that this process may use).
+    int threads;
 } tri_device_config;
 
-// What a plan has to know of a device: which kernels there are, the layouts that they want and the
-// memory that they need follow from it alone. No device has to be open, or even there.
+// What a plan has to know of a device. From it alone follows which kernels there are, which layouts
+// they need and how much memory. So the device need not be open, or even exist.
 typedef struct tri_device_description {
     const tri_device_backend *backend;
-    const tri_device_model *model; // NULL: the device that is here
-    int threads;                   // that kernels run on
-    unsigned features;    // instruction sets or the like; only the backend knows their meaning
-    int64_t memory_bytes; // that a rank has for itself; 0: ranks share the host's
-    const char *kind;     // whose rates it has, by a name such as "h200"; NULL: not known
-    int64_t alignment;    // of the buffers that a plan places: a power of 2, at least 64
+    const tri_device_model *model; // NULL: the device of this host
+    int threads;                   // number of threads on which kernels run
+    // Instruction sets or other abilities, as bits; only the backend knows their meaning.
+    unsigned features;
+    int64_t memory_bytes; // memory that a rank has for itself; 0: the ranks share the host's memory
+    const char *kind;     // a name such as "h200", by which rates are found; NULL: not known
+    // Alignment of the buffers that a plan arranges: a power of 2, at least 64 bytes.
+    int64_t alignment;
 } tri_device_description;
 
 // A kernel that is prepared for one node of one graph, whose shapes and layouts are fixed.
 typedef struct tri_kernel {
     const tri_kernel_def *def;
-    void *state;            // whatever the kernel's `prepare` makes
-    size_t workspace_bytes; // needed while it runs: what was planned, or less
-    char *what;             // op, layer and shapes, for messages; NULL: there was no memory for it
+    void *state;            // made by the kernel's `prepare`, and known only to the kernel
+    size_t workspace_bytes; // how many bytes `run` needs: as many as planned, or fewer
+    char *what; // op, layer and shapes, for messages; NULL: there was no memory for the text
 } tri_kernel;
 
-// A queue: what is issued to it runs in order; queues of one device run side by side. A call that
-// takes a queue issues its work and may return before that is done. What fails later is returned by
-// the ticket that stands for it, and by every later call on the queue.
+// A queue: work that is issued to it is done in order; queues of one device run side by side. A
+// call with a queue issues its work and may return before the work is done. A failure after that is
+// returned by the ticket that stands for the work, and by every later call on the queue.
 typedef struct tri_queue {
-    tri_device *device; // a backend's own struct begins with this one
+    // The device to which the queue belongs; a backend's own struct begins with tri_queue.
+    tri_device *device;
 } tri_queue;
 
-// Work that a queue has captured; only its backend knows what is in it.
+// Work that a queue has captured. Only the backend knows what is in it.
 typedef struct tri_captured tri_captured;
 
 typedef struct tri_kernel_args {
     tri_queue *queue;
-    void *const *in;  // one per input; NULL if an optional one is missing
-    void *const *out; // one per output; may overlap an input as op->in_place says
+    void *const *in;  // by input: its memory; NULL if an optional input is missing
+    void *const *out; // by output: its memory, which may overlap an input, as op->in_place allows
     void *workspace;
 } tri_kernel_args;
 
 // One way to compute an op. A device lists its kernels from the fastest to the most general.
-// `supports`, `layouts` and `workspace` are pure functions, asked while a run is planned; `prepare`
-// is called once the run is to begin.
+// `supports`, `layouts` and `workspace` are pure functions, called while a run is planned.
+// `prepare` is called before the run begins.
 struct tri_kernel_def {
-    const tri_op *op; // NULL: any op
+    const tri_op *op; // NULL: the kernel computes any op
     const char *name;
-    // Whether this kernel can compute this node. NULL: always. Must depend only on shapes, types
-    // and attributes, not on layouts, time or the number of ranks, so that all ranks choose the
-    // same kernels.
+    // Whether this kernel can compute this node. NULL: always. The answer must depend only on
+    // shapes, types and attributes, not on layouts, time or the number of ranks, so that all ranks
+    // choose the same kernels.
     bool (*supports)(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
-    // Chooses layouts. `in` holds the current layouts of the inputs; the kernel overwrites them
-    // with those that it wants, and the layout pass inserts reorders where they differ. `out` holds
-    // plain layouts, which the kernel overwrites with those of its outputs. What it wants for a
-    // parameter without a home layout becomes that, and so must depend only on the parameter's
-    // shape and type and on the instruction set. graph->pending_nodes has the nodes that read the
-    // outputs. NULL: all layouts are plain.
+    // Chooses layouts. `in` holds the current layouts of the inputs. The kernel overwrites them
+    // with the layouts that it needs, and the layout pass inserts reorders where they differ. `out`
+    // holds plain layouts, which the kernel overwrites with those of its outputs. The layout that
+    // it needs for a parameter without a home layout becomes the home layout, so it must depend
+    // only on the parameter's shape and type and on the instruction set. graph->pending_nodes has
+    // the nodes that read the outputs. NULL: all layouts are plain.
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
-    // The bytes that `run` needs while it runs. All kernels share the memory, which is aligned as
-    // the description says, because they run one after the other. Layouts are those that `layouts`
-    // chose. NULL: none.
+    // How many bytes `run` needs while it runs. All kernels share this memory, because they run one
+    // after the other. It is aligned as the description says. The node's layouts are those that
+    // `layouts` has chosen. NULL: none.
     tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out);
-    // Makes what `run` needs, once. Does all allocation, so that steps allocate nothing. It may set
-    // kernel->workspace_bytes to less than what `workspace` returned. NULL: nothing to make.
+    // Makes, once, whatever `run` needs. All allocation happens here, so that steps allocate
+    // nothing. It may set kernel->workspace_bytes to less than `workspace` has returned. NULL:
+    // nothing has to be made.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
-    // Issues the kernel to args->queue. The pointers of `args` are valid only during the call.
+    // Issues the kernel to args->queue. The pointers in `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
-    void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
-    // True if `run` reads or changes what the host keeps, or allocates: then what it issues cannot
-    // be captured and repeated. Only asked where the device captures.
+    void (*release)(tri_kernel *kernel); // NULL if `prepare` is NULL
+    // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
+    // captured and repeated. Only used on devices that capture.
     bool uses_host;
 };
 
 struct tri_device_backend {
     const char *name;
-    const tri_kernel_def *const *kernels; // ends with NULL
-    // Device models that the backend can describe and open; a row without a name is the last. NULL:
-    // none.
+    const tri_kernel_def *const *kernels; // NULL marks the end
+    // Device models that the backend can describe and open; a row without a name marks the end.
+    // NULL: none.
     const tri_device_model *models;
-    // Describes the device that `open` would open, and opens nothing. TRI_NOT_FOUND: there is no
-    // such device here, so that --device auto tries the next backend.
+    // Describes the device that `open` would open, without opening it. TRI_NOT_FOUND: this host has
+    // no such device, so --device auto tries the next backend.
     tri_status (*describe)(const tri_device_config *config, tri_device_description *out);
     // Opens the device. Fails as `describe` does.
     tri_status (*open)(const tri_device_config *config, tri_device **out);
     void (*close)(tri_device *device);
-    // How much a rank can still allocate, for the check that a plan fits. NULL: what the
-    // description says or, where that says nothing, what is free on the host.
+    // How much memory a rank can still allocate, to check that a plan fits. NULL: as much as the
+    // description says or, if it says nothing, as much as is free on the host.
     int64_t (*free_memory)(tri_device *device);
     // Allocates zeroed memory, aligned as the description says.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
-    // Memory of the host from which copies to the device are fastest (pinned pages, of a GPU), for
-    // what is copied in every step. Aligned to 64 bytes, zeroed. Both NULL: any memory will do.
+    // Allocates memory of the host from which copies to the device are fastest (for a GPU: pinned
+    // pages), for data that are copied in every step. Aligned to 64 bytes, zeroed. Both functions
+    // NULL: copies are equally fast from any memory.
     tri_status (*alloc_host)(tri_device *device, size_t size_bytes, void **out);
     void (*free_host)(tri_device *device, void *memory);
-    // Opens a new queue. A device whose calls are done when they return uses the functions of
-    // device/queue.h for this and the next three slots.
+    // Opens a new queue. A device whose work is done when a call returns uses the functions of
+    // device/queue.h for this slot and the next three.
     tri_status (*open_queue)(tri_device *device, tri_queue **out);
-    void (*close_queue)(tri_queue *queue); // after what was issued to it; NULL allowed
+    void (*close_queue)(tri_queue *queue); // waits until the queue's work is done; NULL allowed
     // Makes a ticket: *out stands for all work that was issued to the queue so far.
     tri_status (*record)(tri_queue *queue, tri_ticket *out);
     // Makes work that is issued to the queue from now on start after the ticket's work, which may
-    // be of another queue or of the host.
+    // belong to another queue or to the host.
     tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
-    // Sets *ns, memory of the host, to the time (CLOCK_MONOTONIC, in ns) at which the queue has
-    // done what was issued so far. The caller leaves *ns alone until the queue is past this point.
-    // NULL: the device is done when a call returns, so that the host's clock tells the time.
+    // Sets *ns, in memory of the host, to the time (CLOCK_MONOTONIC, in ns) at which the queue has
+    // done everything issued so far. The caller must not use *ns until then. NULL: the device's
+    // work is done when a call returns, so the host's clock tells the time.
     tri_status (*time)(tri_queue *queue, int64_t *ns);
-    // Copy between device memory and the host's. The caller leaves the host's memory alone until
-    // the copy is done; for copy_in of at most TRI_SMALL_COPY_BYTES only until the call returns,
-    // because the device keeps a copy of so little.
+    // Copy between device memory and the host's. The caller must not change the host's memory until
+    // the copy is done. Exception: after a copy_in of at most TRI_SMALL_COPY_BYTES it may do so as
+    // soon as the call returns, because the device has kept a copy.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
-    // Adds: to[i] += from[i], F32. Gradients of several rounds are accumulated by it.
+    // Adds: to[i] += from[i], in F32. By this, gradients of several rounds are accumulated.
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
-    // Whether host code may read and write device memory. Then communicators use it directly; else
-    // what they send has to be copied through the host's memory or needs a library such as NCCL.
+    // Whether host code may read and write device memory. If so, communicators use it directly. If
+    // not, what they send has to be copied through the host's memory, or a library such as NCCL
+    // sends it.
     bool host_memory;
     // Whether work goes on after a call has returned. If so, the engine issues a step before it
-    // reads the results of the one before, so that the device never waits for the host, and
+    // reads the results of the previous one, so that the device never waits for the host; and
     // micro-batches are copied while the device computes, to memory of their own.
     bool runs_ahead;
-    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph), which
-    // costs the host less. If not, the next four slots are NULL.
+    // Whether a queue can capture work that is issued to it, to repeat it as one (a CUDA graph),
+    // which takes the host less time. If not, the next four slots are NULL.
     bool captures;
-    // Begins to capture: until end_capture, what is issued to the queue is not done but captured:
-    // kernels without uses_host, `zero`, `add` and `time`. The caller does nothing else with the
-    // device meanwhile.
+    // Begins to capture: until end_capture, work that is issued to the queue is not done but
+    // captured. This may be kernels without uses_host, `zero`, `add` and `time`. The caller does
+    // nothing else with the device meanwhile.
     tri_status (*begin_capture)(tri_queue *queue);
-    // Ends capturing. Called also after a call in between has failed. *out is NULL if this fails.
+    // Ends capturing. It is called even if a call in between has failed. *out is NULL if this call
+    // fails.
     tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
-    void (*close_capture)(tri_captured *captured);                  // all repeats of it are done
-    // Shows the work that is issued from now on under a name to a profiler, if one is attached;
-    // NULL ends that. The slot is NULL if no profiler knows this device.
+    void (*close_capture)(tri_captured *captured);                  // all repeats have to be done
+    // Gives the work that is issued from now on a name in a profiler, if one is attached; NULL ends
+    // that. The slot is NULL if no profiler knows this device.
     void (*mark)(tri_device *device, const char *name);
     // Whether images of bytes are copied as bytes and normalised by the device, which saves three
-    // quarters of the copy. Else the loader's threads normalise them.
+    // quarters of the copy. If not, the loader's threads normalise them.
     bool takes_bytes;
 };
 
 enum { TRI_SMALL_COPY_BYTES = 256 };
 
-// What every device has. A backend's own struct begins with it, so that callers need not know the
-// backend.
+// The head of every device. A backend's own struct begins with it, so that callers can use a device
+// without knowing its backend.
 struct tri_device {
     const tri_device_backend *backend;
     tri_device_description description;
-    bool without_captures; // although the backend could: the user wants none
+    bool without_captures; // the user does not want captures, although the backend could make them
 };
 
 enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };
 
-// Describes the device model that `config` names; if it names none, a device that uses the host's
-// memory.
+// Describes the device model that `config` names. If it names none, describes a device that uses
+// the host's memory.
 tri_device_description tri_device_description_of(const tri_device_backend *backend,
                                                  const tri_device_config *config);
-// Writes the name as --device takes it, "null:h200", and returns `text`.
+// Writes the name as the option --device expects it, for example "null:h200", and returns `text`.
 const char *tri_device_name(const tri_device_description *device, char text[TRI_DEVICE_NAME_BYTES]);
 
-// The memory that one of `sharers` ranks of a host may use.
+// The memory that a rank may use if `sharers` ranks share the host.
 typedef struct tri_device_memory {
     int64_t bytes;  // 0: not known
-    bool is_own;    // the device's, not the host's
-    char whose[80]; // completes "more than the 3 GB …"
+    bool is_own;    // true: it is the device's memory; false: the host's
+    char whose[80]; // text that completes the message "more than the 3 GB …"
 } tri_device_memory;
-// `opened` is the device; NULL: it is only described.
+// Finds how much memory a rank may use. `opened` is the device; NULL: it is only described.
 tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
                                        int sharers);
 
@@ -204,20 +213,20 @@ const tri_kernel_def *tri_device_select(const tri_device_description *device,
 void tri_kernel_layouts(const tri_kernel_def *def, const tri_device_description *device,
                         const tri_graph *graph, const tri_node *node, tri_layout *in,
                         tri_layout *out);
-// Calls tri_kernel_def.workspace; 0 if that is NULL.
+// Calls tri_kernel_def.workspace; if that is NULL, *out is 0.
 tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_description *device,
                                 const tri_graph *graph, const tri_node *node, size_t *out);
 // Calls tri_kernel_def.prepare, and asserts that the kernel needs no more workspace than planned.
-// The caller releases *out, after a failure too.
+// The caller releases *out, also after a failure.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
-// Selects a kernel for the node and prepares it. TRI_UNSUPPORTED names the op: the device has no
-// kernel for it.
+// Selects a kernel for the node and prepares it. TRI_UNSUPPORTED: the device has no kernel for the
+// op; the message names it.
 tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_kernel *out);
-// Calls tri_kernel_def.run. The message of a failure of this kernel itself (TRI_INTERNAL,
-// TRI_NO_MEMORY) names op, layer and shapes. Other failures are of the kernel's input or of work
-// that was issued before.
+// Calls tri_kernel_def.run. If this kernel itself fails (TRI_INTERNAL, TRI_NO_MEMORY), the message
+// names op, layer and shapes. Other failures concern the kernel's input or work that was issued
+// before.
 tri_status tri_kernel_run(const tri_kernel *kernel, const tri_kernel_args *args);
 void tri_kernel_release(tri_kernel *kernel);
 

@@ -1,5 +1,5 @@
-// Mean and variance of values that are summed in several groups, on the host or a GPU, without the
-// loss of digits that sums of squares have.
+// Mean and variance of values that are summed in several groups, on the host or a GPU. Unlike sums
+// of squares, moments lose no digits.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 
@@ -10,8 +10,8 @@ typedef struct tri_moments {
     double squares; // the sum of squared deviations from the mean
 } tri_moments;
 
-// The moments of the values of both groups together; `b` is not empty. Chan, Golub and LeVeque,
-// "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+// Computes the moments of the values of both groups together; `b` is not empty. Chan, Golub and
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 TRI_KERNEL_INLINE tri_moments tri_moments_join(tri_moments a, tri_moments b) {
     tri_moments both = {a.count + b.count, 0, 0};
     double delta = b.mean - a.mean;

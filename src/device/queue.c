@@ -1,4 +1,5 @@
-// Queues of devices that do everything at once, and calls on any queue. See queue.h.
+// Queues of devices whose work is done when a call returns, and functions for any queue. See
+// queue.h.
 #include "device/queue.h"
 
 #include "base/os.h"

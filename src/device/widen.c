@@ -1,5 +1,5 @@
-// The kernel that computes any op in a half type by the device's kernel for F32, so that no device
-// needs kernels for all types.
+// The kernel that computes any op in a half type by the device's F32 kernel, so that a device does
+// not need kernels for all types.
 #include "device/widen.h"
 
 #include "ops/ops.h"
@@ -17,8 +17,8 @@ bool tri_node_has_half(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// Copies the graph, with all half tensors of this node as F32 under the same ids, because the F32
-// kernel is chosen and prepared for a node of a graph.
+// Copies the graph, in which all half tensors of this node become F32 with the same ids. The F32
+// kernel is chosen and prepared for the node in that copy.
 static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_node *node) {
     tri_graph *shadow = TRI_NEW(arena, tri_graph);
     *shadow = *graph;
@@ -52,7 +52,7 @@ static void widened_layouts(const tri_device_description *device, const tri_grap
 
 // A half tensor and its F32 copy in the workspace.
 typedef struct widened_tensor {
-    tri_dtype half; // the tensor's type; TRI_F32 (0): the tensor is not half and is not copied
+    tri_dtype half; // type of the tensor; TRI_F32 (0): it is not half, so it is not copied
     int64_t count;
     size_t offset;
 } widened_tensor;
@@ -60,7 +60,7 @@ typedef struct widened_tensor {
 typedef struct widened_copies {
     int input_count, output_count;
     widened_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
-    size_t bytes; // the F32 kernel's workspace follows them
+    size_t bytes; // size of the F32 copies; the F32 kernel's workspace follows them
 } widened_copies;
 
 typedef struct widened_state {

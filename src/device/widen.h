@@ -1,5 +1,5 @@
-// Computes ops in F16 or BF16 on devices that have a kernel for F32 only, by conversion to F32 and
-// back.
+// Computes ops in F16 or BF16 on devices that only have an F32 kernel for them, by conversion to
+// F32 and back.
 #ifndef TRIREME_DEVICE_WIDEN_H
 #define TRIREME_DEVICE_WIDEN_H
 
@@ -8,9 +8,9 @@
 // Whether an input or an output is F16 or BF16.
 bool tri_node_has_half(const tri_graph *graph, const tri_node *node);
 
-// A kernel for any op but `cast`: converts half inputs to F32, runs the device's first kernel for
-// F32, and rounds the outputs to the half type. Devices list it last, because it is slower than a
-// kernel for half types.
+// A kernel for any op except `cast`: converts half inputs to F32, runs the device's first F32
+// kernel, and rounds the outputs to the half type. Devices list it last, because it is slower than
+// a kernel for half types.
 extern const tri_kernel_def tri_kernel_widened;
 
 #endif

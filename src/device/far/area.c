@@ -1,6 +1,6 @@
-// The device's memory, as a GPU's: the host gets addresses at which nothing is mapped, so that a
-// use of device memory by the host faults. Kernels use memory of the inner device, which is found
-// from such an address.
+// Device memory as on a GPU: the host gets addresses at which nothing is mapped, so that it faults
+// if it uses device memory. Kernels use memory of the inner device, which is found from such an
+// address.
 #include "device/far/area.h"
 
 #include "base/log.h"
@@ -11,8 +11,8 @@
 
 enum { PAGE_BYTES = 4096 };
 
-// Finds the first area whose address is above the given one, by bisection: areas are in the order
-// of their addresses.
+// Finds the first area whose address is above the given one, by bisection, since areas are sorted
+// by address.
 static int area_above(const far_areas *areas, const char *address) {
     int low = 0, high = areas->count;
     while (low < high) {
@@ -50,8 +50,8 @@ tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void
     *out = NULL;
     TRI_TRY(inner->backend->alloc(inner, bytes, &memory));
     far_area area = {.memory = memory, .bytes = bytes};
-    // One page more, so that no address of an area is the end of another one: an address at an end
-    // still tells its area.
+    // One page more than needed, so that the end of one area is never the address of another one:
+    // an address at an end still belongs to its own area.
     area.mapped = (bytes / PAGE_BYTES + 2) * PAGE_BYTES;
     void *address =
         mmap(NULL, area.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

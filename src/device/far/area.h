@@ -1,5 +1,5 @@
-// Memory of the device far: what the host is given are addresses at which nothing is mapped, so
-// that a use by the host faults.
+// Memory of the device `far`: the host gets addresses at which nothing is mapped, so that it faults
+// if it uses device memory.
 #ifndef TRIREME_DEVICE_FAR_AREA_H
 #define TRIREME_DEVICE_FAR_AREA_H
 
@@ -8,22 +8,22 @@
 #include <pthread.h>
 
 typedef struct far_area {
-    char *address; // the host's
-    char *memory;  // the inner device's
-    size_t bytes;  // as asked for
-    size_t mapped; // reserved at `address`
+    char *address; // the address that the host knows
+    char *memory;  // the memory on the inner device
+    size_t bytes;  // the size that was asked for
+    size_t mapped; // how many bytes are reserved at `address`
 } far_area;
 
 typedef struct far_areas {
     pthread_mutex_t lock;
-    far_area *items; // by address
+    far_area *items; // sorted by address
     int count, capacity;
 } far_areas;
 
 tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void **out);
 void far_areas_remove(far_areas *areas, tri_device *inner, void *address);
 void far_areas_end(far_areas *areas, tri_device *inner);
-// Finds the memory behind an address, which may lie inside of an area; NULL for NULL. Any other
+// Finds the memory behind an address, which may lie inside an area; NULL for NULL. Any other
 // address is a bug of the caller: a pointer to the host's memory, or to memory that was freed.
 void *far_translate(far_areas *areas, const void *address);
 

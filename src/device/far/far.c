@@ -1,5 +1,5 @@
-// The device `far`: translates addresses, and issues the CPU's work to queues. far.h says what it
-// is for.
+// The device `far`: translates addresses, and issues the CPU's work to queues. far.h explains its
+// purpose.
 #include "device/far/far.h"
 
 #include "base/os.h"
@@ -23,13 +23,13 @@ typedef struct far_device {
 
 static far_device *far_of(const tri_device *device) { return (far_device *)(uintptr_t)device; }
 
-// A kernel of the inner device, and how many addresses have to be translated for it.
+// A kernel of the inner device, and how many addresses have to be translated before it runs.
 typedef struct far_kernel {
     tri_kernel inner;
     int inputs, outputs;
 } far_kernel;
 
-// The description of the inner device, the CPU, whose kernels `far` runs.
+// Describes the inner device, which is the CPU: `far` runs its kernels.
 static tri_device_description inner_of(const tri_device_description *device) {
     tri_device_description inner = *device;
     inner.backend = &tri_device_cpu;

@@ -1,5 +1,5 @@
-// Maps memory of the host whose end is the end of a page, with a page behind it that faults, so
-// that a copy beyond the end is noticed.
+// Allocates host memory that ends at the end of a page. The page behind it faults, so that a copy
+// beyond the end is noticed.
 #include "device/far/host.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Memory of the host from which the device copies. An access behind its end faults, and copies from
-// it are counted apart from copies from other memory.
+// Host memory from which the device copies. An access behind its end faults, and copies from it are
+// counted separately from copies from other memory.
 #ifndef TRIREME_DEVICE_FAR_HOST_H
 #define TRIREME_DEVICE_FAR_HOST_H
 
@@ -14,13 +14,15 @@ typedef struct far_host_memory far_host_memory;
 typedef struct far_host {
     pthread_mutex_t lock;
     far_host_memory *list;
-    int64_t from_list, from_others; // bytes that were copied in
+    // How many bytes were copied to the device, from this memory and from other memory.
+    int64_t from_list, from_others;
 } far_host;
 
 tri_status far_host_add(far_host *host, size_t bytes, void **out);
 void far_host_remove(far_host *host, void *memory);
-// Counts the bytes of a copy to the device by where they come from: tests check that micro-batches
-// are copied from this memory, because from other memory a GPU's copies do not run beside the host.
+// Counts the bytes of a copy to the device by the memory from which they come. Tests use this to
+// check that micro-batches are copied from this kind of memory: on a GPU, copies from other memory
+// would block the host.
 void far_host_count(far_host *host, const void *from, size_t bytes);
 
 #endif

@@ -1,4 +1,5 @@
-// Queues with threads: work is copied into a ring, and the queue's own thread does it in order.
+// Queues with threads: work is copied into a ring buffer, and the queue's own thread does it in
+// order.
 #include "device/far/queue.h"
 
 #include "base/philox.h"
@@ -23,10 +24,10 @@ struct far_queue {
 
     pthread_mutex_t lock;
     pthread_cond_t more, less; // signalled when work was added, and when work was done
-    far_work ring[RING];       // work n is at n mod RING
-    uint64_t issued, done;     // since the start
+    far_work ring[RING];       // work n is ring[n mod RING]
+    uint64_t issued, done;     // how many items of work were issued and are done, since the start
     bool stops;
-    tri_status status; // the first failure; work after it is not done
+    tri_status status; // TRI_OK, or the first failure; work after a failure is not done
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
@@ -63,8 +64,8 @@ static void *work_off(void *context) {
     return NULL;
 }
 
-// Returns the first failure of the queue's work, or TRI_OK: later work would use its results.
-// Called under the lock.
+// Returns the first failure of the queue's work, or TRI_OK. After a failure every call returns it,
+// because later work would use the results. The caller holds the lock.
 static tri_status outcome(const far_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }

@@ -1,5 +1,5 @@
-// A queue of the device far: work in order, on a thread of its own, so that it is done later than
-// it is issued.
+// A queue of the device `far`: does work in order on its own thread, so that work is done later
+// than it is issued.
 #ifndef TRIREME_DEVICE_FAR_QUEUE_H
 #define TRIREME_DEVICE_FAR_QUEUE_H
 
@@ -7,7 +7,7 @@
 
 typedef struct far_queue far_queue;
 
-// One item of work; its addresses are those of the inner device.
+// One item of work. Its addresses are those of the inner device.
 typedef struct far_work {
     tri_status (*run)(tri_queue *inner, struct far_work *work);
     const tri_kernel *kernel;
@@ -17,19 +17,20 @@ typedef struct far_work {
     size_t size_bytes;
     int64_t count;
     tri_ticket ticket;
-    char small[TRI_SMALL_COPY_BYTES]; // what copy_in was given, where it may change afterwards
+    // A copy of what copy_in was given, because the caller may change that at once.
+    char small[TRI_SMALL_COPY_BYTES];
 } far_work;
 
 typedef struct far_delays {
-    int64_t most_us; // 0: none
+    int64_t most_us; // the longest time to sleep before the work; 0: no sleep
     uint64_t seed;
 } far_delays;
 
 tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays delays,
                           tri_queue **out);
 void far_queue_close(tri_queue *queue);
-// Adds a copy of the work to the queue. Fails as earlier work of the queue did; blocks while the
-// queue is full.
+// Adds a copy of the work to the queue. Fails if earlier work of the queue has failed; blocks while
+// the queue is full.
 tri_status far_queue_push(tri_queue *queue, const far_work *work);
 tri_status far_queue_record(tri_queue *queue, tri_ticket *out);
 

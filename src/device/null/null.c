@@ -1,7 +1,7 @@
-// The device `null`: real memory, and one kernel for all ops, which only sets losses and metrics.
-// The numbers of a step follow from these by `ref`'s kernels, so that means are numbers, and
-// updates are counted as on any device. Its device models have the memory of GPUs, so that a run
-// can be planned for one, and the engine can be tried with its memory and alignment.
+// The device `null`: real memory, and one kernel for all ops, which sets only losses and metrics.
+// The step scalars follow from these, computed by `ref`'s kernels: so means are numbers, and
+// updates are counted as on any device. Its device models have the memory sizes of GPUs, so that a
+// run can be planned for a GPU, and the engine can be tested with a GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -11,12 +11,12 @@
 #include <string.h>
 
 typedef struct null_node {
-    bool is_loss; // or a metric
-    double count; // of a loss or metric
+    bool is_loss; // the node is a loss or a metric
+    double count; // the count of the loss or metric
 } null_node;
 
-// Recognises losses and metrics, whose only output is F64 [2]. Their count must not be 0, or means
-// would be NaN. It is what the op's row counts, or else the number of samples.
+// Recognises losses and metrics by their only output, which is F64 [2]. Their count must not be 0,
+// because means would be NaN. It is the count from the op's row, or else the number of samples.
 static tri_status null_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     null_node *state = calloc(1, sizeof *state);
@@ -47,8 +47,8 @@ static const tri_kernel_def null_kernel = {
 static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
                                                 NULL};
 
-// The memory is given in the makers' gigabytes; drivers count a little more and keep some for
-// themselves. An MI250X is two devices of 64 GB each.
+// Memory sizes are the makers' gigabytes; drivers report slightly more and keep some for
+// themselves. An MI250X counts as two devices of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
 static const tri_device_model models[] = {
     {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},
@@ -73,9 +73,9 @@ static tri_status null_open(const tri_device_config *config, tri_device **out) {
 
 static void null_close(tri_device *device) { free(device); }
 
-// Uses calloc, because the system then gives pages only when they are touched, and this device,
-// which computes almost nothing, touches few. Keeps the address that calloc returned just before
-// the aligned one, for the call of free.
+// Uses calloc: the system then allocates pages only when they are touched, and this device touches
+// few, because it computes almost nothing. The address that calloc returned is stored just before
+// the aligned one, so that `free` finds it.
 static tri_status null_alloc(tri_device *device, size_t size_bytes, void **out) {
     *out = NULL;
     size_t alignment = (size_t)device->description.alignment;

@@ -1,7 +1,7 @@
 // The device `null` computes nothing: graphs, plans and schedules run, and values stay as they are.
-// So schedules, communication and the engine can be tested, also for models that are too large to
+// So schedules, communication and the engine can be tested even with models that are too large to
 // compute. Losses and metrics are (0, count), so that means are 0 and not NaN; `add` does nothing
-// and every norm is 0. The system only gives pages of its memory that something touches.
+// and every norm is 0. Its memory takes space only where something touches it.
 #ifndef TRIREME_DEVICE_NULL_H
 #define TRIREME_DEVICE_NULL_H
 

@@ -23,7 +23,8 @@ static int64_t attention_key(const attention_sizes *z, int64_t n, int64_t s, int
     return ((n * z->keys + s) * (z->heads / z->group) + head) * z->width;
 }
 
-// How many keys query t attends to: all, or under a causal mask those that are not later than it.
+// How many keys query t attends to: all or, under a causal mask, those that are not later than the
+// query.
 static int64_t attention_visible_keys(const tri_attention_attr *a, const attention_sizes *z,
                                       int64_t t) {
     return a->causal ? t + 1 + z->keys - z->queries : z->keys;
@@ -67,7 +68,7 @@ REF_BODY tri_status attention_body(const ref_node *node, const tri_kernel_args *
 }
 
 // Computes p, the probability with which query t attends to key s, and ds, the gradient of their
-// unscaled score, from which all gradients follow.
+// score before scaling. All gradients follow from these two.
 REF_BODY void attention_pair(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
                              int64_t h, int64_t t, int64_t s, double *p, double *ds) {
     const tri_attention_attr *a = (const void *)node->attr;

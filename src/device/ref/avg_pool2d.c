@@ -1,8 +1,8 @@
 // Average pooling.
 #include "device/ref/node.h"
 
-// Finds the elements of window (i, j), [begin, end) along both axes. Returns the factor of their
-// sum: 1 / what it is divided by.
+// Finds the elements of window (i, j): [begin, end) along both axes. Returns the factor by which
+// their sum is multiplied: 1 / the divisor.
 static double window_at(const tri_avg_pool2d_attr *a, const int64_t *x_dims, int64_t i, int64_t j,
                         int64_t begin[2], int64_t end[2]) {
     ops_avg_window(a, 0, x_dims[2], i, &begin[0], &end[0]);
@@ -26,7 +26,7 @@ REF_BODY tri_status avg_pool2d_body(const ref_node *node, const tri_kernel_args 
     return TRI_OK;
 }
 
-// Handles one plane after the other, so that the workspace holds the sums of one plane only.
+// Computes one plane after the other, so that the workspace holds the sums of one plane only.
 REF_BODY tri_status avg_pool2d_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_avg_pool2d_attr *a = (const void *)node->attr;

@@ -1,4 +1,4 @@
-// Batch norm over a micro-batch, and over all replicas' micro-batches by their joined moments.
+// Batch norm over a micro-batch or, by joined moments, over the micro-batches of all replicas.
 #include "device/ref/node.h"
 
 #include "device/moments.h"
@@ -6,8 +6,8 @@
 #include <math.h>
 
 // Normalises channel c: y = activation((x - mean) · inv_std · weight + bias). Also writes the
-// outputs that training needs: mean and inv_std for the gradient, and what both running statistics
-// get, as sums over samples.
+// outputs that training needs: mean and inv_std for the gradient, and sums over samples for the two
+// running statistics.
 REF_BODY void normalise_channel(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, int64_t c, tri_moments m) {
     ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
@@ -70,8 +70,8 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Computes two sums for channel c, from which its gradients follow: of dy, and of dy times the
-// normalised x. Where a fused ReLU made y 0, dy counts as 0. Inputs 0 to 2 are x, y and dy.
+// Computes two sums for channel c, from which the gradients follow: the sum of dy, and of dy times
+// the normalised x. Where a fused ReLU made y 0, dy counts as 0. Inputs 0 to 2 are x, y and dy.
 REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 bool relu, double mean, double inv_std, int64_t c, double *sum,
                                 double *sum_h) {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// A tensor seen as `outer` contiguous runs, each of all elements along `axis` and the axes inside:
-// what is cut along the axis is contiguous within each run.
+// A tensor seen as `outer` contiguous runs. A run has all elements along `axis` and the axes inside
+// it, so whatever is cut along the axis is contiguous within each run.
 typedef struct runs {
     int64_t outer;
     size_t run_bytes;
@@ -45,8 +45,8 @@ static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// x has the chunks side by side along axis `from`, y has the same chunks side by side along axis
-// `to`. Elements of a chunk have the same order in both, so that each chunk is copied in steps that
+// x has the chunks side by side along axis `from`; y has the same chunks side by side along axis
+// `to`. The elements of a chunk have the same order in both. So each chunk is copied in pieces that
 // are contiguous in both: the shorter of the two runs.
 static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;

@@ -1,4 +1,4 @@
-// Puts tensors one after the other along an axis, and cuts one of them out again.
+// Joins tensors along an axis, and takes one of them out again.
 #include "device/ref/node.h"
 
 // The product of the sizes of axes `first` to `end` - 1.

@@ -1,9 +1,9 @@
 // Convolutions in two dimensions. Each row of the result is summed in double in the workspace, so
-// that the result is exact enough to test other devices.
+// that the result is exact enough to test other devices against it.
 #include "device/ref/node.h"
 
 // The range [begin, end) of outputs j whose input j * stride + shift lies in [0, in), so that the
-// loops need not check.
+// loops need not check each of them.
 static int64_t conv_begin(int64_t stride, int64_t shift) {
     return shift < 0 ? (-shift + stride - 1) / stride : 0;
 }
@@ -53,8 +53,8 @@ REF_BODY tri_status conv2d_body(const ref_node *node, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Adds to `row`, row h of dx, the gradient that comes from one output channel: `dy_image` is that
-// channel's dy, `filter` are its weights for the input channel.
+// Adds to `row`, which is row h of dx, the gradient that comes from one output channel: `dy_image`
+// is that channel's dy, and `filter` has its weights for the input channel.
 REF_BODY void conv_back(const tri_conv2d_attr *a, const int64_t *yd, const int64_t *wd,
                         int64_t width, ref_array dy_image, ref_array filter, int64_t h,
                         double *row) {
@@ -94,8 +94,8 @@ REF_BODY tri_status conv2d_grad_input_body(const ref_node *node, const tri_kerne
     return TRI_OK;
 }
 
-// The gradient of the weight (kh, kw): the sum over samples and pixels of the output of dy times
-// the x that this weight is multiplied with there.
+// Computes the gradient of the weight (kh, kw): the sum over samples and output pixels of dy times
+// the element of x by which this weight is multiplied there.
 REF_BODY double conv_weight_sum(const tri_conv2d_attr *a, const int64_t *xd, const int64_t *yd,
                                 ref_array x_channel, ref_array dy_channel, int64_t kh, int64_t kw) {
     int64_t shift = kw * a->dilation[1] - a->padding[1], stride = a->stride[1];

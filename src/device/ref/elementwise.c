@@ -16,7 +16,7 @@ static double gelu_slope(double x, bool tanh_form) {
     double cdf = normal_cdf(x, tanh_form);
     if (!tanh_form) return cdf + x * exp(-0.5 * x * x) / sqrt(2 * pi);
     double inner = sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
-    return cdf + x * 2 * cdf * (1 - cdf) * inner; // tanh' = 1 - tanh² = 4 cdf (1 - cdf)
+    return cdf + x * 2 * cdf * (1 - cdf) * inner; // because tanh' = 1 - tanh² = 4 cdf (1 - cdf)
 }
 
 REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
@@ -78,8 +78,8 @@ REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
-// Applies dropout to values, or in dropout_grad with the same masks to their gradients. The masks
-// are computed twice, not stored, so that they take no memory.
+// Applies dropout to values or, in dropout_grad, the same masks to their gradients. The masks are
+// computed a second time instead of stored, so that they take no memory.
 REF_BODY tri_status dropout_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_dropout_attr *a = (const void *)node->attr;
     ref_array x = ref_input(args, 0, f64);

@@ -1,4 +1,4 @@
-// Losses and accuracy, on all classes and on one rank's slice of the classes (vocab_parallel_…).
+// Losses and accuracy, over all classes or over one rank's slice of the classes (vocab_parallel_…).
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ static double seed_of(const ref_node *node, const tri_kernel_args *args, int inp
     return get(ref_input(args, input, node->s.in_type[input] == TRI_F64), 0);
 }
 
-// log(sum of exp(x)) of one row. Subtracts the largest x first, so that exp does not overflow.
+// log(sum of exp(x)) of one row. The largest x is subtracted first, so that exp does not overflow.
 REF_BODY double log_sum(ref_array x, int64_t count) {
     double largest = get(x, 0), sum = 0;
     for (int64_t k = 1; k < count; k++)
@@ -44,7 +44,7 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
     return TRI_OK;
 }
 
-// What one row of scores with this label adds to the sum over rows.
+// The number that one row of scores with this label adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
 // Computes output 0 of losses and metrics: the sum of `term` over all rows whose label is not

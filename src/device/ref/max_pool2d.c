@@ -4,7 +4,7 @@
 #include <math.h>
 
 // Finds the first maximum of the window of output pixel (i, j). Returns its index in the window and
-// stores its value. NaN counts as larger than any number.
+// stores its value in *out. NaN counts as larger than any number.
 REF_BODY int pool_maximum(const tri_max_pool2d_attr *a, ref_array image, int64_t height,
                           int64_t width, int64_t i, int64_t j, double *out) {
     int best = -1;

@@ -7,13 +7,14 @@
 
 enum { MOVE_CHUNK = 1024 };
 
-// Converts between any two layouts through chunks of plain elements. Padding of the result is 0.
+// Converts between any two layouts, chunk by chunk through plain elements. Padding of the result is
+// 0.
 static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_shape *shape = &node->s.in[0];
     size_t bytes = tri_dtype_bytes(node->s.in_type[0]);
     int64_t count = ref_count(shape), taken = tri_layout_elements(&node->out_layout, shape);
-    uint64_t chunk[MOVE_CHUNK]; // for elements of up to 8 bytes
+    uint64_t chunk[MOVE_CHUNK]; // has room for elements of up to 8 bytes
     if (taken != count) memset(args->out[0], 0, (size_t)taken * bytes);
     for (int64_t first = 0; first < count; first += MOVE_CHUNK) {
         int64_t some = count - first < MOVE_CHUNK ? count - first : MOVE_CHUNK;
@@ -23,7 +24,7 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Accepts any layout of the input. The layout pass, which added the node to get another layout, has
+// Accepts any layout of the input. The layout pass added this node to get another layout, and has
 // set the output's.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {

@@ -31,7 +31,7 @@ void ref_release(tri_kernel *kernel) { free(kernel->state); }
 
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position) {
     ref_mask mask = {.key = key, .scale = p < 1 ? 1 / (1 - p) : 0};
-    if (p <= 0) return mask; // `position` may be NULL then
+    if (p <= 0) return mask; // `position` may be NULL in this case
     mask.step = (uint64_t)position[0];
     mask.first = (uint32_t)position[1];
     mask.threshold = p < 1 ? (uint32_t)(p * 4294967296.0) : 0;

@@ -1,4 +1,5 @@
-// What every kernel of `ref` keeps of its node, how a kernel is defined, and what several share.
+// What every kernel of `ref` keeps of its node, how kernels are defined, and functions that several
+// of them use.
 #ifndef TRIREME_DEVICE_REF_NODE_H
 #define TRIREME_DEVICE_REF_NODE_H
 
@@ -7,22 +8,22 @@
 
 typedef struct ref_node {
     tri_op_signature s;
-    tri_dtype dtype;                  // F32 or F64: the type of all real tensors of the node
-    tri_layout in_layout, out_layout; // of input 0 and output 0
+    tri_dtype dtype; // the type of all floating-point tensors of the node: F32 or F64
+    tri_layout in_layout, out_layout; // layouts of input 0 and output 0
     _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
 
-// Refuses nodes with half types, because ref computes in F32 and F64 only: tri_kernel_widened takes
-// those.
+// Whether `ref` computes the node: not if it has half types, because ref computes only in F32 and
+// F64. tri_kernel_widened computes those.
 bool ref_supports(const tri_device_description *device, const tri_graph *graph,
                   const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                        tri_kernel *kernel);
 void ref_release(tri_kernel *kernel);
 
-// An array of real numbers, F32 or F64. A kernel is written once, as a body that reads elements
-// with get and writes them with put. REF_KERNEL calls the body with a constant f64, so that the
-// compiler makes one function for each type and no branch is left in the loops.
+// An array of F32 or F64. A kernel is written once, as a body that reads elements by get and writes
+// them by put. REF_KERNEL calls the body with a constant f64, so that the compiler makes one
+// function for each type, without branches in the loops.
 typedef struct ref_array {
     void *at; // NULL: the optional input or output is missing
     bool f64;
@@ -57,8 +58,8 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
 // Defines the kernel ref_<op> from the function <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 
-// Defines such a kernel that also sums in a workspace of `doubles` doubles: an expression of `s`,
-// the node's signature.
+// As REF_KERNEL, for a kernel that also needs a workspace of `doubles` doubles for sums; `doubles`
+// is an expression of `s`, the node's signature.
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
     static tri_status op_name##_workspace(const tri_device_description *device,                    \
                                           const tri_graph *graph, const tri_node *node,            \
@@ -96,18 +97,18 @@ static inline double ref_activate(int64_t activation, double slope, double x) {
 typedef struct ref_mask {
     uint64_t key, step;
     uint32_t first, threshold;
-    double scale; // of elements that are kept; 0: all are dropped
+    double scale; // factor of the elements that are kept; 0: all are dropped
 } ref_mask;
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
 // The factor of an element of a sample of the micro-batch: 0 or 1 / (1 - p).
 double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
-// Checks a label, which becomes an index: TRI_BAD_INPUT unless it is TRI_IGNORED_LABEL or one of
-// `classes`.
+// Checks a label before it is used as an index. TRI_BAD_INPUT: it is neither TRI_IGNORED_LABEL nor
+// one of `classes`.
 tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
 
-// Checks a token, which becomes an index: TRI_BAD_INPUT unless the one at position `index` of the
-// micro-batch is 0 to `tokens` - 1.
+// Checks a token before it is used as an index. `index` is its position in the micro-batch.
+// TRI_BAD_INPUT: it is not 0 to `tokens` - 1.
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
 #endif

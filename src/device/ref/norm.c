@@ -19,7 +19,7 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Adds the input `sum` to dx, if the node has it: the gradient of a residual connection
+// Adds the input `sum`, if the node has it, to dx: it is the gradient of a residual connection
 // (pass/fusions.c).
 REF_BODY void add_sum(const ref_node *node, const tri_kernel_args *args, int input, bool f64) {
     ref_array sum = ref_input(args, input, f64), dx = ref_output(args, 0, f64);

@@ -1,4 +1,5 @@
-// Normalisation of bytes. Each operation is rounded to F32, so that all devices have the same bits.
+// Normalisation of images' bytes. Each operation is rounded to F32, so that all devices get the
+// same bits.
 #include "device/ref/node.h"
 
 #include "tensor/pixels.h"

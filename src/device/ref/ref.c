@@ -1,4 +1,5 @@
-// The device `ref`: lists its kernels, and does what is no op: memory, copies, sums.
+// The device `ref`: lists its kernels, and implements everything that is not an op: memory, copies,
+// sums.
 #include "device/ref/ref.h"
 
 #include "device/queue.h"

@@ -1,4 +1,4 @@
-// Optimizer updates, the running averages of batch norm, and the numbers of a step.
+// Optimizer updates, the running averages of batch norm, and the step scalars.
 #include "device/ref/node.h"
 
 #include "ops/step_rule.h"
