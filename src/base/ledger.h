@@ -108,6 +108,7 @@ void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 
 // Each of these functions takes well below a microsecond, so that every step can call them. A NULL
 // ledger records nothing.
+
 // Makes the calling thread the thread of lane 0.
 void tri_ledger_attach(tri_ledger *ledger);
 void tri_ledger_step(tri_ledger *ledger, int64_t step);

@@ -98,6 +98,7 @@ bool tri_tree_equal(const tri_tree *a, const tri_tree *b);
 
 // Convert a scalar to a value. False: it does not have this form. A quoted scalar is always a
 // string.
+
 // Accepts true and false, also capitalised.
 bool tri_tree_to_bool(const tri_tree *node, bool *out);
 // Accepts 12, -1, and also 5e8.

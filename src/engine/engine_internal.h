@@ -90,7 +90,8 @@ typedef struct engine_memory {
 typedef struct engine_numbers {
     // Rows of results, one after the other, followed by the numbers that travel with them.
     double *rows;
-    // Where these numbers lie in this step: behind the rows, or among the sums.
+    // Where the caller's numbers (`shared`) and the sums of squares lie in this step: behind the
+    // rows, or among the sums.
     double *shared, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, `shared`, the sum of squares, the step scalars, the

@@ -28,6 +28,7 @@ tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
 // The search for stuck ranks without a thread, for tests, which set the time.
+
 // As tri_liveness_start, *out may be NULL.
 tri_liveness *tri_liveness_create(const tri_liveness_config *config);
 void tri_liveness_destroy(tri_liveness *liveness);

@@ -251,6 +251,7 @@ bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 // neither gathers nor scatters). SCATTER leaves the sum of a rank's own range in the *own
 // gradients*; without SCATTER, all of a rank's gradients are its own gradients. REDUCE, TIE, NORM
 // and STEP work on own gradients, so that these actions are the same for all strategies.
+
 // Whether each step gathers parameters.
 bool tri_schedule_gathers(const tri_schedule_request *request);
 // Whether gathered parameters are released after their use.

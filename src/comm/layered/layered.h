@@ -79,6 +79,7 @@ void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 
 // Functions of tri_comm_backend that all kinds of layered communicators share.
+
 // Allocates from inner[0], and frees.
 tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out);
 void layered_free(tri_comm *comm, void *memory);

@@ -15,7 +15,7 @@ enum { POST_EAGER_BYTES = 4096 }; // up to this size data travel with the header
 
 typedef struct message_post {
     tri_transport_request header_request, data_request;
-    bool agrees; // of a receive: the header has arrived, and its size and type fit the call
+    bool agrees; // for a receive: the header has arrived, and its size and type fit the call
     int64_t at;
     message_header header;
     char payload[POST_EAGER_BYTES];

@@ -93,6 +93,7 @@ typedef struct progress_backend {
 
     // Functions that tell what the backend knows of other ranks. Each may be NULL. In functions
     // with a family as their argument, ranks are given by their numbers in the job.
+
     // Raises this rank's heartbeat; called every TRI_HEARTBEAT_MS.
     void (*beat)(progress_family *family);
     // Looks at the other ranks; a blocked rank calls it before it asks `loss`.
@@ -173,6 +174,7 @@ struct progress_comm {
     void (*_Atomic listener)(void *context);
     void *_Atomic listener_context;
     // Only the thread that has set `executing` uses the members below, except busy_since_ns.
+
     // How many sends and receives at the head advance side by side; 0: the head is a collective.
     int messages;
     // How many calls have advanced an operation, and how many of these progress_watch has seen.
