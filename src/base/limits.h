@@ -14,7 +14,10 @@ enum {
     TRI_MAX_NODE_RETURNS = 10, // how often an agent that was cut off may return to the same run
     TRI_NODES_LATE_MS = 3000,  // if an agent looks less often than this, it stood still itself
     TRI_MAX_THREADS = 1024,
-    TRI_MAX_STORE_CLIENTS = 8192, // connections to one key-value store
+    TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
+    // Connections to a store: of each rank its own, that of its health, and that over which it
+    // tells why it ends with exit code 2.
+    TRI_MAX_STORE_CLIENTS = 3 * TRI_MAX_RUN_RANKS,
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // such a connection is closed after this time

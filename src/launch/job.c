@@ -246,8 +246,10 @@ tri_status tri_job_make(tri_arena *arena, const tri_job_request *request, tri_jo
     TRI_TRY(check_queue(out, "partition", out->partition));
     TRI_TRY(check_queue(out, "QOS", out->qos));
     TRI_TRY(choose_container(arena, out));
-    if (out->nodes * out->ranks_per_node > TRI_MAX_RANKS)
-        return JOB_FAIL(out, "nodes", request->nodes, "more than %d ranks", TRI_MAX_RANKS);
+    if (out->nodes * out->ranks_per_node > TRI_MAX_RUN_RANKS)
+        return JOB_FAIL(out, "nodes", request->nodes,
+                        "with %lld ranks a node, a run has at most %d ranks",
+                        (long long)out->ranks_per_node, TRI_MAX_RUN_RANKS);
     fill_values(arena, out);
     return TRI_OK;
 }

@@ -76,7 +76,8 @@ typedef struct tri_store tri_store;
 // abstract unix socket, which ends with the process and admits only the same user. Unless all ranks
 // are known to be on one host, rank 0 also listens at its address over TCP, where it admits only
 // ranks that have the user's token (token.h). Returns when all ranks have arrived. TRI_TIMEOUT,
-// TRI_PEER_LOST, TRI_MISMATCH (two jobs of one name, a generation that has ended), TRI_BAD_INPUT.
+// TRI_PEER_LOST, TRI_MISMATCH (two jobs of one name, a generation that has ended), TRI_BAD_INPUT
+// (also for more than TRI_MAX_RUN_RANKS ranks).
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
 // On how many hosts the ranks are, and the number of a rank's host: hosts are numbered in the order

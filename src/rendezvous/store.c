@@ -54,6 +54,11 @@ static tri_status meet(tri_store *store, int timeout_ms) {
 
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out) {
     *out = NULL;
+    if (identity->size > TRI_MAX_RUN_RANKS)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%d ranks are too many for one run: the store serves at most %d, because "
+                        "it keeps two connections to each; use fewer ranks",
+                        identity->size, TRI_MAX_RUN_RANKS);
     tri_store *store = calloc(1, sizeof *store);
     TRI_ASSERT(store);
     store->identity = *identity;

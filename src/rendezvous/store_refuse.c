@@ -55,6 +55,11 @@ static void say_own(const tri_store *store, const char *text, tri_refusal *refus
 }
 
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal) {
+    if (identity->size > TRI_MAX_RUN_RANKS) { // all ranks know it, and there is no store
+        refusal->is_printed = identity->rank == 0;
+        if (refusal->is_printed) refusal->print(text);
+        return;
+    }
     tri_store *store = calloc(1, sizeof *store);
     TRI_ASSERT(store);
     store->identity = *identity;

@@ -91,6 +91,10 @@ static int accept_at(store_server *s, int listener) {
 static void add_client(store_server *s, int fd) {
     int client = store_core_join(s->core);
     if (client == STORE_NO_CLIENT) {
+        if (!s->has_said_full)
+            tri_log(TRI_LOG_WARNING, "the store on %s closes a connection: it has %d, the most",
+                    s->identity.host, TRI_MAX_STORE_CLIENTS);
+        s->has_said_full = true;
         tri_os.close(fd);
         return;
     }

@@ -73,7 +73,21 @@ def check_launcher(folder, name, wanted):
     check_same(losses(place), wanted, name)
 
 
+def check_too_many(folder):
+    """Every rank of a run that is too large ends at once; one of them says why."""
+    place, said = os.path.join(folder, "large"), {}
+    for rank in 0, 1, 4096:
+        variables = {k: str(v) for k, v in bare(rank, WORLD_SIZE=4097).items()}
+        words = [*WORDS, "batch.global=4097", "data.samples=4097", "batch.micro=1"]
+        done = run(train("mnist-cnn", place, *words), 2, env={**os.environ, **variables})
+        said[rank] = done.stderr
+    assert "4097 ranks are too many for one run" in said[0] and said[0].count("\n") == 1, said
+    assert said[1] == said[4096] == "", said
+    assert not os.path.exists(place), "a refused run left a folder"
+
+
 with tempfile.TemporaryDirectory(prefix="trireme-bare-") as temporary:
+    timed(check_too_many, temporary)
     told = os.path.join(temporary, "told")
     run(on_ranks(RANKS, train("mnist-cnn", told, *WORDS)))
     for launcher in LAUNCHERS:
