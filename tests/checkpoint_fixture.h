@@ -110,6 +110,8 @@ typedef struct fixture_save {
     // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);
     tri_status (*admit)(void *context); // before the commit
+    int64_t step_ns;                    // of training, between two looks at a background save
+    double *worked_s;
 } fixture_save;
 
 typedef struct fixture_fetched {
@@ -144,7 +146,7 @@ static inline tri_status fixture_save_async(const tri_checkpoint_save_request *r
             tri_checkpoint_save_abandon(saving);
             return TRI_PEER_LOST;
         }
-        tri_os.sleep_ns(100000);
+        tri_os.sleep_ns(model->options->step_ns ? model->options->step_ns : 100000);
         if (shared >= ranks) status = tri_checkpoint_save_advance(saving, &ended);
     }
     return status;
@@ -174,6 +176,7 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
         .comm = options.comm,
         .chunk_bytes = options.chunk_bytes,
         .snapshot_bytes = options.snapshot_bytes,
+        .worked_s = options.worked_s,
     };
     tri_status status =
         options.snapshot_bytes ? fixture_save_async(&request) : tri_checkpoint_save(&request);

@@ -88,6 +88,9 @@ typedef struct tri_checkpoint_save_request {
     // has replaced commits nothing. NULL: the save always commits. May be called from any thread.
     tri_status (*admit)(void *context);
     void *admit_context;
+    // Set when the save ends: the seconds that it worked, on the slowest rank. Between its stages
+    // it waits until all ranks have ended a training step, which does not count. NULL: not wanted.
+    double *worked_s;
 } tri_checkpoint_save_request;
 
 // Saves a checkpoint. Collective. Commits RUN/checkpoints/step-XXXXXXXX, points `last` (and `best`)

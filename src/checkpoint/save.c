@@ -47,6 +47,7 @@ struct tri_pending_save {
     void (*stage)(save *s);
     pthread_t thread;
     _Atomic bool is_ready, is_cancelled;
+    int64_t worked_ns; // how long the begin and the finished stages worked
     tri_status status; // this rank's first failure; `message` is its text
     char message[TRI_MESSAGE_MAX_BYTES];
 };
@@ -320,7 +321,9 @@ static void commit_and_publish(save *s) {
 
 static void *run_stage(void *context) {
     save *s = context;
+    int64_t begun_ns = tri_os.monotonic_ns();
     if (s->stage) s->stage(s);
+    s->worked_ns += tri_os.monotonic_ns() - begun_ns;
     atomic_store(&s->is_ready, true);
     return NULL;
 }
@@ -362,6 +365,7 @@ static tri_status allocate(save *s) {
 
 static tri_status begin(save *s) {
     tri_comm *comm = s->request.comm;
+    int64_t begun_ns = tri_os.monotonic_ns();
     tri_status status = plan(s);
     if (status == TRI_OK && checkpoint_rank(comm) == 0) status = prepare(s);
     TRI_TRY(checkpoint_agree(comm, status));
@@ -369,6 +373,7 @@ static tri_status begin(save *s) {
     TRI_TRY(allocate(s));
     if (!s->is_async) open_files(s);
     for_each_own_chunk(s, s->is_async ? copy_to_snapshot : write_directly);
+    s->worked_ns = tri_os.monotonic_ns() - begun_ns;
     begin_stage(s, s->is_async ? write_snapshot : close_files);
     return TRI_OK;
 }
@@ -383,6 +388,7 @@ static tri_status close_save(save *s, tri_status status) {
             tri_log(TRI_LOG_WARNING, "%s: left behind: %s", s->hidden, tri_error_message());
         if (status != TRI_OK) status = TRI_FAIL(status, "%s", message);
     }
+    if (s->request.worked_s) *s->request.worked_s = 1e-9 * (double)s->worked_ns;
     free(s->snapshot);
     free(s->buffer);
     tri_arena_destroy(s->arena);
@@ -417,6 +423,8 @@ tri_status tri_checkpoint_save_advance(tri_pending_save *s, bool *ended) {
     join(s);
     tri_status status = checkpoint_agree(s->request.comm, failure_of(s));
     if (status == TRI_OK && !s->is_committing) status = gather_hashes(s);
+    if (status == TRI_OK && !s->is_committing)
+        status = checkpoint_largest(s->request.comm, &s->worked_ns, 1);
     if (status != TRI_OK || s->is_committing) return close_save(s, status);
     *ended = false;
     s->is_committing = true;

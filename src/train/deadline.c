@@ -1,5 +1,5 @@
-// Decides when to stop: the steps in flight, one more step, and a checkpoint have to fit into the
-// time that the job has left.
+// Decides when to stop: all steps that are still made, and a checkpoint, have to fit into the time
+// that the job has left.
 #include "train/deadline.h"
 
 #include "base/limits.h"
@@ -16,16 +16,18 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
-static double needed_s(const train_deadline *d, int in_flight, bool evaluates) {
+// The time that has to be left if the run is to go on. The decision to stop is sent with the sums
+// of a step, so that step is still made. And if this step does not stop the run, the next one may.
+static double needed_s(const train_deadline *d, train_rest rest) {
     // A checkpoint may take this much longer than the last, because file systems are not always
     // equally fast.
     const double slack = 1.5;
-    return (in_flight + 1) * d->step_s + slack * d->save_s + (evaluates ? d->pause_s : 0) +
-           TRI_JOB_END_MARGIN_MS / 1e3;
+    return (rest.steps + 2) * d->step_s + slack * d->save_s * (rest.saves ? 2 : 1) +
+           (rest.evaluates ? d->pause_s : 0) + TRI_JOB_END_MARGIN_MS / 1e3;
 }
 
-bool train_deadline_is_due(train_deadline *d, double now_s, int in_flight, bool evaluates) {
-    double needed = needed_s(d, in_flight, evaluates), left_s;
+bool train_deadline_is_due(train_deadline *d, double now_s, train_rest rest) {
+    double needed = needed_s(d, rest), left_s;
     if (d->end_s == 0 || now_s + needed < d->end_s) return false;
     if (!d->ask || now_s - d->asked_s < TRI_JOB_END_ASK_MS / 1e3) return true;
     d->asked_s = now_s;

@@ -6,6 +6,7 @@
 
 #include "train/slurm.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct train_deadline {
@@ -26,9 +27,16 @@ typedef struct train_deadline {
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
-// Whether no further step may be issued at time `now_s`, when `in_flight` steps are not done yet.
-// `evaluates`: an evaluation is due as well. Before it answers yes, it asks Slurm again, because
-// somebody may have extended the job's time.
-bool train_deadline_is_due(train_deadline *deadline, double now_s, int in_flight, bool evaluates);
+// What has to be done before the run can stop, besides the step that is about to be issued, the
+// step of the next decision, and the last checkpoint.
+typedef struct train_rest {
+    int steps;      // steps in flight, and those that are issued before a decision is known
+    bool evaluates; // an evaluation is due
+    bool saves;     // another checkpoint is being written, or is due
+} train_rest;
+
+// Whether no further step may be issued at time `now_s`. Before it answers yes, it asks Slurm
+// again, because somebody may have extended the job's time.
+bool train_deadline_is_due(train_deadline *deadline, double now_s, train_rest rest);
 
 #endif

@@ -44,8 +44,13 @@ void train_watch_job(train_loop *loop) {
 
 bool train_job_ends(train_loop *loop) {
     if (loop->deadline.end_s == 0 || loop->job_ends) return false;
-    bool evaluates = train_evaluation_is_due(loop, loop->in_flight + 1);
-    return train_deadline_is_due(&loop->deadline, tri_os_seconds(), loop->in_flight, evaluates);
+    train_rest rest = {.steps = loop->in_flight + tri_engine_steps_ahead(loop->session->engine),
+                       .saves = loop->saving != NULL};
+    for (int ahead = 1; ahead <= rest.steps + 2; ahead++) {
+        rest.evaluates |= train_evaluation_is_due(loop, ahead);
+        rest.saves |= train_checkpoint_is_due(loop, ahead);
+    }
+    return train_deadline_is_due(&loop->deadline, tri_os_seconds(), rest);
 }
 
 // Whether the job ended because its time was over. Slurm sends SIGTERM then, but also when a user

@@ -31,7 +31,7 @@ static tri_status end_saving(train_loop *loop, tri_status status) {
     loop->saving_arena = NULL;
     if (status == TRI_OK) {
         loop->saved_step = loop->saving_step;
-        train_deadline_note_save(&loop->deadline, tri_os_seconds() - loop->saving_begun_s);
+        train_deadline_note_save(&loop->deadline, loop->saving_worked_s);
     }
     if (status != TRI_IO && status != TRI_NO_SPACE && status != TRI_BAD_INPUT &&
         status != TRI_NOT_FOUND)
@@ -62,7 +62,6 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
                                       .larger_is_better = o->mode == TRI_MONITOR_MAX};
     monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
     loop->saving_arena = arena;
-    loop->saving_begun_s = tri_os_seconds();
     loop->saving_step = loop->saving_since = loop->progress.step;
     return tri_checkpoint_save_begin(
         &(tri_checkpoint_save_request){
@@ -78,6 +77,7 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .snapshot_bytes = behind ? snapshot_limit_bytes(loop) : 0,
             .admit = admit,
             .admit_context = loop->session->health,
+            .worked_s = &loop->saving_worked_s,
         },
         &loop->saving);
 }

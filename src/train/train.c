@@ -145,6 +145,10 @@ bool train_evaluation_is_due(const train_loop *loop, int64_t ahead) {
     return due_after(loop, ahead).evaluation;
 }
 
+bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead) {
+    return due_after(loop, ahead).checkpoint;
+}
+
 // Does the evaluation and the checkpoint that are due after the latest step. No step is in flight
 // then, so the weights do not change.
 static tri_status finish_step(train_loop *loop) {

@@ -48,8 +48,8 @@ def steps_of(run_dir):
 
 
 def check_stops(folder):
-    """8 s are left: 5 s of them are kept free, the checkpoint needs some."""
-    environment, calls = fake_slurm(folder, left(8))
+    """10 s are left: 5 s of them are kept free, the checkpoint needs some."""
+    environment, calls = fake_slurm(folder, left(10))
     run_dir = os.path.join(folder, "stops")
     begin = time.monotonic()
     done = runs.run(runs.train("mlp-jax", run_dir, *WORDS), 75, env=environment)
@@ -63,14 +63,14 @@ def check_longer(folder):
     """A job whose time was made longer goes on: Slurm is asked again before the run stops."""
     place = os.path.join(folder, "longer")
     environment, calls = fake_slurm(
-        folder, f"[ -e {place}.asked ] && echo UNLIMITED || echo 0:08; touch {place}.asked")
-    done = runs.run(runs.train("mlp-jax", place, *WORDS, "trainer.max_time=6"), 0, env=environment)
+        folder, f"[ -e {place}.asked ] && echo UNLIMITED || echo 0:10; touch {place}.asked")
+    done = runs.run(runs.train("mlp-jax", place, *WORDS, "trainer.max_time=8"), 0, env=environment)
     assert "stopped" not in done.stderr, done.stderr
     assert len(read(calls)) == 2, read(calls)
 
 
 def check_requeue(folder):
-    environment, calls = fake_slurm(folder, left(8))
+    environment, calls = fake_slurm(folder, left(10))
     run_dir = os.path.join(folder, "requeue")
     done = runs.run(runs.on_ranks(2, runs.train("mlp-jax", run_dir, *WORDS,
                                                 "trainer.on_timeout=requeue")), 75, env=environment)
@@ -85,7 +85,7 @@ def check_requeue(folder):
 def check_chain(folder):
     shown = "JobId=77 Partition=gpu Account=(null) QOS=normal TimeLimit=00:10:00 NumNodes=2"
     environment, calls = fake_slurm(
-        folder, left(8), f'[ "$1" = write ] && echo "#!/bin/sh" > "$4" || echo "{shown}"')
+        folder, left(10), f'[ "$1" = write ] && echo "#!/bin/sh" > "$4" || echo "{shown}"')
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "chain"), *WORDS,
                                "trainer.on_timeout=chain"), 75, env=environment)
     assert "job 78 follows when job 77 has ended" in done.stderr, done.stderr
@@ -113,7 +113,7 @@ def check_failures(folder):
                                "trainer.max_steps=3"), 0, env=environment)
     assert "the end of job 77 is not known: squeue ended with exit code 1: slurm is down" in \
         done.stderr, done.stderr
-    environment, _ = fake_slurm(folder, left(8), "echo access denied >&2; exit 1")
+    environment, _ = fake_slurm(folder, left(10), "echo access denied >&2; exit 1")
     done = runs.run(runs.train("mlp-jax", os.path.join(folder, "denied"), *WORDS,
                                "trainer.on_timeout=requeue"), 75, env=environment)
     assert "job 77 is not started again: scontrol ended with exit code 1: access denied" in \

@@ -242,12 +242,40 @@ static void test_killed_while_saving(void **state) {
     }
 }
 
+static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    static bool has_slept;
+    if (!has_slept) tri_os.sleep_ns(300000000);
+    has_slept = true;
+    return pwrite(fd, data, size, offset);
+}
+
+static void measured_body(tri_comm *comm, ranks_table *table, void *argument) {
+    fixture_save save = ((order *)argument)->save;
+    double worked_s = 0;
+    if (comm->rank == 1) tri_os.pwrite = slow_pwrite;
+    save.comm = comm;
+    save.worked_s = &worked_s;
+    CHECK_OK(fixture_do_save(run_dir, save));
+    CHECK(comm->rank != 0 || (worked_s >= 0.3 && worked_s < 1));
+}
+
+// Rank 0 learns how long the slowest rank worked, without the steps that passed meanwhile.
+static void test_work_is_measured(void **state) {
+    order all = {.save = options(1)};
+    assert_int_equal(ranks_run(2, NULL, measured_body, &all), 0);
+    all.save = options(2);
+    all.save.snapshot_bytes = 1 << 20;
+    all.save.step_ns = 1000000000;
+    assert_int_equal(ranks_run(2, NULL, measured_body, &all), 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(same_bytes),     TEST(damage_is_found_together),
-        TEST(one_rank_fails), TEST(no_room_for_a_snapshot),
-        TEST(one_rank_dies),  TEST(killed_while_saving),
+        TEST(same_bytes),       TEST(damage_is_found_together),
+        TEST(one_rank_fails),   TEST(no_room_for_a_snapshot),
+        TEST(one_rank_dies),    TEST(killed_while_saving),
+        TEST(work_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,29 +65,48 @@ static void test_when_to_stop(void **state) {
     assert_true(d.step_s > 2.8 && d.step_s < 3); // slow steps are forgotten slowly
     d.step_s = 3;
     train_deadline_note_pause(&d, 7);
-    double last = 100 - 3 - 1.5 * 20 - margin; // one more step, and a checkpoint
-    assert_false(train_deadline_is_due(&d, last - 0.1, 0, false));
+    double last = 100 - 2 * 3 - 1.5 * 20 - margin; // two more steps, and a checkpoint
+    assert_false(train_deadline_is_due(&d, last - 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 0);
     // Slurm says how much is left: as much as was known, less, more, no end at all.
     a.left_s = 100 - (last + 0.1);
-    assert_true(train_deadline_is_due(&d, last + 0.1, 0, false));
+    assert_true(train_deadline_is_due(&d, last + 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 1);
-    assert_true(train_deadline_is_due(&d, last + 0.2, 0, false)); // asked a moment ago
+    assert_true(train_deadline_is_due(&d, last + 0.2, (train_rest){0})); // asked a moment ago
     assert_int_equal(a.asked, 1);
     a.left_s = 3600;
-    assert_false(train_deadline_is_due(&d, last + 10, 0, false));
+    assert_false(train_deadline_is_due(&d, last + 10, (train_rest){0}));
     assert_float_equal(d.end_s, last + 10 + 3600, 1e-9);
     a.left_s = -1;
-    assert_false(train_deadline_is_due(&d, d.end_s, 0, false));
-    assert_false(train_deadline_is_due(&d, 1e9, 0, false));
-    // Steps in flight and an evaluation need time too; no answer changes nothing.
+    assert_false(train_deadline_is_due(&d, d.end_s, (train_rest){0}));
+    assert_false(train_deadline_is_due(&d, 1e9, (train_rest){0}));
+    // Steps in flight, an evaluation and another checkpoint need time too; no answer changes
+    // nothing.
     a.known = false;
     d.end_s = 100;
     d.asked_s = 0;
-    assert_false(train_deadline_is_due(&d, last - 3.1, 1, false));
-    assert_true(train_deadline_is_due(&d, last - 2.9, 1, false));
-    assert_true(train_deadline_is_due(&d, last - 6.9, 0, true));
-    assert_false(train_deadline_is_due(&d, last - 7.1, 0, true));
+    assert_false(train_deadline_is_due(&d, last - 3.1, (train_rest){.steps = 1}));
+    assert_true(train_deadline_is_due(&d, last - 2.9, (train_rest){.steps = 1}));
+    assert_true(train_deadline_is_due(&d, last - 6.9, (train_rest){.evaluates = true}));
+    assert_false(train_deadline_is_due(&d, last - 7.1, (train_rest){.evaluates = true}));
+    assert_true(train_deadline_is_due(&d, last - 29.9, (train_rest){.saves = true}));
+    assert_false(train_deadline_is_due(&d, last - 30.1, (train_rest){.saves = true}));
+}
+
+// However long steps and checkpoints take, a run stops in time, and not much too early. A step is
+// issued when the one `ahead` steps before it begins, and a decision is known one step later.
+static void test_stops_in_time(void **state) {
+    (void)state;
+    static const double step_s[] = {0.01, 2, 7, 60, 200}, save_s[] = {0.1, 20, 100};
+    for (int ahead = 0; ahead <= TRI_MAX_STEPS_AHEAD; ahead++)
+        for (int i = 0; i < 15; i++) {
+            double step = step_s[i % 5], save = save_s[i / 5], now = 0.3 * step;
+            train_deadline d = {.end_s = 3600, .save_s = save, .step_s = step};
+            while (!train_deadline_is_due(&d, now, (train_rest){.steps = 2 * ahead})) now += step;
+            double left = d.end_s - now - (2 * ahead + 1) * step - save;
+            assert_true(left >= TRI_JOB_END_MARGIN_MS / 1e3);
+            assert_true(left <= TRI_JOB_END_MARGIN_MS / 1e3 + step + 0.5 * save + 0.01);
+        }
 }
 
 static void test_commands(void **state) {
@@ -117,6 +136,7 @@ static void test_commands(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_job),
                                        cmocka_unit_test(test_when_to_stop),
+                                       cmocka_unit_test(test_stops_in_time),
                                        cmocka_unit_test(test_commands)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
