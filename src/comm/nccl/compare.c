@@ -1,12 +1,13 @@
-// Comparisons. A message and a collective that meet are found by the inner communicator, on which
-// the comparison of the one is a message and that of the other a collective.
+// Compares what the ranks call. The inner communicator also finds a message that meets a
+// collective, because the comparison of a message is itself a message and that of a collective is a
+// collective.
 #include "comm/nccl/compare.h"
 
 #include "comm/progress/describe.h"
 
 #include <stdlib.h>
 
-// The operation of the inner communicator that carries the calls of one operation.
+// The operation of the inner communicator that exchanges the calls of one operation for comparison.
 static tri_comm_op comparison(const nccl_group *g, int number) {
     const tri_comm_op *op = &g->ops[number];
     bool is_message = tri_comm_kind_is_message(op->kind);

@@ -1,4 +1,4 @@
-// Divides the operations of one call into groups, by the link through which they go.
+// Divides the operations of one call of `start` into groups, by the link that carries them.
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int c
     return TRI_OK;
 }
 
-// Whether an operation before this one goes through the same link, so that it is in a group.
+// Whether an operation before this one goes through the same link. If so, this one is already in
+// the group of that operation.
 static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     nccl_group like = {.way = way_of(comm, &ops[at]), .peer = ops[at].peer};
     for (int i = 0; i < at; i++)
@@ -51,7 +52,8 @@ static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     return false;
 }
 
-// Of collectives, or of messages, that follow each other.
+// Makes groups of consecutive operations, all of which are collectives or all of which are
+// messages.
 static tri_status make_run(const tri_comm *comm, const tri_comm_op *ops, int count,
                            threaded_group ***last) {
     for (int i = 0; i < count; i++) {

@@ -10,30 +10,32 @@
 
 typedef enum nccl_state {
     NCCL_QUEUED,
-    NCCL_COMPARES, // what the ranks call
-    NCCL_OPENS,    // its link
-    NCCL_READY,    // to be issued
-    NCCL_ISSUES,   // its steps to the queue
-    NCCL_RUNS,     // on the GPU
+    NCCL_COMPARES, // the ranks compare what they call
+    NCCL_OPENS,    // the group's link is being opened
+    NCCL_READY,    // the group may be issued
+    NCCL_ISSUES,   // the group's steps are being issued to the queue
+    NCCL_RUNS,     // the group runs on the GPU
 } nccl_state;
 
-// Operations of one call of `start` that go through one link: collectives that follow each other,
-// or messages to one rank, or from one. Of messages of a rank to itself it has both halves.
+// Operations of one call of `start` that go through one link: consecutive collectives, or messages
+// to one rank or from one. For messages of a rank to itself a group has both the sends and the
+// receives.
 typedef struct nccl_group {
     threaded_group base;
     nccl_state state;
     nccl_way way;
-    int peer;        // of messages
+    int peer;        // for messages: number of the other rank
     nccl_link *link; // NULL: not yet found
     tri_comm_op *ops;
     int op_count;
-    tri_comm_call *calls; // of each operation: this rank's, then one of each rank that compares it
-    int callers;          // how many calls each operation has
+    // For each operation: this rank's call, then the calls of the ranks that compare it.
+    tri_comm_call *calls;
+    int callers; // how many calls there are for each operation
     nccl_steps steps;
     int next_step;
-    tri_comm_ticket inner; // of the comparison
+    tri_comm_ticket inner; // the comparison on the inner communicator
     tri_ticket done;
-    int64_t waits_since_ns; // since when it waits for other ranks; 0: not yet
+    int64_t waits_since_ns; // since when the group waits for other ranks; 0: it does not
 } nccl_group;
 
 // Makes the groups of one call of `start`, in order.
@@ -45,7 +47,7 @@ static inline bool nccl_group_is_message(const nccl_group *group) {
     return group->way != NCCL_AMONG_ALL;
 }
 
-// What is called as operation `op` of the group: by this rank, then by the others.
+// The calls of operation `op` of the group: this rank's first, then those of the others.
 static inline tri_comm_call *nccl_group_calls(const nccl_group *group, int op) {
     return group->calls + (size_t)op * (size_t)group->callers;
 }

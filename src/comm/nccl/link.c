@@ -1,4 +1,4 @@
-// Opens and closes links.
+// Opens and closes links, through which groups go.
 #include "comm/nccl/link.h"
 
 #include "comm/nccl/memory.h"
@@ -56,7 +56,7 @@ void nccl_link_close(nccl_link *link) {
     link->queue = NULL;
 }
 
-// The ends of a link, as one number: the rank that sends, then the one that receives.
+// The two ends of a link as one number: the sending rank, then the receiving rank.
 static int64_t ends(const nccl_link *link, int rank) {
     int64_t from = link->way == NCCL_FROM_PEER ? link->peer : rank;
     int64_t to = link->way == NCCL_FROM_PEER ? rank : link->peer;

@@ -1,4 +1,5 @@
-// One list of the memory that NCCL has allocated in this process, and of who was told of it.
+// Keeps one list of the memory that NCCL has allocated in this process, and of the communicators
+// with which it is registered.
 #include "comm/nccl/memory.h"
 
 #include "base/log.h"
@@ -7,11 +8,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// A communicator that was told of a region.
+// A communicator with which a region of memory was registered.
 typedef struct region_user {
     struct region_user *next;
     cuda_nccl *nccl;
-    void *handle; // NULL: it was told in vain
+    void *handle; // NULL: the registration failed
 } region_user;
 
 typedef struct region {
@@ -21,10 +22,10 @@ typedef struct region {
     region_user *users;
 } region;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of the list and all that is in it
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects the list and everything in it
 static region *regions;
 
-// ---- under the lock
+// ---- functions that are called with the lock held
 
 static region *region_at(const void *address) {
     const char *at = address;
@@ -61,7 +62,7 @@ static void tell(cuda_device *device, cuda_nccl *nccl, const void *address) {
     r->users = user;
 }
 
-// ----
+// ---- functions that take the lock themselves
 
 static tri_status zero(cuda_device *device, void *memory, size_t size_bytes) {
     TRI_TRY(cuda_zero(device->setup, memory, size_bytes));

@@ -1,4 +1,4 @@
-// The communicator: in which order its thread compares, issues and ends groups.
+// The communicator over NCCL: the order in which its thread compares, issues and ends groups.
 #include "comm/nccl/nccl.h"
 
 #include "base/limits.h"
@@ -13,21 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-// UNDER_WAY: groups of a link that are issued at one time. A queue tells 256 tickets apart.
+// UNDER_WAY: how many groups of a link may be issued at one time. A queue can tell 256 tickets
+// apart.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
     threaded_comm base;
     cuda_device *device;
-    nccl_link all;       // for collectives; not open where there are only messages
-    nccl_link *messages; // by pair and direction
+    nccl_link all;       // for collectives; not open if the communicator only carries messages
+    nccl_link *messages; // links for messages, one for each pair of ranks and direction
     nccl_sums sums;
-    bool splits; // every rank has a library that can
+    bool splits; // every rank's NCCL can split communicators
     int timeout_ms;
-    // Of the groups that this turn of the thread has seen.
-    bool is_first;            // there is none
-    bool all_compare;         // or have done so
-    bool collectives_compare; // those among them
+    // What the thread has found, in its current pass over all groups, about the groups before the
+    // current one:
+    bool is_first; // there is no group before the current one
+    // All of these groups have begun to compare their calls, or are past that state.
+    bool all_compare;
+    // All collectives among these groups have begun to compare, or are past that state.
+    bool collectives_compare;
     bool messages_done, collectives_done;
 } nccl_comm;
 
@@ -35,15 +39,15 @@ static const tri_comm_backend nccl_backend;
 
 static nccl_comm *nccl_of(const tri_comm *head) { return (nccl_comm *)(uintptr_t)head; }
 
-// Ends what is under way on the GPU. Needs no lock, because only the communicator's thread calls
-// it, or the functions that open and close while there is no thread.
+// Ends what is under way on the GPU. Needs no lock: only the communicator's thread calls it, or
+// functions that open and close, when there is no thread.
 static void abort_all(nccl_comm *c) {
     nccl_link_abort(&c->all);
     nccl_links_abort(c->messages);
 }
 
-// Takes over the family's first failure, so that all ranks report one cause; if there is none yet,
-// this failure becomes it.
+// Replaces the failure by the family's first failure, so that all ranks report one cause. If there
+// is none yet, this failure becomes the first.
 static tri_status share_failure(nccl_comm *c, tri_status status) {
     tri_comm *compares = c->base.inner;
     char message[TRI_MESSAGE_MAX_BYTES];
@@ -52,7 +56,7 @@ static tri_status share_failure(nccl_comm *c, tri_status status) {
     return compares->backend->failed(compares);
 }
 
-// ---- one group, by the thread
+// ---- functions on one group, called by the thread
 
 static tri_status checked(const nccl_comm *c, const nccl_group *g, tri_status status,
                           const char *why) {
@@ -73,9 +77,9 @@ static tri_status find_link(nccl_comm *c, nccl_group *g) {
     return checked(c, g, c->device->runtime->nccl_id(g->link->id, why), why);
 }
 
-// A message is compared after earlier ones of its link and collectives before it, a collective
-// after everything before it: so all ranks compare in an order that fits. What a message sends has
-// to be ready by then.
+// Begins to compare what the ranks call. A message is compared after earlier messages of its link
+// and earlier collectives; a collective after everything before it. So all ranks compare in orders
+// that fit together. What a message sends has to be ready before it is compared.
 static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     if (!g->link) TRI_TRY(find_link(c, g));
     bool may =
@@ -89,7 +93,8 @@ static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
 
 static tri_status list_steps(const nccl_comm *c, nccl_group *g) {
     if (g->way == NCCL_TO_ITSELF) return nccl_steps_add_copies(&g->steps, g->ops, g->op_count);
-    if (nccl_group_is_message(g)) // of the two ranks of the link, the one that sends is rank 0
+    // In a link's communicator of two ranks, the sender is always rank 0.
+    if (nccl_group_is_message(g))
         return nccl_steps_add_messages(&g->steps, g->ops, g->op_count, g->way == NCCL_TO_PEER);
     for (int i = 0; i < g->op_count; i++)
         TRI_TRY(nccl_steps_add(&g->steps, &c->base.head, &g->ops[i], &c->sums));
@@ -109,8 +114,8 @@ static tri_status end_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     return TRI_OK;
 }
 
-// Groups of a link are issued in order; collectives after the messages before them are done, and
-// the other way round.
+// Begins to issue a group. Groups of one link are issued in order. Collectives are issued only
+// after the messages before them are done, and messages only after the collectives before them.
 static tri_status begin_issue(nccl_comm *c, nccl_group *g, bool *moved) {
     bool may = nccl_group_is_message(g) ? c->collectives_done : c->messages_done;
     if (!may || g->link->is_behind || g->link->under_way == UNDER_WAY) return TRI_OK;
@@ -151,7 +156,8 @@ static tri_status issue_step(nccl_comm *c, const nccl_group *g, const nccl_step 
     return TRI_OK;
 }
 
-// Issues a group. NCCL may still be busy with the step before; then the thread comes back later.
+// Issues a group's steps. If NCCL is still busy with the previous step, the thread tries again
+// later.
 static tri_status issue(nccl_comm *c, nccl_group *g, bool *moved) {
     char why[CUDA_WHY_BYTES] = "";
     for (;;) {
@@ -184,8 +190,8 @@ static tri_status advance_group(nccl_comm *c, nccl_group *g, bool *moved) {
     return g->state == NCCL_RUNS ? end_run(g, moved) : TRI_OK;
 }
 
-// Fails where a group waits longer for other ranks than they may take. Time in which it waits for
-// work of this rank does not count.
+// Fails if a group has waited too long for other ranks. Time in which it waits for work of this
+// rank does not count.
 static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) {
     if (!threaded_comes_after(&g->base)) return TRI_OK;
     if (!g->waits_since_ns) g->waits_since_ns = now_ns;
@@ -196,7 +202,8 @@ static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) 
     return checked(c, g, TRI_TIMEOUT, why);
 }
 
-// What may fail while nothing moves. Called for the first group of each turn.
+// Checks for failures, which may occur even while no group advances. Called for the first group in
+// each pass of the thread over all groups.
 static tri_status check_all(nccl_comm *c, nccl_group *first) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(c->base.inner->backend->failed(c->base.inner));
@@ -208,7 +215,7 @@ static tri_status check_all(nccl_comm *c, nccl_group *first) {
     return first->base.done ? TRI_OK : check_time(c, first, tri_os.monotonic_ns());
 }
 
-// ---- the base's functions
+// ---- functions that the base calls
 
 static tri_status make(threaded_comm *base, const tri_comm_op *ops, int count,
                        threaded_group **out) {
@@ -243,7 +250,7 @@ static tri_status advance(threaded_comm *base, threaded_group *group, bool *move
     return TRI_OK;
 }
 
-// The other ranks are told of the failure, and what is under way is ended.
+// Tells the other ranks of the failure, and ends what is under way.
 static tri_status give_up(threaded_comm *base, tri_status status) {
     nccl_comm *c = (nccl_comm *)base;
     status = share_failure(c, status);
@@ -257,14 +264,15 @@ static const threaded_kind nccl_kind = {.make = make,
                                         .advance = advance,
                                         .give_up = give_up};
 
-// ---- the backend's functions
+// ---- functions of tri_comm_backend
 
 static void nccl_stop(tri_comm *comm) {
     nccl_comm *c = nccl_of(comm);
     if (threaded_stop(&c->base)) abort_all(c);
 }
 
-// After a failure the other ranks may be gone, and the end of a communicator would wait for them.
+// Aborts the communicators of NCCL after a failure. Closing them normally would wait for the other
+// ranks, which may have ended.
 static void abort_after_failure(nccl_comm *c) {
     char first[TRI_MESSAGE_MAX_BYTES];
     snprintf(first, sizeof first, "%s", tri_error_message());
@@ -281,7 +289,7 @@ static void nccl_close(tri_comm *comm) {
     nccl_link_close(&c->all);
     nccl_links_close(c->messages, comm->rank);
     nccl_memory_free(c->device, c->sums.scratch);
-    tri_comm_close(c->base.inner); // before the groups' memory is freed, which it may still touch
+    tri_comm_close(c->base.inner); // first, because it may still use the groups' memory
     threaded_end(&c->base);
     free(c);
 }
@@ -305,10 +313,11 @@ static int64_t scratch_of(tri_comm_use use) {
     return bytes[use];
 }
 
-// How much NCCL takes is not documented, so this is an estimate of ours. A communicator has
-// channels, and each channel has buffers for every connection to another rank: the largest is
-// NCCL_BUFFSIZE, 4 MiB, and all three come to 10 MiB. How many channels there are depends on what
-// connects the GPUs. Collectives need the connections of a ring and of a tree, a link has one.
+// Estimates how much memory NCCL takes, which is not documented. A communicator has channels, and
+// each channel has three buffers for every connection to another rank: the largest is
+// NCCL_BUFFSIZE, 4 MiB, and all three have 10 MiB. The number of channels depends on how the GPUs
+// are connected. Collectives need the connections of a ring and of a tree, a link for messages has
+// one connection.
 int64_t tri_comm_nccl_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate) {
     enum { CHANNELS = 16, CONNECTION_BYTES = 10 << 20, COLLECTIVE_CONNECTIONS = 2 };
     if (ranks < 2) return 0;
@@ -345,7 +354,7 @@ tri_status tri_comm_nccl_find(const tri_device *device, bool *splits) {
     return status == TRI_OK ? TRI_OK : TRI_FAIL(status, "%s", why);
 }
 
-// Rank 0 makes the id. Every rank learns whether that went well.
+// Rank 0 makes NCCL's id and sends it to all. Every rank learns whether that succeeded.
 static tri_status share_id(nccl_comm *c) {
     char why[CUDA_WHY_BYTES] = "", *id = c->all.id;
     tri_comm *compares = c->base.inner;
@@ -360,7 +369,7 @@ static tri_status share_id(nccl_comm *c) {
                                                  .label = "NCCL's id"});
 }
 
-// Waits until the ranks have found each other.
+// Waits until NCCL has connected the ranks.
 static tri_status await(nccl_comm *c, const nccl_link *link) {
     char why[CUDA_WHY_BYTES] = "";
     int64_t begin = tri_os.monotonic_ns();
@@ -423,7 +432,7 @@ tri_status tri_comm_nccl_open(tri_comm *compares, const tri_comm_nccl_config *co
         *out = &c->base.head;
         return TRI_OK;
     }
-    status = share_failure(c, status); // the other ranks wait for this one
+    status = share_failure(c, status); // tells the other ranks, which wait for this one
     abort_all(c);
     char message[TRI_MESSAGE_MAX_BYTES];
     snprintf(message, sizeof message, "%s", tri_error_message());

@@ -1,6 +1,6 @@
-// The steps of each kind of operation: one call of NCCL, or an exchange of terms, a kernel that
-// adds them in rank order, and an exchange of the sums. An exchange goes through scratch memory of
-// fixed size, window by window.
+// The steps of each kind of operation: either one call of NCCL, or an exchange of terms, a kernel
+// that adds them in rank order, and an exchange of the sums. An exchange goes through scratch
+// memory of fixed size, window by window.
 #include "comm/nccl/steps.h"
 
 #include "comm/op.h"
@@ -26,7 +26,7 @@ static tri_status begin_transfers(nccl_steps *s) {
     return add_step(s, (nccl_step){.kind = NCCL_TRANSFERS, .first = s->transfer_count});
 }
 
-// Adds a transfer to those that NCCL does together, which begin_transfers has begun.
+// Adds a transfer to the group that begin_transfers has begun, which NCCL does together.
 static tri_status add_transfer(nccl_steps *s, cuda_transfer transfer) {
     void *larger =
         grown(s->transfers, s->transfer_count, &s->transfer_capacity, sizeof *s->transfers);
@@ -61,15 +61,16 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// One window, on one rank, of a sum that is made by an exchange of terms.
+// One window of a sum that is made by an exchange of terms, as this rank sees it.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
     const tri_comm_op *op;
-    tri_dtype travels;    // the type of the terms
-    size_t width;         // of it, in bytes
-    int64_t begin, count; // the window, in elements of op->count
-    char *terms, *packed; // the halves of the scratch memory; packed: `send` as it travels
+    tri_dtype travels;    // the type in which terms travel
+    size_t width;         // size of that type in bytes
+    int64_t begin, count; // the window: its begin and length in elements of op->count
+    // The two halves of the scratch memory; `packed` holds `send` in the wire type.
+    char *terms, *packed;
 } exchange;
 
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
@@ -79,8 +80,8 @@ static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
 
-// The elements of the window that rank r adds: returns how many, and *begin is where they begin in
-// the window.
+// The elements of the window that rank r adds: returns how many there are, and *begin is their
+// start in the window.
 static int64_t range(const exchange *x, int r, int64_t *begin) {
     *begin = r * share(x);
     if (scatters(x)) return x->count;
@@ -88,7 +89,7 @@ static int64_t range(const exchange *x, int r, int64_t *begin) {
     return left < 0 ? 0 : left < share(x) ? left : share(x);
 }
 
-// Finds the terms of rank r in `send`, in the type of the operation.
+// Finds, in `send`, the terms that rank r adds, in the type of the operation.
 static const char *source(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
@@ -96,7 +97,8 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// Finds the terms of rank r as they travel: narrowed to the wire type, or as in `send`.
+// Finds the terms that rank r adds as they travel: narrowed to the wire type, or directly in
+// `send`.
 static const char *travelling(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
@@ -133,7 +135,7 @@ static tri_status exchange_terms(exchange *x) {
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
-    bool rounds = narrows(x) && !scatters(x); // the sum travels, too
+    bool rounds = narrows(x) && !scatters(x); // the sum travels in the wire type too
     cuda_ordered_sum sum = {.count = mine,
                             .ranks = x->comm->size,
                             .own = own,
@@ -184,7 +186,7 @@ static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_co
     return TRI_OK;
 }
 
-// ---- operations
+// ---- the steps of each operation
 
 static int64_t bytes_of(const tri_comm_op *op) {
     return op->count * (int64_t)tri_dtype_bytes(op->dtype);
@@ -250,7 +252,7 @@ tri_status nccl_steps_add_messages(nccl_steps *steps, const tri_comm_op *ops, in
     return TRI_OK;
 }
 
-// The next operation of that kind, from *at on; NULL: there is none.
+// Finds the next operation of that kind, from *at on; NULL: there is none.
 static const tri_comm_op *next_of(const tri_comm_op *ops, int count, tri_comm_kind kind, int *at) {
     while (*at < count && ops[*at].kind != kind) ++*at;
     return *at < count ? &ops[(*at)++] : NULL;

@@ -1,4 +1,4 @@
-// What a queue of the GPU does for one operation, step by step, as a list that the host makes once.
+// The steps that a queue of the GPU does for one operation, as a list that the host makes once.
 #ifndef TRIREME_COMM_NCCL_STEPS_H
 #define TRIREME_COMM_NCCL_STEPS_H
 
@@ -9,7 +9,8 @@ typedef enum nccl_step_kind { NCCL_TRANSFERS, NCCL_CAST, NCCL_SUM, NCCL_COPY } n
 
 typedef struct nccl_step {
     nccl_step_kind kind;
-    int first, count; // NCCL_TRANSFERS: of nccl_steps.transfers, which NCCL does as one group
+    // NCCL_TRANSFERS: these entries of nccl_steps.transfers, which NCCL does as one group.
+    int first, count;
     cuda_pointwise cast;
     cuda_ordered_sum sum;
     struct {
@@ -25,8 +26,8 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// What the sums of exchanged terms need: memory of the device, and whether sums of F32 and F64 are
-// added in rank order.
+// What sums of exchanged terms need: device memory, and whether F32 and F64 are added in rank
+// order.
 typedef struct nccl_sums {
     char *scratch;
     int64_t scratch_bytes;
@@ -36,9 +37,9 @@ typedef struct nccl_sums {
 // Adds the steps of a collective to the list.
 tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
                           const nccl_sums *sums);
-// Adds those of messages: to rank `peer` of the link's communicator or from it, all at once.
+// Adds the steps of messages to rank `peer` of the link's communicator, or from it, all at once.
 tri_status nccl_steps_add_messages(nccl_steps *steps, const tri_comm_op *ops, int count, int peer);
-// Adds those of a rank's messages to itself: the first SEND goes to the first RECV, and so on.
+// Adds the steps of a rank's messages to itself: the first SEND goes to the first RECV, and so on.
 tri_status nccl_steps_add_copies(nccl_steps *steps, const tri_comm_op *ops, int count);
 void nccl_steps_free(nccl_steps *steps);
 

@@ -1,4 +1,4 @@
-// The groups of a communicator in order, and the thread that moves them on.
+// The operation groups of a communicator in order, and the thread that advances them.
 #include "comm/threaded/threaded.h"
 
 #include "base/os.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAUSE_NS = 30000 }; // where nothing could be moved on
+enum { PAUSE_NS = 30000 }; // how long the thread pauses when no group could be advanced
 
 static tri_status outcome(const threaded_comm *c) {
     return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "%s", c->message);
@@ -17,7 +17,7 @@ static tri_status outcome(const threaded_comm *c) {
 
 // ---- the thread
 
-// Records the first failure. Called under the lock.
+// Records the failure if it is the first. The caller holds the lock.
 static void fail(threaded_comm *c, tri_status status) {
     if (c->status != TRI_OK) return;
     if (c->kind->give_up) status = c->kind->give_up(c, status);
@@ -49,8 +49,8 @@ static void drop_done(threaded_comm *c) {
     if (dropped) pthread_cond_broadcast(&c->less);
 }
 
-// Moves all groups on. Called under the lock, which it releases in between, so that groups may be
-// added at the end meanwhile.
+// Advances all groups once. The caller holds the lock. This function releases it in between, so
+// that other threads can add groups at the end.
 static bool advance_all(threaded_comm *c) {
     bool moved = false;
     if (c->kind->begin) c->kind->begin(c);
@@ -137,7 +137,7 @@ void threaded_end(threaded_comm *c) {
     pthread_mutex_destroy(&c->lock);
 }
 
-// ---- the backends' functions
+// ---- functions of tri_comm_backend
 
 tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out) {
     *out = NULL;
@@ -164,7 +164,8 @@ tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket) {
     return TRI_OK;
 }
 
-// Gives each of the groups the tickets that the next group has to come after.
+// Moves the tickets that `after` has collected to each of these new groups, which have to come
+// after them.
 static tri_status take_after(threaded_comm *c, threaded_group *first) {
     int count = c->after_count;
     c->after_count = 0;
@@ -177,7 +178,7 @@ static tri_status take_after(threaded_comm *c, threaded_group *first) {
     return TRI_OK;
 }
 
-// Called under the lock.
+// Adds groups at the end of the list. The caller holds the lock.
 static tri_status add(threaded_comm *c, threaded_group *first) {
     TRI_TRY(outcome(c));
     c->started++;
@@ -204,7 +205,7 @@ tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri
     return status;
 }
 
-// Whether a group of that number is not done yet. Called under the lock.
+// Whether a group of that number is not done yet. The caller holds the lock.
 static bool is_pending(const threaded_comm *c, uint64_t number) {
     if (c->status != TRI_OK) return false;
     for (const threaded_group *g = c->first; g; g = g->next)
@@ -242,7 +243,8 @@ tri_status threaded_failed(tri_comm *comm) {
     return status == TRI_OK ? c->inner->backend->failed(c->inner) : status;
 }
 
-// This communicator fails when the inner one does, whose family tells the other ranks.
+// Returns the family of the inner communicator: the two fail together, and that family tells the
+// other ranks.
 struct progress_family *threaded_family(tri_comm *comm) {
     tri_comm *inner = threaded_of(comm)->inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;

@@ -1,7 +1,7 @@
-// The base of communicators that a thread of their own moves on, because their operations wait for
-// a device: groups of operations in order, tickets, failures, and an end of everything at once. A
-// backend supplies what a group is and what moves it on. An inner communicator of the same ranks,
-// in the host's memory, tells the other ranks of failures.
+// The base of communicators that have a thread of their own, because their operations wait for a
+// device. The base has the operation groups in order, tickets, failures, and a way to end
+// everything at once. A backend supplies what a group is and how it is advanced. An inner
+// communicator of the same ranks, in the host's memory, tells the other ranks of failures.
 #ifndef TRIREME_COMM_THREADED_THREADED_H
 #define TRIREME_COMM_THREADED_THREADED_H
 
@@ -14,12 +14,12 @@ enum { THREADED_MOST_AFTER = 64 };
 
 typedef struct threaded_comm threaded_comm;
 
-// Operations that are moved on together. A backend's own struct begins with this one.
+// Operations that are advanced together. A backend's own struct begins with this one.
 typedef struct threaded_group {
     struct threaded_group *next;
-    uint64_t number; // of the call of `start` that began it; a call may begin several
+    uint64_t number; // number of the call of `start` that made it; a call may make several groups
     bool done;
-    tri_ticket *after; // what it has to come after
+    tri_ticket *after; // tickets that have to be done before the group begins
     int after_count;
 } threaded_group;
 
@@ -28,13 +28,13 @@ typedef struct threaded_kind {
     tri_status (*make)(threaded_comm *comm, const tri_comm_op *ops, int count,
                        threaded_group **out);
     void (*free_group)(threaded_group *group);
-    // The thread moves all groups on, from the first to the last, again and again. `begin` comes
-    // before each turn. NULL: nothing is to be done. `advance` never waits for another rank, sets
-    // group->done at the end, and *moved if the group moved.
+    // The thread advances all groups, from the first to the last, again and again. Before each pass
+    // over the groups it calls `begin`; NULL: nothing has to be done. `advance` never waits for
+    // another rank. It sets *moved if the group has advanced, and group->done at the end.
     void (*begin)(threaded_comm *comm);
     tri_status (*advance)(threaded_comm *comm, threaded_group *group, bool *moved);
-    // Called after a failure, of which the error message tells: ends what is under way, and returns
-    // the failure that counts. NULL: nothing is to be done.
+    // Called after a failure, whose message is the thread's error message. Ends what is under way,
+    // and returns the failure that is to be reported. NULL: nothing has to be done.
     tri_status (*give_up)(threaded_comm *comm, tri_status status);
 } threaded_kind;
 
@@ -43,17 +43,17 @@ struct threaded_comm {
     const threaded_kind *kind;
     tri_comm *inner;
     tri_device *device;
-    tri_ticket after[THREADED_MOST_AFTER]; // of the group that is started next
+    tri_ticket after[THREADED_MOST_AFTER]; // tickets after which the next group has to come
     int after_count;
     pthread_t thread;
     bool has_thread;
 
     pthread_mutex_t lock;
-    pthread_cond_t more, less;    // signalled when a group was added, and when one is done
-    threaded_group *first, *last; // not yet done; only the thread removes them
+    pthread_cond_t more, less;    // signalled when a group was added, and when a group is done
+    threaded_group *first, *last; // the groups that are not done yet; only the thread removes them
     uint64_t started;
     bool stops;
-    tri_status status; // the first failure
+    tri_status status; // TRI_OK, or the first failure
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
@@ -61,23 +61,25 @@ static inline threaded_comm *threaded_of(const tri_comm *comm) {
     return (threaded_comm *)(uintptr_t)comm;
 }
 
-// Sets up everything but the thread. `inner` stays the backend's to close.
+// Sets up everything except the thread. The backend still has to close `inner` itself.
 void threaded_init(threaded_comm *comm, const threaded_kind *kind, const tri_comm_backend *slots,
                    tri_comm *inner, tri_device *device);
 tri_status threaded_run(threaded_comm *comm); // starts the thread
-// Ends the thread. Afterwards whatever waits for the communicator's tickets ends, and the tickets
-// that it waited for are not used any more. Returns whether groups were under way.
+// Ends the thread. After that, queues that wait for the communicator's tickets go on, and the
+// communicator no longer uses the tickets for which it waited. Returns whether groups were under
+// way.
 bool threaded_stop(threaded_comm *comm);
-// Frees the groups, whose memory nobody may touch any more, and what threaded_init has set up.
+// Frees the groups and what threaded_init has set up. Nobody may use the groups' memory any more.
 void threaded_end(threaded_comm *comm);
 
 void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_group *group));
-// Whether everything that the group has to come after is done.
+// Whether all tickets are done after which the group has to come.
 bool threaded_comes_after(const threaded_group *group);
 
-// Functions of tri_comm_backend that are the same for all.
+// Functions of tri_comm_backend that are the same for all these communicators.
 tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out);
-tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out); // from the device
+// Allocates memory of the device.
+tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out);
 void threaded_free(tri_comm *comm, void *memory);
 tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket);
 tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
