@@ -6,19 +6,19 @@
 #include <unistd.h>
 
 enum {
-    AMX_LEAF = 7,         // of CPUID
-    AMX_BF16 = 1 << 22,   // in EDX
-    AMX_TILE = 1 << 24,   // likewise
+    AMX_LEAF = 7,         // leaf of CPUID that tells of AMX
+    AMX_BF16 = 1 << 22,   // bit of EDX: AMX multiplies BF16
+    AMX_TILE = 1 << 24,   // bit of EDX: there are AMX tiles
     AMX_REQUEST = 0x1023, // arch_prctl's ARCH_REQ_XCOMP_PERM
-    AMX_STATE = 18,       // XFEATURE_XTILE_DATA
+    AMX_STATE = 18,       // the state component XFEATURE_XTILE_DATA
     AMX_TILES = 8,
 };
 
 bool cpu_amx_is_allowed(void) {
     unsigned a, b, c, d, wanted = AMX_BF16 | AMX_TILE;
     if (!__get_cpuid_count(AMX_LEAF, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
-    // After this call Linux saves 8 KB more state for each thread. Linux before 5.16 refuses the
-    // call.
+    // After this call Linux saves 8 KB more state for each thread. Linux before 5.16 does not know
+    // the call, and refuses it.
     return syscall(SYS_arch_prctl, AMX_REQUEST, AMX_STATE) == 0;
 }
 

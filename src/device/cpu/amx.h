@@ -5,9 +5,9 @@
 
 #include "device/cpu/simd.h"
 
-// Marks functions that may only run on a device with CPU_HAS_AMX, between cpu_amx_begin and
-// cpu_amx_end, which set up the tiles. It names all that CPU_AVX512 names, so that they can inline
-// functions marked CPU_INLINE.
+// Marks functions that use AMX. They may run only on a device with CPU_HAS_AMX, between
+// cpu_amx_begin and cpu_amx_end, which set up the tiles. The list contains all instruction sets of
+// CPU_AVX512, so that functions marked CPU_INLINE can be inlined.
 #ifdef __clang__
 #define CPU_AMX                                                                                    \
     __attribute__((                                                                                \
@@ -18,24 +18,25 @@
                           "bmi2,prefer-vector-width=512")))
 #endif
 
-// Asks Linux for permission to use the tiles, without which they fault. Returns whether the CPU has
-// tiles for BF16 and the request was granted.
+// Asks Linux for permission to use the tiles; without it their instructions fault. Returns whether
+// the CPU has tiles for BF16 and Linux has granted the request.
 bool cpu_amx_is_allowed(void);
 
 // Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
 // order in which tiles read them. A chunk of a is [32 rows][32 of k]. A chunk of b is [2 halves][16
 // pairs][16 columns][2]: each half has 16 columns, and each pair has the values of two neighbouring
 // p < k, which AMX multiplies together.
-enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE }; // the latter in elements
+// CPU_AMX_SIDE in rows or columns, CPU_AMX_CHUNK in elements.
+enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
-// How many chunks, or blocks of 32, cover `count` elements.
+// How many blocks of 32 cover `count` rows, columns or k.
 static inline int64_t cpu_amx_blocks(int64_t count) {
     return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE;
 }
 
-// Packs b [k, columns] into [columns / 32][k / 32] chunks; `stride` is the distance of rows in
-// memory. pack_b_rows reads a transposed b, stored as [columns, k]; pack_b_plain one stored as
-// [k, columns].
+// Packs b [k, columns] into [columns / 32][k / 32] chunks. pack_b_rows reads a transposed b, stored
+// as [columns, k]; pack_b_plain reads one stored as [k, columns]. `stride` is the distance between
+// the rows stored in memory.
 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
@@ -46,10 +47,10 @@ void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_
 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                             uint16_t *to);
 
-// 32 rows of a, packed or in place.
+// 32 rows of a, which lie packed in chunks or where the tensor is.
 typedef struct cpu_amx_rows {
     const uint16_t *data;
-    int64_t row, chunk; // strides in bytes: from row to row, and from 32 of k to the next 32
+    int64_t row, chunk; // distances in bytes: from row to row, and from 32 of k to the next 32
 } cpu_amx_rows;
 static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
     return (cpu_amx_rows){chunks, CPU_AMX_SIDE * sizeof(uint16_t),
@@ -64,24 +65,28 @@ typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                    cpu_amx_sums mode, int64_t height, int64_t width);
 
-// What a block does for others while the tiles multiply: it stores the finished sums of another
-// block as BF16, and prefetches `lines` cache lines for each chunk of k.
+// Work for another block that is done while the tiles multiply, and so costs little time: storing
+// the other block's finished sums as BF16, and prefetching `lines` cache lines for each chunk of k.
 typedef struct cpu_amx_beside {
-    const float *sums;          // [32][32]; NULL: none
-    uint16_t *c;                // where its first sum belongs
-    int64_t c_row;              // stride in elements
-    const char *ahead;          // the first line for the first chunk
-    int64_t line, chunk, lines; // strides in bytes, from line to line and from chunk to chunk
+    const float *sums; // [32][32] sums to store; NULL: none
+    uint16_t *c;       // where the first of these sums is stored
+    int64_t c_row;     // stride in elements
+    const char *ahead; // the line to prefetch first
+    // Distances in bytes from line to line and, for the next chunk of k, from chunk to chunk; lines
+    // per chunk.
+    int64_t line, chunk, lines;
 } cpu_amx_beside;
 
-// Likewise for all 32 × 32 sums, of which a row begins every `stride` floats.
+// As cpu_amx_block, for all 32 × 32 sums, whose rows begin every `stride` floats; also does the
+// work `beside`.
 void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                           int64_t stride, cpu_amx_sums mode, const cpu_amx_beside *beside);
-// Stores the sums that no block stored, if any.
+// Stores the sums of `beside` that no call of cpu_amx_block_beside has stored yet.
 void cpu_amx_store_beside(cpu_amx_beside *beside);
 
 // Conversions between F32 and BF16. Every CPU with AMX has these instructions. They are written as
-// assembly, because the intrinsics only compile in functions with another target attribute.
+// assembly, because the compiler's intrinsics are only allowed in functions with another target
+// attribute.
 CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
     __m256i narrow;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));
@@ -96,8 +101,9 @@ CPU_INLINE __m512 cpu_amx_widen(__m256i narrow) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
 }
 
-// Configures all eight tiles of the calling thread as 16 rows of 64 bytes, and releases them: while
-// they are in use, Linux saves more state for the thread.
+// cpu_amx_begin configures all eight tiles of the calling thread as 16 rows of 64 bytes.
+// cpu_amx_end releases them, because Linux saves more state for a thread while its tiles are in
+// use.
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
 

@@ -72,8 +72,8 @@ typedef struct forward_job {
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;
-    float *packed_k; // [sample][kv head][key block][width][64]
-    float *packed_v; // [sample][kv head][panel][key][64]
+    float *packed_k; // [sample][kv head][key block][width][64 keys]
+    float *packed_v; // [sample][kv head][panel][key][64 columns]
     float *thread_workspaces;
 } forward_job;
 
@@ -93,8 +93,8 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Replaces scores[0 .. visible) by exp(score − largest), so that none overflows, and those from
-// there to `end` by 0. Returns the sum.
+// Replaces scores[0 .. visible) by exp(score − *largest), whose subtraction prevents overflow, and
+// scores[visible .. end), which are masked, by 0. Returns the sum.
 static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < visible; i += 16) {
@@ -185,9 +185,9 @@ static int64_t row_groups(const attention_state *s) {
     return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// The queries of each head are computed in groups of six; this is the first query of group i. Under
-// a causal mask late queries attend to more keys. Early and late groups of a head therefore
-// alternate, so that every thread's range has about the same work.
+// Gets the first query of group i: the queries of each head are computed in groups of six. Under a
+// causal mask late queries attend to more keys, so early and late groups of a head alternate in the
+// numbering. Then every thread's range of groups has about the same work.
 static int64_t first_row(const attention_state *s, int64_t i) {
     int64_t groups = row_groups(s), turn = i % groups;
     return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;

@@ -5,7 +5,7 @@
 
 #include "device/cpu/internal.h"
 
-enum { ATTENTION_KEYS = 64 }; // in a block
+enum { ATTENTION_KEYS = 64 }; // keys in a block
 
 typedef struct attention_state {
     const cpu_device *device;
@@ -15,14 +15,15 @@ typedef struct attention_state {
     int64_t key_blocks, panels; // blocks of 64 keys, panels of 64 columns of a head
     float scale;
     bool causal;
-    bool bf16; // tensors are BF16, else F32
+    bool bf16; // true: tensors are BF16; false: F32
 } attention_state;
 
 // The tensors of one call. The forward kernels have no y, dy, dk and dv.
 typedef struct attention_call {
     const void *q, *k, *v, *y, *dy;
-    float *log_sum_exp;  // [sample][head][query]: of the scores; the forward kernels write it
-    void *out, *dk, *dv; // out: y of a forward kernel, dq of a gradient
+    // [sample][head][query]: logarithm of the sum of exp(scores); the forward kernels write it.
+    float *log_sum_exp;
+    void *out, *dk, *dv; // out is y of a forward kernel, or dq of a gradient kernel
     float *workspace;
 } attention_call;
 
@@ -43,26 +44,28 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
                         const tri_node *node);
 bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node);
-attention_state attention_state_of(const tri_graph *graph, const tri_node *node); // device: NULL
+// Reads the sizes from a node. The result's device is NULL.
+attention_state attention_state_of(const tri_graph *graph, const tri_node *node);
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);
 
-// One call of a gradient kernel: what its threads work on.
+// What the threads of one call of a gradient kernel work on.
 typedef struct attention_grad_job {
     const attention_state *state;
     attention_call call;
 } attention_grad_job;
 
-// Runs `range` over the heads of k and v of all samples. Its context is an attention_grad_job. Each
-// head is one thread's, so that its sums have one order.
+// Runs `range`, with an attention_grad_job as its context, over the heads of k and v of all
+// samples. One thread computes all of a head, so that the head's sums are always added in one
+// order.
 tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
                                   cpu_range range);
 // Computes out[t] = the dot product of the rows of y and dy of query t of a head, which the
 // gradient of softmax subtracts. Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
-// Finds the index of the first element of a query, or of a key, of a head.
+// The index of the first element of a query, or of a key, of a head.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {
     return ((n * s->queries + t) * s->heads + head) * s->width;
@@ -86,7 +89,7 @@ static inline int64_t attention_first_query(const attention_state *s, int64_t ke
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;
 }
-// How many columns of the head panel p has, at most 64.
+// How many columns of the head belong to panel p; at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {
     int64_t left = s->width - 64 * panel;
     return left < 64 ? left : 64;

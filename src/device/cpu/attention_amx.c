@@ -15,11 +15,11 @@ bool attention_amx_supports(const tri_device_description *device, const tri_grap
            attention_supports(device, graph, node);
 }
 
-// How many elements the buffers in the workspace have: packed k and v of all heads, then one set of
-// the others for each thread. BF16, but scores and out are F32.
+// How many elements each buffer in the workspace has: packed k and v of all heads, then one set of
+// the other buffers for each thread. Buffers are BF16, but `scores` and `out` are F32.
 typedef struct forward_space {
-    int64_t k, v;              // of one head
-    int64_t q, p, scores, out; // of one thread; p holds p and p_rest
+    int64_t k, v;              // elements of K and of V of one head
+    int64_t q, p, scores, out; // sizes for one thread; p holds both p and p_rest
 } forward_space;
 
 static forward_space space_of(const attention_state *s) {
@@ -58,9 +58,9 @@ typedef struct query_block {
     const forward_job *job;
     const uint16_t *k, *v;
     uint16_t *q, *p, *p_rest; // a probability is p + p_rest
-    float *scores, *out;      // blocks [32][32]
+    float *scores, *out;      // scores and results, in blocks [32][32]
     int64_t n, head, first, count;
-    int64_t blocks; // of 32 keys, up to the last key that any of the queries attends to
+    int64_t blocks; // blocks of 32 keys, up to the last key to which any of the queries attends
 } query_block;
 
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -76,8 +76,8 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Finds each query's largest scaled score among the keys that it attends to, which is subtracted so
-// that no exponential overflows.
+// Finds for each query the largest scaled score among the keys that it attends to. It is subtracted
+// from all scores, so that no exponential overflows.
 static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) {
     const attention_state *s = f->job->state;
     __m512 most[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
@@ -93,7 +93,8 @@ static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) 
     for (int64_t i = 0; i < f->count; i++) largest[i] = _mm512_reduce_max_ps(most[i]);
 }
 
-// Stores exp(score − largest) as p + p_rest, 0 for masked keys, and each query's sum of them.
+// Stores exp(score − largest) as p + p_rest, 0 for masked keys, and each query's sum of these
+// numbers.
 static CPU_AVX512 void compute_probabilities(const query_block *f, const float *largest,
                                              float *sums) {
     const attention_state *s = f->job->state;
@@ -130,8 +131,8 @@ static CPU_AVX512 void store_row(const query_block *f, int64_t row, float factor
     }
 }
 
-// Computes a block of queries. Rows beyond `count` hold old values; they only affect the same rows
-// of the products, which nobody reads.
+// Computes a block of queries. Buffer rows beyond `count` hold values of earlier calls. These
+// affect only the same rows of the products, which nobody reads.
 static void forward_rows(const query_block *f) {
     const attention_state *s = f->job->state;
     int64_t width = cpu_amx_blocks(s->width), all = cpu_amx_blocks(s->keys);

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { GRAD_BLOCKS = 4 }; // blocks of 32 keys, and of 32 queries, at a time
+enum { GRAD_BLOCKS = 4 }; // how many blocks of 32 keys, and of 32 queries, are computed at a time
 
 // The buffers of one thread, in chunks of 32 × 32 elements.
 typedef struct grad_space {
@@ -26,13 +26,13 @@ typedef struct grad_space {
     float *dk, *dv;     // [key block][width block]
     float *dq;          // transposed: [query block][width block]
     float *scores, *dp; // one block each; dp is the gradient of the probabilities, v · dy
-    float *y_dy;        // [query]: the dot product of y and dy
+    float *y_dy;        // [query]: the scalar product of the query's rows of y and dy
 } grad_space;
 
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
-// Places the buffers one after the other from `base` on and returns their bytes. `base` may be NULL
-// to learn only the size.
+// Places the buffers one after the other, from `base` on, and returns how many bytes they take.
+// With `base` NULL it only computes the size.
 static size_t space_at(const attention_state *s, char *base, grad_space *z) {
     int64_t keys = cpu_amx_blocks(s->keys), queries = cpu_amx_blocks(s->queries),
             width = cpu_amx_blocks(s->width);
@@ -74,15 +74,15 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// What one thread is computing: blocks of keys [key, end_key) and of queries [query, end_query) of
-// one head.
+// The work of one thread at a time: blocks of keys [key, end_key) and of queries [query, end_query)
+// of one head.
 typedef struct grad_head {
     const attention_grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
-    int64_t width, all_keys, all_queries;   // blocks of 32
-    int64_t key, end_key, query, end_query; // likewise
+    int64_t width, all_keys, all_queries;   // sizes, counted in blocks of 32
+    int64_t key, end_key, query, end_query; // positions, counted in blocks of 32
 } grad_head;
 
 static void pack_keys(const grad_head *g) {
@@ -106,8 +106,8 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` receives ds once
-// more, as a right operand.
+// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` gets a second copy
+// of ds, in the order of a right operand.
 static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t query, uint16_t *p,
                                      uint16_t *ds, uint16_t *pairs) {
     const attention_state *s = g->s;
@@ -121,7 +121,7 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
-            // Vector lanes of queries before the first that attends to this key.
+            // The vector lanes whose queries come before the first one that attends to this key.
             int64_t before = attention_first_query(s, row) - t;
             __mmask16 visible = row < s->keys ? here : 0;
             if (before > 0) visible &= before < 16 ? (__mmask16)(0xFFFFu << before) : 0;
@@ -168,7 +168,8 @@ static void compute_probabilities(const grad_head *g) {
     }
 }
 
-// Adds a block's part of the gradients of keys and values: dk += dsᵀ·q and dv += pᵀ·dy.
+// Adds what the current block contributes to the gradients of keys and values: dk += dsᵀ·q and dv
+// += pᵀ·dy.
 static void add_to_keys(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t key = g->key; key < g->end_key; key++) {
@@ -187,11 +188,11 @@ static void add_to_keys(const grad_head *g) {
     }
 }
 
-// Adds a block's part of the gradient of queries: dqᵀ += kᵀ·dsᵀ.
+// Adds what the current block contributes to the gradient of queries: dqᵀ += kᵀ·dsᵀ.
 static void add_to_queries(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t query = g->query; query < g->end_query; query++) {
-        int64_t chunks = 0; // blocks of keys that any of these queries attends to
+        int64_t chunks = 0; // blocks of keys to which any of these queries attends
         while (g->key + chunks < g->end_key && first_query(g, g->key + chunks) <= query) chunks++;
         if (chunks == 0) continue;
         const uint16_t *ds = z->ds_pairs + (query - g->query) * GRAD_BLOCKS * CPU_AMX_CHUNK;

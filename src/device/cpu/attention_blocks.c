@@ -9,22 +9,22 @@
 
 enum { BLOCK_QUERIES = 64, BLOCK_LANES = 32 };
 
-// The buffers of one thread. The forward kernel has only those up to p.
+// The buffers of one thread. The forward kernel has only the buffers up to p.
 typedef struct block_space {
     float *k, *v;   // [key][width]
     float *q, *out; // [query of the block][width]; out is y, then dq
     float *p;       // [query of the block][scores_stride]: scores, then probabilities
     float *dk, *dv; // [key][width]: sums over the heads of q that read this head
     float *dy;      // [query of the block][width]
-    float *ds;      // as p: dy · v, then the gradients of the scores
+    float *ds; // [query of the block][scores_stride]: dy · v, then the gradients of the scores
 } block_space;
 
-// The distance of rows of scores: at least 16 more than the keys, because a power of two would map
-// the elements of a column to a few sets of the cache.
+// The distance between rows of scores: at least 16 more than the keys. With a power of two the
+// elements of a column would share a few sets of the cache.
 static int64_t scores_stride(const attention_state *s) { return (s->keys + 15) / 16 * 16 + 16; }
 
-// Places the buffers one after the other from `base` on and returns their floats. `base` may be
-// NULL to learn only the size.
+// Places the buffers one after the other, from `base` on, and returns how many floats they have.
+// With `base` NULL it only computes the size.
 static int64_t space_at(const attention_state *s, bool gradient, float *base, block_space *z) {
     int64_t rows = s->queries < BLOCK_QUERIES ? s->queries : BLOCK_QUERIES;
     int64_t keys = s->keys * s->width, queries = rows * s->width, scores = rows * scores_stride(s);
@@ -48,13 +48,13 @@ typedef struct block_job {
     atomic_int failure; // a dnnl_status_t
 } block_job;
 
-// What one thread is computing: queries [first, first + rows) of a head.
+// The work of one thread at a time: queries [first, first + rows) of a head.
 typedef struct block_work {
     block_job *job;
     const attention_state *s;
     block_space z;
     int64_t n, head, first, rows;
-    int64_t visible;             // keys that the last of these queries attends to
+    int64_t visible;             // how many keys the last of these queries attends to
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 
@@ -62,9 +62,9 @@ typedef struct block_work {
 typedef struct row_copy {
     const void *from;
     void *to;
-    const float *factor; // of each row, multiplied with it by scatter; NULL: 1
+    const float *factor; // scatter multiplies each row by its factor; NULL: 1
     int64_t width;
-    int64_t stride; // of rows in the tensor
+    int64_t stride; // distance between rows in the tensor
 } row_copy;
 
 CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool bf16) {
@@ -185,8 +185,8 @@ static void load_keys(const block_work *b) {
     gather(s, b->job->call.v, at, s->kv_heads, s->keys, b->z.v);
 }
 
-// Begins the block of queries from `first` on: computes their scaled scores with all keys that the
-// last of them attends to.
+// Begins the block of queries from `first` on: computes the scaled scores of these queries with all
+// keys to which the last of them attends.
 static void load_scores(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     int64_t left = s->queries - first;
@@ -235,8 +235,8 @@ static block_work work_of(block_job *job, bool gradient, int thread) {
     return b;
 }
 
-// Computes heads [begin, end) of q. Heads that read the same k and v follow each other, so that
-// these are copied once.
+// Computes heads [begin, end) of q. Heads that read the same k and v come one after the other, so
+// that k and v are copied once for all of them.
 static void forward_heads(void *context, int64_t begin, int64_t end, int thread) {
     block_work b = work_of(context, false, thread);
     for (int64_t i = begin; i < end; i++) {
@@ -282,8 +282,8 @@ static tri_status blocks_workspace(const tri_device_description *device, const t
 
 static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     const attention_state *s = job->state;
-    // sgemm gets one thread even for a single head, so that bits do not depend on the number of
-    // threads.
+    // sgemm runs on one thread, even for a single head, so that results do not depend on the number
+    // of threads.
     omp_set_num_threads(1);
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
     cpu_use_threads(&s->device->head.description);

@@ -10,8 +10,8 @@
 
 enum { GRAD_QUERIES = 96 };
 
-// The dot product of the rows of a and b from element `at` on. Prefetches the row of a from element
-// `next` on, which a later call reads.
+// The scalar product of the rows of a and b that begin at element `at`. Prefetches the row of a
+// that begins at element `next`, because a later call reads it.
 static CPU_AVX512 float dot_rows(const attention_state *s, const void *a, const void *b, int64_t at,
                                  int64_t next) {
     __m512 sum = _mm512_setzero_ps();
@@ -43,14 +43,14 @@ tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_arg
 typedef struct grad_space {
     float *k_columns, *v_columns; // [key block][width][64]
     float *k, *q, *dy;            // [panel][key or query][64]
-    float *dq, *dk, *dv;          // likewise, sums
+    float *dq, *dk, *dv;          // [panel][key or query][64]: sums
     float *p;                     // [96 queries][64 keys]: scores, then probabilities
-    float *ds;                    // likewise: dy · v, then the gradients of the scores
-    float *y_dy;                  // [query]: the dot product of y and dy
+    float *ds;   // [96 queries][64 keys]: dy · v, then the gradients of the scores
+    float *y_dy; // [query]: the scalar product of the query's rows of y and dy
 } grad_space;
 
-// Places the buffers one after the other from `base` on and returns their floats. `base` may be
-// NULL to learn only the size.
+// Places the buffers one after the other, from `base` on, and returns how many floats they have.
+// With `base` NULL it only computes the size.
 static int64_t space_at(const attention_state *s, float *base, grad_space *z) {
     int64_t columns = s->key_blocks * s->width * ATTENTION_KEYS;
     int64_t keys = s->panels * s->keys * CPU_TILE_COLUMNS;
@@ -79,7 +79,7 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// What one thread is computing: a head of q and the head of k and v that it reads.
+// The work of one thread at a time: a head of q, and the head of k and v that it reads.
 typedef struct grad_head {
     const attention_grad_job *job;
     const attention_state *s;
@@ -153,7 +153,7 @@ static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum
     }
 }
 
-// Queries [first, end) and a block of keys, at least one of which the last query attends to.
+// Queries [first, end) and a block of keys. The last query attends to at least one of these keys.
 typedef struct grad_block {
     int64_t first, end, key, keys;
 } grad_block;
@@ -196,8 +196,8 @@ static void add_to_queries(const grad_head *g, const grad_block *b, int64_t pane
     }
 }
 
-// Adds `weights`ᵀ · `rows` to `sums`: weights [query][key] are p or ds, rows belong to queries,
-// sums to keys.
+// sums += weightsᵀ · rows, where weights [query][key] are p or ds, rows belong to queries and sums
+// to keys.
 static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
                         const float *weights, const float *rows, float *sums) {
     const attention_state *s = g->s;

@@ -1,17 +1,17 @@
-// Average pooling and its gradient. Both gather, so that each result is written once, by one
-// thread. Forward, the source is x: a result is the sum over its window. The gradient's source is
-// dy: a result is the weighted sum over the windows that cover its pixel, and these lie side by
-// side too. So one loop serves both.
+// Average pooling and its gradient, by one loop. Each result is computed by one thread as a sum
+// over a rectangle of a source, and written once. In the forward pass the source is x, and the
+// rectangle is the result's window. In the gradient the source is dy, the rectangle is all windows
+// that contain the result's pixel, and the sum is weighted.
 //
-// A tensor in blocks of 16 channels is computed 16 channels at a time, a plain one channel by
-// channel.
+// A tensor in blocks of 16 channels is computed 16 channels at a time, a plain tensor one channel
+// at a time.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
-// One axis of the pooling: result i reads [begin[i], end[i]) of the source, which are pixels in the
-// forward pass and windows in the gradient.
+// One axis of the pooling. Result i reads the range [begin[i], end[i]) of the source, which is a
+// range of pixels in the forward pass and of windows in the gradient.
 typedef struct avg_axis {
     int64_t source, result;
     int64_t *begin, *end;
@@ -19,18 +19,20 @@ typedef struct avg_axis {
 
 typedef struct avg_state {
     const cpu_device *device;
-    int64_t planes; // of a sample and a channel, or of a sample and 16 channels
+    int64_t planes; // number of planes: samples × channels, or samples × blocks of 16 channels
     avg_axis axis[2];
-    float *weight;                   // of each window: 1 / its elements
-    bool backward, bf16;             // backward: the source has one element for each window
-    bool plain_source, plain_result; // planes have 16 channels, but this tensor is plain
+    float *weight;       // by window: 1 / the number of the window's elements
+    bool backward, bf16; // backward: the source has one element for each window
+    // Planes have 16 channels, but the source (the result) is plain.
+    bool plain_source, plain_result;
 } avg_state;
 
 typedef struct avg_job {
     const avg_state *state;
     const void *from;
     void *to;
-    float *workspace; // of each thread: a plane of 16 channels for the source and for the result
+    // For each thread: a plane of 16 channels of the source, and one of the result.
+    float *workspace;
 } avg_job;
 
 static int64_t source_elements(const avg_state *s) { return s->axis[0].source * s->axis[1].source; }
@@ -122,8 +124,9 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
     }
 }
 
-// Fills in the windows [begin[i], end[i]) that contain element i of x, from where each window lies.
-// They are consecutive, because neither end of a window ever lies before that of the window before.
+// Computes for each element i of x the windows [begin[i], end[i]) that contain it, from the ranges
+// of the windows. These windows are consecutive, because neither end of a window lies before the
+// same end of the previous window.
 static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)
@@ -155,7 +158,8 @@ static void avg_release(tri_kernel *kernel) {
 
 static int64_t *numbers(int64_t count) { return malloc((size_t)(count + 1) * sizeof(int64_t)); }
 
-// Fills in where the windows lie and, for the gradient, which of them each element of x belongs to.
+// Computes the ranges of the windows and, for the gradient, which windows contain each element of
+// x.
 static bool make_tables(const tri_avg_pool2d_attr *attr, const tri_shape *x, const tri_shape *y,
                         avg_state *s) {
     avg_axis windows[2];
@@ -203,8 +207,8 @@ static tri_status avg_prepare(tri_device *device, const tri_graph *graph, const 
     return TRI_OK;
 }
 
-// True if the value has a plain layout that differs from blocks of 16 channels. With one pixel they
-// are the same.
+// True if the value has a plain layout. With one pixel, the plain layout and blocks of 16 channels
+// are the same layout; the result is then false.
 static bool is_plain(const tri_graph *graph, tri_value value) {
     const tri_value_info *info = tri_value_get(graph, value);
     return tri_layout_is_plain(&info->layout) && info->shape.dims[2] * info->shape.dims[3] != 1;
@@ -227,8 +231,8 @@ static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph
     return TRI_OK;
 }
 
-// x is in blocks of 16 channels, as convolutions make and read it. y is, too, if its readers want
-// that.
+// x is in blocks of 16 channels, because convolutions write and read it so. y is in blocks too, if
+// its readers want that.
 static void avg_blocked_layouts(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);

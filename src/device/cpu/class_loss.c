@@ -16,10 +16,10 @@ typedef struct class_job {
     const class_state *state;
     const void *scores;
     const int64_t *labels;
-    double *losses; // of each row; for accuracy 1 if the prediction is right, else 0
+    double *losses; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
     void *gradient;
-    float *terms;  // [parts][classes], of the gradient in BF16
-    int64_t parts; // of the rows
+    float *terms;  // [parts][classes]: the terms of a row of the gradient, if it is BF16
+    int64_t parts; // into how many ranges the rows are divided
     float seed;
 } class_job;
 
@@ -43,8 +43,8 @@ CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(loss)
 
-// The range is one of parts of the rows: each has a buffer for the terms of a row, unless they fit
-// into the gradient's own row. So each exponential is computed once.
+// Computes ranges [begin, end) of the rows. Each range has a buffer for the terms of a row, unless
+// the row of the gradient itself can hold them. So each exponential is computed once.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes, rows = job->state->rows;
@@ -123,7 +123,8 @@ static tri_status check_labels(const class_state *s, const int64_t *labels) {
     return TRI_OK;
 }
 
-// out[0] = the sum over rows of what `range` computes; out[1] = the rows whose label counts.
+// out[0] = the sum over rows of what `range` computes; out[1] = the number of rows whose label is
+// not ignored.
 static tri_status sum_rows(const class_state *s, const tri_kernel_args *args, cpu_range range) {
     class_job job = {
         .state = s, .scores = args->in[0], .labels = args->in[1], .losses = args->workspace};

@@ -1,20 +1,20 @@
-// Puts plain tensors of any type together along one axis, and takes the gradient of one of them
-// out again: copies of whole runs of elements.
+// Joins plain tensors of any type along one axis. Its gradient takes one of them out again. Both
+// are copies of runs of consecutive elements.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Where one input lies in the joined tensor: `bytes` bytes of each of its rows, from byte `offset`
-// of the row on. In the input itself these bytes follow each other without gaps.
+// Where one input lies in the joined tensor: in each row, it takes `bytes` bytes from byte `offset`
+// on. In the input itself these bytes follow each other without gaps.
 typedef struct concat_run {
-    size_t bytes, offset; // of a row of the joined tensor
+    size_t bytes, offset; // size and offset of the input's bytes in a row of the joined tensor
 } concat_run;
 
 typedef struct concat_state {
     const cpu_device *device;
     int64_t outer;
-    size_t row_bytes; // of the joined tensor
+    size_t row_bytes; // size of a row of the joined tensor
     int runs;
     int input[TRI_MAX_INPUTS];
     concat_run run[TRI_MAX_INPUTS];
@@ -48,7 +48,7 @@ static void cut_range(void *context, int64_t begin, int64_t end, int thread) {
                (const char *)job->from[0] + (size_t)i * s->row_bytes + run->offset, run->bytes);
 }
 
-// The bytes of one position of axis `dim`: of all elements along the axes behind it.
+// How many bytes one index of axis `dim` covers: all elements along the axes behind it.
 static size_t inner_bytes(const tri_value_info *x, int64_t dim) {
     size_t bytes = tri_dtype_bytes(x->dtype);
     for (int64_t i = dim + 1; i < x->shape.rank; i++) bytes *= (size_t)x->shape.dims[i];

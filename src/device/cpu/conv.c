@@ -67,8 +67,9 @@ conv_formats conv_formats_of(const conv_shape *s) {
     return (conv_formats){0};
 }
 
-// Describes the tensors of a convolution. Weight and bias are F32 for their gradient, else have the
-// type of x. The caller releases the descriptions with mds_release, also after a failure.
+// Describes the tensors of a convolution to oneDNN. Weight and bias are F32 in the task that
+// computes their gradient; in other tasks they have the type of x. The caller releases the
+// descriptions with mds_release, also after a failure.
 static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task task, bool bias,
                          onednn_convolution *out) {
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
@@ -175,7 +176,7 @@ static conv_task task_of(const tri_node *node) {
     return node->op == &tri_op_conv2d_grad_input ? CONV_GRAD_INPUT : CONV_GRAD_WEIGHT;
 }
 
-// The layouts for one task. For the gradient of the input, direct convolutions (no Winograd) want
+// The layouts for one task. For the gradient of the input, direct convolutions (no Winograd) need
 // each block of the weight transposed.
 static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
     conv_formats formats = conv_formats_of(s);
@@ -196,7 +197,8 @@ static bool has_bias(const tri_node *node) {
     return ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
 }
 
-// oneDNN's Winograd has only ReLU; this kernel applies leaky ReLU after it.
+// Whether this kernel applies leaky ReLU after the primitive, because oneDNN's Winograd has only
+// ReLU.
 static bool is_leaky_after(const conv_request *r) {
     return r->activation == TRI_ACTIVATION_LEAKY_RELU && r->formats.weight != CPU_PLAIN &&
            conv_is_winograd(&r->shape);

@@ -9,7 +9,7 @@ typedef struct conv_shape {
     int64_t n, c, o, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     bool direct;
-    tri_dtype dtype; // of x, weight and y; the gradient of the weight is F32
+    tri_dtype dtype; // type of x, weight and y; the gradient of the weight is always F32
 } conv_shape;
 
 typedef struct conv_formats {
@@ -23,19 +23,19 @@ conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
 
-// What is asked of oneDNN for one node.
+// A request to oneDNN: the convolution of one node.
 typedef struct conv_request {
     conv_task task;
     conv_shape shape;
     conv_formats formats;
     bool bias;
-    tri_activation activation; // of CONV_FORWARD
+    tri_activation activation; // the activation that CONV_FORWARD applies
     double slope;
 } conv_request;
 
 // Describes the primitive. TRI_UNSUPPORTED if oneDNN has none.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
-// Finds what a plan has to know of the primitive that this request leads to.
+// Finds what a plan has to know of the primitive for this request.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
 
 #endif

@@ -1,10 +1,10 @@
-// Convolutions with one output channel, such as the last layer of an image-to-image network. For
-// these oneDNN would compute 16 output channels or fall back to im2col.
+// Convolutions with one output channel, such as the last layer of an image-to-image network. oneDNN
+// would compute 16 output channels for these, or fall back to im2col.
 //
-// Forward: 16 sums, one for each channel of a block, are kept in a vector for each pixel, and are
-// added at the end. Backward: both gradients are convolutions of dy from 1 to C channels, which
-// oneDNN computes well. The gradient of the input is such a convolution with the weight rotated by
-// 180°; the gradient of the weight is that of such a convolution, rotated back.
+// Forward: for each pixel a vector holds 16 sums, one for each channel of a block, which are added
+// at the end. Backward: both gradients are computed as convolutions of dy from 1 to C channels, for
+// which oneDNN is fast. The gradient of the input is such a convolution with the weight rotated by
+// 180°. The gradient of the weight is the weight gradient of such a convolution, rotated back.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
@@ -20,8 +20,8 @@ typedef struct one_output_state {
     bool bias;
     int64_t activation;
     float slope;
-    int64_t taps;            // of one channel's kernel
-    cpu_primitive primitive; // only for the gradients
+    int64_t taps;            // taps of one channel
+    cpu_primitive primitive; // used only by the gradients
 } one_output_state;
 
 typedef struct one_output_job {
@@ -29,7 +29,7 @@ typedef struct one_output_job {
     const float *x, *weight; // weight: [C/16][kh][kw][16]
     const float *bias;
     float *y;
-    float *rows; // of each thread: [width][16]
+    float *rows; // one buffer [width][16] for each thread
 } one_output_job;
 
 // Packs a plain weight [C][kh][kw] into [C/16][kh][kw][16], rotated by 180° if `rotate` is set.
@@ -126,10 +126,11 @@ static void one_output_layouts(const tri_device_description *device, const tri_g
 }
 
 static size_t packed_bytes(const conv_shape *s) {
-    return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64
+    return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64 bytes
 }
 
-// The sizes of the convolution of dy from 1 to C channels that computes the gradients.
+// The sizes of the mirrored convolution, of dy from 1 to C channels, by which the gradients are
+// computed.
 static conv_shape mirrored(const conv_shape *s) {
     conv_shape m = *s;
     m.c = 1;
@@ -142,7 +143,7 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
-// The request to oneDNN for a gradient.
+// Makes the request to oneDNN for a gradient.
 static conv_request request_of(const tri_node *node, const conv_shape *s) {
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,

@@ -16,11 +16,11 @@
 enum {
     CPU_MAX_KERNELS = 256,
     CPU_HUGE_PAGE_BYTES = 2 << 20,
-    CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
+    CPU_FLAT_GRAIN = 1 << 14, // a range of fewer elements is not worth a second thread
 };
 
-// All kernels: our own first, because a node gets the first kernel that supports it and ours are
-// faster, then those of `ref`. The first cpu_describe fills the list.
+// All kernels. Our own come first, because a node gets the first kernel that supports it and ours
+// are faster; then those of `ref`. The first call of cpu_describe fills the list.
 static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
 
 static void list_kernels(void) {
@@ -39,8 +39,8 @@ static void list_kernels(void) {
     memcpy(cpu_kernels, own, sizeof own);
 }
 
-// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA, so that machines that differ
-// can train together; NULL: no limit.
+// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA, so that hosts with different
+// CPUs can train together; NULL: no limit.
 static tri_status limit_isa(const char *most, unsigned *features) {
     static const struct {
         const char *name;
@@ -79,7 +79,8 @@ static tri_status cpu_describe(const tri_device_config *config, tri_device_descr
     if (out->threads < 1 || out->threads > TRI_MAX_THREADS)
         return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
                         TRI_MAX_THREADS);
-    // With more threads than OMP_THREAD_LIMIT allows to start, oneDNN would leave out their ranges.
+    // OpenMP never starts more threads than OMP_THREAD_LIMIT. With a larger number oneDNN would
+    // leave the ranges of the missing threads out.
     if (out->threads > omp_get_thread_limit()) out->threads = omp_get_thread_limit();
     return limit_isa(getenv("TRIREME_CPU_ISA"), &out->features);
 }

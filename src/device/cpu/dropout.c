@@ -8,17 +8,18 @@
 #include <stdlib.h>
 
 enum {
-    DROPOUT_CHUNK = 4096, // elements of a plain sample in one item of the parallel loop
-    DROPOUT_DRAWS = 32,   // blocks of four random words at a time, without AVX-512
+    DROPOUT_CHUNK = 4096, // elements of a plain sample that one item of the parallel loop covers
+    DROPOUT_DRAWS = 32, // how many blocks of four random words are drawn at a time without AVX-512
 };
 
 typedef struct dropout_state {
     const cpu_device *device;
     cpu_dropout dropout;
-    int64_t samples, elements;  // elements of one sample
-    int64_t pixels;             // of a plane of a blocked tensor; 0: the tensor is plain
-    int64_t run, stride, first; // of tri_dropout_attr; an unsliced tensor is a single run
-    bool bf16;                  // else F32
+    int64_t samples, elements; // `elements` is of one sample
+    // Pixels of one plane if the tensor is in blocks of channels; 0: the layout is plain.
+    int64_t pixels;
+    int64_t run, stride, first; // as in tri_dropout_attr; an unsliced tensor is a single run
+    bool bf16;                  // true: BF16; false: F32
 } dropout_state;
 
 typedef struct dropout_job {
@@ -27,10 +28,10 @@ typedef struct dropout_job {
     uint32_t first_sample;
     const void *x;
     void *y;
-    uint16_t *keep; // the workspace: masks of one plane for each thread
+    uint16_t *keep; // workspace: for each thread, the masks of one plane
 } dropout_job;
 
-// Consecutive elements of a plain tensor: the arguments of cpu_dropout_plain but their count.
+// Consecutive elements of a plain tensor: the arguments of cpu_dropout_plain, without the count.
 typedef struct dropout_span {
     const cpu_dropout *dropout;
     uint32_t sample;
@@ -116,8 +117,8 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
     }
 }
 
-// Whether this kernel can compute the node: cpu_dropout_plain begins at multiples of 64 elements of
-// a sample, so runs must, too.
+// Whether this kernel can compute the node. cpu_dropout_plain begins at multiples of 64 elements of
+// a sample, so a slice's runs must begin there too.
 static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;
@@ -143,7 +144,7 @@ static void dropout_layouts(const tri_device_description *device, const tri_grap
     out[0] = in[0];
 }
 
-// The pixels of a plane; 0: x is plain, without planes of 16 channels.
+// The number of pixels of a plane of 16 channels; 0: x is plain and has no such planes.
 static int64_t blocked_pixels(const tri_value_info *x) {
     return tri_layout_is_plain(&x->layout) ? 0 : x->shape.dims[2] * x->shape.dims[3];
 }

@@ -1,4 +1,4 @@
-// Elementwise operations. They work in any layout, because all their tensors have the same one.
+// Elementwise operations. All their tensors have the same layout, so it may be any layout.
 #include "device/cpu/internal.h"
 #include "tensor/half.h"
 
@@ -43,7 +43,7 @@ typedef uint16_t bf16;
     }                                                                                              \
     CPU_RANGES(name)
 
-#define RELU (A <= 0 ? 0 : A) // keeps NaN
+#define RELU (A <= 0 ? 0 : A) // written so that NaN stays NaN
 #define LEAKY_RELU (A > 0 ? A : A * slope)
 #define ACTIVATION_GRAD (A > 0 ? B : slope == 0 ? 0 : B * slope)
 
@@ -62,7 +62,7 @@ ELEMENTWISE(cast_narrow, f32, f32, bf16, A)
 
 static const struct elementwise_row {
     const tri_op *op;
-    tri_dtype a, b, out; // b is a's type if the op has one input
+    tri_dtype a, b, out; // the types; if the op has one input, b is the type of a
     cpu_range (*range)(const cpu_device *device);
 } rows[] = {
     {&tri_op_relu, TRI_F32, TRI_F32, TRI_F32, relu_range},

@@ -11,7 +11,7 @@ typedef struct embedding_state {
     const cpu_device *device;
     tri_embedding_attr attr;
     int64_t ids, rows, width;
-    bool bf16; // the table, or dy of the gradient; else F32
+    bool bf16; // true: the table (or, in the gradient, dy) is BF16; false: F32
 } embedding_state;
 
 typedef struct embedding_job {

@@ -1,5 +1,5 @@
-// The epilogue of a matrix product, and its form for vectors of 16 sums: bias and activation are
-// applied while the sums are in registers, which spares them a trip through memory.
+// The epilogue of a matrix product, also for vectors of 16 sums. Bias and activation are applied
+// while the sums are still in registers, so that these need not be stored and loaded once more.
 #ifndef TRIREME_DEVICE_CPU_EPILOGUE_H
 #define TRIREME_DEVICE_CPU_EPILOGUE_H
 
@@ -10,10 +10,10 @@
 typedef struct cpu_epilogue {
     const void *bias; // [columns], BF16 where a is BF16; NULL: no bias
     tri_activation activation;
-    float slope; // of leaky ReLU
+    float slope; // factor of negative numbers in leaky ReLU
 } cpu_epilogue;
 
-// Adds the bias, read from element `at` on, to 16 sums and applies the activation. For functions
+// Adds the bias (elements `at` and following) to 16 sums and applies the activation. For functions
 // marked CPU_AVX512.
 CPU_INLINE __m512 cpu_epilogue_apply(const cpu_epilogue *epilogue, bool bf16, int64_t at,
                                      __mmask16 inside, __m512 value) {

@@ -1,4 +1,4 @@
-// Activations that need an exponential, gelu, silu(gate) · up, sigmoid and tanh, and their
+// Activations that need an exponential (gelu, silu(gate) · up, sigmoid and tanh) and their
 // gradients.
 #include "device/cpu/scalar.h"
 
@@ -55,8 +55,8 @@ CPU_SCALAR float normal_cdf(float x) {
     return x < 0 ? tail : 1 - tail;
 }
 
-// gelu's tanh form is x · sigmoid(u), because 1 + tanh(v) = 2 · sigmoid(2 v). These are u(x) and
-// its derivative.
+// Gelu by tanh is x · sigmoid(u(x)), because 1 + tanh(v) = 2 · sigmoid(2 v). These two functions
+// are u and its derivative.
 CPU_SCALAR float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
 CPU_SCALAR float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
 

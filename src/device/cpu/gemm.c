@@ -7,14 +7,17 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    K_BLOCK_READ = 512,        // of k at a time if a is read in place: six rows take 12 KB
-    K_BLOCK_PACKED = 128,      // if a is packed: 16 rows of a and a panel of b fit in the L1 cache
-    K_UNPACKED = 48,           // columns of a that are read in place rather than packed
-    PANELS_MAX = 4,            // panels of b at a time: 512 KB
-    GEMM_LINE = 16,            // floats in a cache line
-    FEW_TILES = 32,            // so many tiles below each other do not hide the reads of the next b
-    TILES_AHEAD = 2,           // a tile prefetches the c of the second next one
-    SHARED_PRODUCTS = 1 << 17, // with fewer multiplications a second thread does not pay
+    K_BLOCK_READ = 512, // largest block of k if a is read in place: six rows take 12 KB
+    // Largest block of k if a is packed: 16 rows of a and a panel of b fit into the L1 cache.
+    K_BLOCK_PACKED = 128,
+    // Up to this many columns, an a with contiguous columns is read in place rather than packed.
+    K_UNPACKED = 48,
+    PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
+    GEMM_LINE = 16, // floats in a cache line
+    // with at most so many tiles below each other, products do not hide the reads of the next b
+    FEW_TILES = 32,
+    TILES_AHEAD = 2,           // a tile prefetches c for the tile after the next one
+    SHARED_PRODUCTS = 1 << 17, // a product of fewer multiplications is not worth a second thread
 };
 
 cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride) {
@@ -42,8 +45,9 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
-// Whether a is packed. For a single panel of c it is not, because each element is read only once.
-// Nor is it where each of its few columns is contiguous: packing would cost more than it saves.
+// Whether a is packed. It is not if c has a single panel, because each element of a is then read
+// only once. It is not if a has few columns and each is contiguous, because packing would cost more
+// than it saves.
 static bool packs_a(const cpu_gemm *g) {
     bool few_columns = g->a.row == 1 && g->a.row_block == 64 && g->k <= K_UNPACKED;
     return !reads_a(g) && g->n > CPU_TILE_COLUMNS && !few_columns;
@@ -54,7 +58,7 @@ static bool reads_b(const cpu_gemm *g) {
 }
 
 // How many elements the largest range has when `count` units of `unit` elements, `size` elements in
-// all, are divided into `ranges`: buffers are made for it.
+// all, are divided into `ranges`. Buffers are made as large as this range.
 static int64_t largest_range(int64_t count, int64_t ranges, int64_t unit, int64_t size) {
     int64_t largest = (count + ranges - 1) / ranges * unit;
     return largest < size ? largest : size;
@@ -80,10 +84,11 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
     return best;
 }
 
-// Whether the transposed product is computed instead. It has no epilogue, which is applied when c
-// is transposed back.
+// Whether the transposed product is computed instead. That product has no epilogue: it is applied
+// when c is transposed back.
 static bool computes_transposed(const cpu_gemm *g) {
-    // It pays if transposing b while packing costs more than packing a, and writing c twice.
+    // The transposed product is faster if packing b, which transposes it, costs more than packing a
+    // and writing c twice.
     bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
     return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
@@ -110,7 +115,7 @@ static int64_t k_block_of(const cpu_gemm *g) {
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
-// How many floats one thread's packed a, and packed b, have.
+// These two functions return how many floats the packed a, and the packed b, of one thread have.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
     return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
@@ -130,20 +135,21 @@ size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *
     return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
 }
 
-// The rows, panels and range of k that one thread is computing.
+// What one thread is computing at a time: a range of k, of panels and of rows.
 typedef struct block {
     int64_t k_begin, k_count, panel, panels, first_row, end_row;
     const float *b[PANELS_MAX];
-    const float *next_b[PANELS_MAX]; // of the next block; NULL: not to be prefetched
-    float *a;                        // packed; NULL: read in place
+    // panels of the next block, to be prefetched; NULL: not prefetched
+    const float *next_b[PANELS_MAX];
+    float *a; // packed rows of a; NULL: a is read in place
 } block;
 
 static int64_t tiles_of(const block *b) {
     return (b->end_row - b->first_row + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Packs panels [p][64] of b(k_begin + p, column + j), with zeros beyond n. If b is transposed, only
-// 64 of its rows at a time are contiguous.
+// Packs panels [p][64] of b(k_begin + p, column + j), with zeros beyond n. It goes through a
+// transposed b in steps of 64 rows, because only so many are contiguous.
 static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
     int64_t panel = b->k_count * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
     int64_t end = column + b->panels * CPU_TILE_COLUMNS, offset = 0, part;
@@ -167,13 +173,14 @@ static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b,
 typedef struct gemm_job {
     const cpu_tile_code *code;
     const cpu_gemm *gemm;
-    const cpu_gemm *original; // if `gemm` is the transposed product; else NULL
+    // The product that the caller wants, if `gemm` is its transpose; else NULL.
+    const cpu_gemm *original;
     cpu_gemm_split split;
     float *workspace;
 } gemm_job;
 
-// Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
-// equal range of their cache lines, so that the requests are spread.
+// Prefetches the rows of the next tile. It is called once for each panel and prefetches an equal
+// number of cache lines each time, so that the requests are spread out.
 static inline void prefetch_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t panel) {
     int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
     int64_t end = lines * (panel + 1) / b->panels;
@@ -183,7 +190,7 @@ static inline void prefetch_rows(const cpu_gemm *g, const block *b, int64_t row,
     }
 }
 
-// Chooses the rows of the next tile, from `row` on, and where it reads them.
+// Chooses how many rows the next tile has, beginning with `row`, and where the tile reads them.
 static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
                         cpu_tile *job) {
     int64_t left = b->end_row - row;
@@ -204,9 +211,9 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     }
 }
 
-// Chooses what a tile prefetches into the L2 cache, because the hardware's prefetcher is late where
-// a few tiles use up what they read or write: its share of the next block of b, or else c of a
-// later tile if that lies directly behind.
+// Chooses what a tile prefetches into the L2 cache: its share of the next block of b or, without
+// that, c of a later tile if it lies directly behind. The hardware's own prefetches come too late
+// if only a few tiles use the same data.
 static void set_ahead(const block *b, int64_t j, int64_t tile, int64_t tiles, int64_t rows,
                       cpu_tile *job) {
     enum { LINE = GEMM_LINE * sizeof(float), ROW = CPU_TILE_COLUMNS * sizeof(float) };

@@ -4,9 +4,10 @@
 
 #include "device/cpu/tile.h"
 
-// A matrix in memory, by its strides. Element (r, c) lies at data[r / 64 · row_block + r % 64 · row
-// + c / 64 · column_block + c % 64 · column]. So one product reads plain matrices, matrices in
-// panels of 64 columns, and both of them transposed.
+// A matrix in memory, described by strides. Element (r, c) lies at data[r / 64 · row_block + r % 64
+// · row + c / 64 · column_block + c % 64 · column]. These strides can describe plain matrices and
+// matrices in panels of 64 columns, and the transpose of both, so one function computes products of
+// all of them.
 typedef struct cpu_matrix {
     float *data;
     int64_t row, row_block, column, column_block;
@@ -16,26 +17,28 @@ cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride);
 cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 
 typedef struct cpu_gemm {
-    int64_t m, n, k;    // a [m, k], b [k, n], c [m, n]; at least 1 each
-    cpu_matrix a, b, c; // c.column is 1; so is `row` or `column` of a, and of b
+    int64_t m, n, k;    // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
+    cpu_matrix a, b, c; // c.column is 1; a.row or a.column is 1, and b.row or b.column too
     cpu_epilogue epilogue;
 } cpu_gemm;
 
-// How c is split among the threads: each computes one rectangle, and packs the operands that it
-// needs itself, so that threads never wait for each other.
+// How c is divided among the threads. Each thread computes one rectangle and itself packs the
+// operands that it needs, so that threads never wait for each other.
 typedef struct cpu_gemm_split {
-    int64_t unit;           // rows that are never split
-    int64_t groups, panels; // of c: groups of `unit` rows, panels of 64 columns
-    int rows, columns;      // rectangles below each other, and beside each other
+    int64_t unit; // rows are divided in multiples of this number
+    // c consists of `groups` groups of `unit` rows, and of `panels` panels of 64 columns.
+    int64_t groups, panels;
+    // How many rectangles c is cut into, from top to bottom and from left to right.
+    int rows, columns;
 } cpu_gemm_split;
 
 cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m, int64_t unit,
                                  int64_t n);
 
-// Bytes of workspace that cpu_gemm_run needs. Only reads sizes and strides, not data.
+// How many bytes of workspace cpu_gemm_run needs. Reads only sizes and strides of `gemm`, not data.
 size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *gemm);
-// Computes the product. Adds up every element in the same order of k, whatever the number of
-// threads, so that its bits do not depend on them.
+// Computes the product. The terms of every element are added in the order of k, whatever the number
+// of threads, so that the bits of the result do not depend on it.
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace);
 
 #endif

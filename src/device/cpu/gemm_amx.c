@@ -1,21 +1,22 @@
-// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 of a, 16 pairs × 16 columns of b, or
-// 16 × 16 sums in F32.
+// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 of a, 16 pairs × 16 columns of b, or 16
+// × 16 sums in F32.
 //
-// A block of 32 × 32 sums stays in four tiles. 32 rows of a stay in the L1 cache, or for the most
-// part, a packed block of b stays in the L2 cache. Rows of a are read in place unless their
-// distance would map them to the same few sets of the L1 cache; then they are packed. While the
-// tiles multiply, the next 32 rows are prefetched and the finished sums of the last block are
-// stored.
+// A block of 32 × 32 sums stays in four tiles. The 32 rows of a that it needs stay in the L1 cache,
+// at least for the most part, and a packed block of b stays in the L2 cache. Rows of a are read in
+// place, unless they lie at a distance that maps them to the same few sets of the L1 cache; then
+// they are packed. While the tiles multiply, the next 32 rows are prefetched and the finished sums
+// of the last block are stored.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
 #include "device/cpu/gemm.h"
 
 enum {
-    AMX_K = 1024,                  // most of k for which b is packed at a time
-    AMX_B_ELEMENTS = 1 << 19,      // most elements of a packed block of b
-    AMX_A_ELEMENTS = 1 << 21,      // most elements of packed rows of a
-    AMX_SHARED_PRODUCTS = 1 << 20, // with fewer multiplications a second thread does not pay
+    AMX_K = 1024,             // largest range of k for which b is packed at a time
+    AMX_B_ELEMENTS = 1 << 19, // most elements of a packed block of b
+    AMX_A_ELEMENTS = 1 << 21, // most elements of packed rows of a
+    // A product of fewer multiplications is not worth a second thread.
+    AMX_SHARED_PRODUCTS = 1 << 20,
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -25,15 +26,17 @@ static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
     return quotient_up(quotient_up(count, quotient_up(count, most)), unit) * unit;
 }
 
-// The sizes of a thread's loops and buffers, chosen so that what is read again stays in a cache.
+// The sizes of a thread's loops and buffers, chosen so that data that are read several times stay
+// in a cache.
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
-    int64_t k_packed;    // of k for which b is packed at a time
-    int64_t columns;     // of b that are packed at a time
-    int64_t rows;        // of a that are packed at a time
-    int64_t a, b, sums;  // elements of a thread's buffers: BF16, BF16 and F32
-    bool several_packed; // k needs several k_packed: in between, the sums of all rows are kept
+    int64_t k_packed;   // range of k for which b is packed at a time
+    int64_t columns;    // columns of b that are packed at a time
+    int64_t rows;       // rows of a that are packed at a time
+    int64_t a, b, sums; // sizes of a thread's buffers, in elements: BF16, BF16 and F32
+    // k needs several ranges of k_packed; between these, the sums of all rows are kept.
+    bool several_packed;
 } amx_plan;
 
 static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
@@ -46,7 +49,7 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
-    // Packed rows are kept if several blocks of b are multiplied by them.
+    // Packed rows are kept in the buffer if several blocks of b are multiplied by them.
     bool kept = p.packs_a && p.columns < columns;
     p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
@@ -62,12 +65,12 @@ size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf
     return each * (size_t)(p.split.rows * p.split.columns);
 }
 
-// What one thread is computing, and its buffers.
+// What one thread is computing at a time, and its buffers.
 typedef struct amx_block {
-    int64_t first_row, end_row;      // of the thread
-    int64_t column, columns;         // for which b is packed
-    int64_t k_begin, k_count;        // likewise
-    int64_t packed_row, packed_rows; // of a, in the buffer
+    int64_t first_row, end_row;      // rows of c that the thread computes
+    int64_t column, columns;         // columns for which b is packed
+    int64_t k_begin, k_count;        // range of k for which b is packed
+    int64_t packed_row, packed_rows; // rows of a that are in the buffer
     uint16_t *a, *b;
     float *sums;
     cpu_amx_beside beside; // finished sums that are not stored yet, and what to prefetch
@@ -116,8 +119,9 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
     }
 }
 
-// Chooses the cache lines of the next 32 rows of a that the block of columns from `j` on prefetches
-// while it multiplies: an equal part of the 32 lines that each chunk has.
+// Chooses which cache lines of the next 32 rows of a are prefetched while the block of columns from
+// `j` on is multiplied. Each chunk has 32 lines, which are divided equally among the blocks of
+// columns.
 static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                          int64_t j) {
     int64_t blocks = cpu_amx_blocks(b->columns), block = j / CPU_AMX_SIDE;
@@ -132,8 +136,8 @@ static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b
         (const char *)(g->a + (whole ? at : 0)) + (whole ? first * b->beside.line : 0);
 }
 
-// Computes a block of 32 × 32 sums, all of which c has and which need no epilogue. Sums in F32 are
-// added up in c itself. Others are stored as BF16 by the next block, beside its products.
+// Computes a block of 32 × 32 sums that lies wholly inside c and needs no epilogue. F32 sums are
+// added up in c itself. For a BF16 c, the next block stores these sums while it multiplies.
 static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_rows *rows,
                            const uint16_t *packed, float *sums, int64_t at) {
     cpu_amx_sums mode = b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
@@ -148,7 +152,7 @@ static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_r
     b->beside.c_row = g->n;
 }
 
-// Computes 32 rows by all columns of the packed block of b.
+// Computes 32 rows of c, for all columns of the packed block of b.
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                             const cpu_amx_rows *rows) {
     int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE), chunks = cpu_amx_blocks(b->k_count);
@@ -156,7 +160,7 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
     for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
         int64_t width = smaller(b->columns - j, CPU_AMX_SIDE), block = j / CPU_AMX_SIDE;
         const uint16_t *packed = b->b + block * chunks * CPU_AMX_CHUNK;
-        // Where sums are not kept, two buffers take turns, because one may wait to be stored.
+        // Where sums are not kept, two buffers take turns, because one may still wait to be stored.
         float *sums =
             b->sums + (p->several_packed ? (row - b->first_row) * p->columns + j * CPU_AMX_SIDE
                                          : block % 2 * CPU_AMX_CHUNK);
@@ -170,7 +174,7 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
                       b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE, height, width);
         if (b->k_begin + b->k_count == g->k) finish(g, sums, row, height, b->column + j, width);
     }
-    cpu_amx_store_beside(&b->beside); // before a buffer is used again
+    cpu_amx_store_beside(&b->beside); // the sums must be stored before their buffer is used again
 }
 
 static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b) {

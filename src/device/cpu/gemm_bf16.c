@@ -8,13 +8,15 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    BF16_PAIRS = 512,        // at a time if a is read in place: six rows take 12 KB
-    BF16_PAIRS_PACKED = 256, // at a time if a is packed: 16 rows take 16 KB
-    BF16_PANELS = 4,         // panels of b at a time: 512 KB
+    // Pairs that are computed at a time if a is read in place: six rows take 12 KB.
+    BF16_PAIRS = 512,
+    BF16_PAIRS_PACKED = 256, // pairs that are computed at a time if a is packed: 16 rows take 16 KB
+    BF16_PANELS = 4,         // panels of b that are packed at a time: 512 KB
     BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,
 };
 
-// Whether tiles read a in place: its rows are then pairs already.
+// Whether tiles read a in place: this is possible if its rows already consist of pairs of
+// neighbouring k.
 static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
 static cpu_gemm_split split_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
@@ -54,7 +56,7 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
-// The rows, columns and pairs that one thread is computing.
+// What one thread is computing at a time: a range of rows, of columns and of pairs.
 typedef struct bf16_block {
     int64_t first_row, end_row, column, columns, pair, pairs;
     float *b, *a, *sums;
@@ -111,8 +113,8 @@ static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
-// equal range of their cache lines, so that the requests are spread.
+// Prefetches the rows of the next tile. It is called once for each panel and prefetches an equal
+// number of cache lines each time, so that the requests are spread out.
 CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
                               int64_t panel) {
     int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;
@@ -123,7 +125,7 @@ CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64
     }
 }
 
-// Chooses the rows of the next tile, from `row` on, and where it reads them.
+// Chooses how many rows the next tile has, beginning with `row`, and where the tile reads them.
 static void select_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
                         cpu_tile *tile) {
     *rows = CPU_TILE_ROWS;

@@ -5,23 +5,23 @@
 #include "device/cpu/epilogue.h"
 
 typedef struct cpu_bf16_gemm {
-    int64_t m, n, k;   // a [m, k], b [k, n], c [m, n], plain; at least 1 each
+    int64_t m, n, k;   // sizes: a [m, k], b [k, n], c [m, n], all plain; each is at least 1
     bool a_transposed; // a is stored as [k, m]
     bool b_transposed; // b is stored as [n, k]
-    bool c_f32;        // else c is BF16
+    bool c_f32;        // true: c is F32; false: BF16
     const uint16_t *a, *b;
-    cpu_epilogue epilogue; // its bias is BF16
+    cpu_epilogue epilogue; // what is done with the sums; the bias is BF16 here
     void *c;
 } cpu_bf16_gemm;
 
-// Bytes of workspace that cpu_bf16_gemm_run needs. Only reads sizes, not data.
+// How many bytes of workspace cpu_bf16_gemm_run needs. Reads only sizes of `gemm`, not data.
 size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
-// Computes the product. Adds up every element in the same order of k, whatever the number of
-// threads, so that its bits do not depend on them.
+// Computes the product. The terms of every element are added in the order of k, whatever the number
+// of threads, so that the bits of the result do not depend on it.
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 
-// The forms of both functions for AMX. The functions above call them on devices that have it,
-// because it is much faster there.
+// The two functions above in a version for AMX. The functions above call these on devices that have
+// AMX, because AMX is much faster.
 size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 

@@ -31,15 +31,16 @@ static inline const cpu_device *cpu_of(const tri_device *device) {
     return (const cpu_device *)device;
 }
 
-// The layouts that the kernels know. A blocked one is chosen only if the blocks divide the axes, so
-// that no kernel has to handle padding; only CPU_OHWI16O2I has some.
+// The layouts that the kernels know. A blocked layout is chosen only if the axes are multiples of
+// the blocks, so that no kernel has to handle padding; only CPU_OHWI16O2I has padding.
 typedef enum cpu_format {
     CPU_PLAIN,
-    CPU_NCHW16C,     // activations
-    CPU_OIHW16I16O,  // weights of blocked convolutions
-    CPU_OIHW16O16I,  // likewise, for the direct gradient of the input
+    CPU_NCHW16C,    // activations
+    CPU_OIHW16I16O, // weights of blocked convolutions
+    // Weights of blocked convolutions, for the gradient of the input without Winograd.
+    CPU_OIHW16O16I,
     CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
-    CPU_OIHW8I16O2I, // the three above for BF16, whose products take pairs of values
+    CPU_OIHW8I16O2I, // the three weight layouts above for BF16, in pairs of input channels
     CPU_OIHW8O16I2O,
     CPU_OHWI16O2I,
     CPU_OI16I64O, // weights of linear layers, [out, in]
@@ -84,39 +85,40 @@ typedef struct cpu_primitive {
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);
-void cpu_primitive_release(cpu_primitive *primitive); // may be zeroed
-// Makes attributes with a scratchpad that the caller gives, so that oneDNN allocates nothing, and
-// the activation, if any, as post-op.
+// Frees what the primitive holds. A zeroed primitive holds nothing and is allowed.
+void cpu_primitive_release(cpu_primitive *primitive);
+// Makes the attributes of a primitive: the caller supplies the scratchpad, so that oneDNN allocates
+// nothing, and the activation, if any, is a post-op.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
 
-// What a plan has to know of a primitive, which does not exist yet then.
+// What a plan has to know of a primitive that has not been made yet.
 typedef struct cpu_primitive_facts {
     bool exists;
-    bool fast; // oneDNN has optimised code; its reference code is slower than `ref`
+    bool fast; // oneDNN has optimised code; if false, its reference code is slower than `ref`
     size_t scratchpad_bytes;
 } cpu_primitive_facts;
 
 cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd);
-// Only oneDNN knows the facts of a primitive, and asking it takes a while. So they are kept under a
-// key: `bytes` bytes that describe the primitive completely. cpu_facts_find returns whether they
-// are kept.
+// A cache of facts. Only oneDNN knows the facts of a primitive, and asking it takes time. So the
+// facts are kept under a key: `bytes` bytes that describe the primitive completely. cpu_facts_find
+// returns whether it found them.
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out);
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 
-// Sets the number of OpenMP threads that our and oneDNN's parallel regions use to the device's. The
-// setting belongs to the calling thread.
+// Makes our and oneDNN's parallel regions use as many OpenMP threads as the device has. OpenMP
+// keeps this setting for each calling thread.
 void cpu_use_threads(const tri_device_description *device);
 
-// Divides [0, count) into one range for each thread and calls `range` on each. The ranges are the
-// same every time, so that sums have one order; some may be empty. With fewer than 2 · `grain`
-// items all run on the caller's thread, because starting others would take longer. `thread` counts
-// from 0.
+// Divides [0, count) into one range for each thread, numbered from 0, and calls `range` on each.
+// The ranges are the same every time, so that sums are added in the same order; some ranges may be
+// empty. With fewer than 2 · `grain` items the caller's thread does everything, because starting
+// other threads would take longer.
 typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread);
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);
 
 // Marks functions that may only run on a device with CPU_HAS_AVX512.
-#ifdef __clang__ // does not know prefer-vector-width, and would ignore the whole attribute
+#ifdef __clang__ // Clang does not know prefer-vector-width, and would ignore the whole attribute
 #define CPU_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
 #else
 #define CPU_AVX512                                                                                 \
@@ -146,8 +148,8 @@ void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64
         return cpu_has(&device->head.description, CPU_HAS_AVX2) ? name##_avx2 : name##_base;       \
     }
 
-// Conditions for the `supports` of kernels. cpu_is_f32: input 0 is F32, and no input or output has
-// a half type.
+// Conditions for the `supports` functions of kernels. cpu_is_f32: input 0 is F32, and no input or
+// output has a half type.
 bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_f32(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node);
@@ -161,8 +163,8 @@ bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // its layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
-// Whether any later node reads the value in blocks of 16 channels, so that it should be made so
-// (pool.c).
+// Whether any later node reads the value in blocks of 16 channels: then it should be written in
+// that layout (pool.c).
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);

@@ -86,7 +86,7 @@ typedef struct sum_job {
     int64_t rows, columns;
 } sum_job;
 
-// Sums the columns of blocks [begin, end) of 64 columns.
+// Sums the columns of dy in blocks of 64 columns: blocks [begin, end).
 CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {
@@ -119,7 +119,7 @@ typedef struct linear_state {
     const cpu_device *device;
     linear_shape shape;
     cpu_gemm gemm;
-    int a, b; // which inputs of the node are the operands
+    int a, b; // indices of the node's inputs that are the product's operands
     bool bias, bias_gradient;
 } linear_state;
 

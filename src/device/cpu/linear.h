@@ -9,25 +9,27 @@ typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT
 
 typedef struct linear_shape {
     int64_t rows, in, out;
-    tri_dtype dtype;  // of x, y and W
-    tri_dtype result; // of the first output: y and dx may be F32 where the rest is BF16, dW is F32
+    tri_dtype dtype; // type of x, y and W
+    // Type of the first output: y and dx may be F32 where the other tensors are BF16; dW is F32.
+    tri_dtype result;
 } linear_shape;
 
 linear_task linear_task_of(const tri_node *node);
 linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
-// The epilogue of a forward kernel without its bias, whose address is only known at each run.
+// The epilogue of a forward kernel, without the bias, whose address is known only when the kernel
+// runs.
 cpu_epilogue linear_epilogue(const tri_node *node);
-// W's home layout, a function of its shape, its type and the device's instruction set alone, so
-// that all ranks have the same.
+// The home layout of W. It follows from the shape, the type and the device's instruction set alone,
+// so that all ranks have the same one.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
 // A kernel's layouts: x and y are plain. W is in its home layout, unless plain was already chosen
 // for it.
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 
-// Computes dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16. Adds them up in the
-// order of the rows, so that the bits do not depend on the threads.
+// Computes dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16, added in the order
+// of the rows, so that the bits do not depend on the number of threads.
 void linear_sum_columns(const cpu_device *device, const linear_shape *shape, const void *dy,
                         float *dbias);
 

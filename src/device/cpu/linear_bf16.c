@@ -9,7 +9,7 @@ typedef struct bf16_state {
     const cpu_device *device;
     linear_shape shape;
     cpu_bf16_gemm gemm;
-    int a, b; // which inputs of the node are the operands
+    int a, b; // indices of the node's inputs that are the product's operands
     bool bias, bias_gradient;
 } bf16_state;
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 enum {
-    // Elements that are summed together whatever the number of threads, so that bits stay the same.
+    // Number of elements that are summed as one chunk, whatever the number of threads, so that the
+    // result has the same bits.
     LOSS_CHUNK = 1 << 12,
     LOSS_GRAIN = 1 << 14,
 };
@@ -12,7 +13,7 @@ enum {
 typedef struct loss_state {
     const cpu_device *device;
     cpu_range range;
-    float factor; // by which the loss seed is multiplied, for a gradient
+    float factor; // factor of the loss seed, for a gradient
     int64_t count;
 } loss_state;
 
@@ -21,7 +22,7 @@ typedef struct loss_job {
     float *gradient;
     float factor;
     int64_t count;
-    double *sums; // of each chunk
+    double *sums; // by chunk: the chunk's sum
 } loss_job;
 
 static inline __attribute__((always_inline)) double chunk_sum(const float *a, const float *b,
@@ -58,8 +59,8 @@ CPU_BODY gradient_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(gradient)
 
-// Computes log(1 + e) of e in [0, 1], as 2 · artanh(e / (2 + e)), whose argument is at most 1/3, so
-// that the series ends soon.
+// Computes log(1 + e) for e in [0, 1] as 2 · artanh(e / (2 + e)). That argument is at most 1/3, so
+// a few terms of the series are enough.
 CPU_SCALAR float log_of_one_more(float e) {
     float s = e / (2 + e), z = s * s;
     float p = 1.0f / 13;
@@ -109,7 +110,7 @@ static int64_t chunks_of(int64_t count) { return (count + LOSS_CHUNK - 1) / LOSS
 static const struct {
     const tri_op *op;
     cpu_range (*range)(const cpu_device *device);
-    float factor; // by which the loss seed is multiplied; 0: the op is the loss itself
+    float factor; // factor of the loss seed; 0: the op is a loss and not a gradient
 } rows[] = {
     {&tri_op_mse_loss, sum_range, 0},
     {&tri_op_mse_loss_grad, gradient_range, 2},

@@ -1,9 +1,9 @@
 // Batch norm of nChw16c tensors, fused with ReLU.
 //
-// Sums over a plane are F32 within each run of 64 pixels, and F64 over these runs. The moments of
+// A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs. The moments of
 // the planes are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances", 1979), so that bits do not depend on
-// the threads.
+// and a pairwise algorithm for computing sample variances", 1979), so that the results do not
+// depend on the number of threads.
 #include "device/cpu/simd.h"
 #include "device/moments.h"
 
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NORM_F32_PIXELS = 64 }; // pixels whose values are summed in F32
+enum { NORM_F32_PIXELS = 64 }; // so many pixels are summed in F32 before the sum is added in F64
 
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, pixels;
-    int64_t replicas; // how many replicas' moments the node reads
+    int64_t replicas; // number of replicas whose moments the node joins
     double eps;
     bool relu;
     bool bf16; // x, y and their gradients are BF16, else F32
@@ -27,12 +27,13 @@ typedef struct norm_job {
     const void *x, *y, *dy;
     void *out;
     const float *mean;
-    double *first, *second;             // [samples][channels]: two sums of each plane
-    const float *scale, *shift, *slope; // [channels]: factors of the elementwise loop
+    // [samples][channels]: two sums of each plane; the functions below say which.
+    double *first, *second;
+    const float *scale, *shift, *slope; // [channels]: factors of the loop over all elements
 } norm_job;
 
 typedef struct norm_sum {
-    __m512d low, high; // of channels 0 to 7 and 8 to 15
+    __m512d low, high; // sums of channels 0 to 7, and of channels 8 to 15
 } norm_sum;
 
 static CPU_AVX512 inline norm_sum sum_add(norm_sum sum, __m512 values) {
@@ -90,7 +91,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
     }
 }
 
-// Computes the elementwise loop: out = x · scale + shift, then ReLU.
+// Computes, for all elements, out = x · scale + shift, then ReLU.
 CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -99,7 +100,7 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
         for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
             __m512 value = _mm512_fmadd_ps(load(job->x, bf16, p), scale, shift);
-            // If one operand is NaN, the second is the result, so that NaN stays.
+            // The maximum returns its second operand if one is NaN, so that a NaN of `value` stays.
             if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
             cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
         }
@@ -137,7 +138,7 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
     }
 }
 
-// Computes the gradient's elementwise loop: out = scale · dy + slope · (x − mean) + shift.
+// Computes, for all elements, out = scale · dy + slope · (x − mean) + shift: the gradient of x.
 CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -169,7 +170,7 @@ NORM_RANGES(affine)
 NORM_RANGES(gradient_planes)
 NORM_RANGES(gradient)
 
-// Whether all inputs and outputs of x's shape have x's type.
+// Whether all inputs and outputs that have the shape of x also have its type.
 static bool have_type_of_x(const tri_graph *graph, const tri_node *node) {
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     for (int i = 0; i < node->input_count + node->output_count; i++) {
@@ -267,7 +268,7 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     return all;
 }
 
-// Sets the elementwise loop's factors of channel c, and outputs 1 to 4 of a batch norm.
+// Sets the factors of channel c for the loop over all elements, and outputs 1 to 4 of a batch norm.
 static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
     const norm_state *s = job->state;
     const float *weight = args->in[1], *bias = args->in[2];
@@ -345,8 +346,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     }
 }
 
-// Sets the factors from which `gradient` computes dx of channel c. `sum`, of dy, and `product`, of
-// dy · h, are sums over all values of the channel; `all` is their number.
+// Sets the factors of channel c with which `gradient` computes dx. `sum` and `product` are the sums
+// of dy and of dy · h over all values of the channel, whose number is `all`.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;

@@ -1,5 +1,5 @@
-// Normalisation of bytes, by the loader's own vector code (tensor/pixels.c), one channel of one
-// sample at a time.
+// Normalisation of images' bytes, by the same vector code as in the data loader (tensor/pixels.c),
+// one channel of one sample at a time.
 #include "device/cpu/internal.h"
 
 #include "tensor/pixels.h"
@@ -9,7 +9,7 @@
 typedef struct normalize_state {
     const cpu_device *device;
     int64_t samples, channels, plane;
-    tri_pixels pixels[]; // by channel
+    tri_pixels pixels[]; // by channel: the value of each possible byte
 } normalize_state;
 
 typedef struct normalize_job {

@@ -1,4 +1,4 @@
-// Gives oneDNN 2 and 3 the same interface, so that only this file depends on the library's version.
+// Gives oneDNN 2 and 3 the same interface, so that no other file depends on the library's version.
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static dnnl_status_t describe(dnnl_engine_t engine, conv_task task, const onednn
         c->before, c->after, forward, c->attr);
 }
 
-// oneDNN 3 removed Winograd for x86-64.
+// oneDNN 3 has no Winograd for x86-64 any more.
 bool onednn_has_winograd(void) { return false; }
 
 dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope) {

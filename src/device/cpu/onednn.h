@@ -1,4 +1,4 @@
-// The calls that differ between oneDNN 2 and 3, as functions with oneDNN 3's meaning, so that
+// The calls that differ between oneDNN 2 and 3, as functions that behave as in oneDNN 3, so that
 // kernels need not know the version.
 #ifndef TRIREME_DEVICE_CPU_ONEDNN_H
 #define TRIREME_DEVICE_CPU_ONEDNN_H
@@ -21,15 +21,17 @@ void onednn_md_destroy(onednn_md md); // NULL allowed
 
 typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
 
-// Describes the primitive of a task. x, weight, bias and y describe gradients where the task reads
-// or computes those.
+// Describes the convolution of a task. In a task that reads or computes gradients, x, weight, bias
+// and y describe these gradients.
 typedef struct onednn_convolution {
     dnnl_alg_kind_t algorithm;
     onednn_md x, weight, bias, y; // bias is NULL if there is none
-    onednn_md any_weight; // the forward weight in any layout: gradients need a forward primitive
+    // The forward weight, in any layout. oneDNN needs a forward primitive before it can make the
+    // primitive of a gradient.
+    onednn_md any_weight;
     dnnl_dims_t stride;
-    dnnl_dims_t dilation;      // minus 1, as oneDNN wants it
-    dnnl_dims_t before, after; // padding
+    dnnl_dims_t dilation;      // oneDNN counts dilation from 0: ours minus 1
+    dnnl_dims_t before, after; // padding at the begin and the end of each axis
     dnnl_primitive_attr_t attr;
 } onednn_convolution;
 

@@ -1,5 +1,5 @@
 // Optimizer updates. Each reads and writes parameter, gradient and states in a single loop, because
-// the memory's rate bounds it.
+// memory bandwidth limits its speed.
 #include "device/cpu/internal.h"
 
 #include <immintrin.h>
@@ -26,8 +26,8 @@ typedef struct update_job {
     const float *grad;
     float *state1, *state2;
     float lr, scale, decay;
-    float shrink;            // 1 − lr · decay with decoupled weight decay, else 1
-    float momentum, damping; // sgd: damping = 1 − dampening
+    float shrink;            // 1 − lr · decay if weight decay is apart from the gradient, else 1
+    float momentum, damping; // of sgd; damping is 1 − dampening
     bool nesterov, first;
     // adam: rest1 = 1 − beta1, root corrects the bias of sqrt(v); adadelta: beta1 = rho
     float beta1, beta2, rest1, rest2, root, eps;

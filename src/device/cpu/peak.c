@@ -1,20 +1,22 @@
-// Measures what this machine reaches at best: arithmetic in F32 and BF16, and the bandwidth of
-// memory and caches. `trireme bench` reports kernels as fractions of these.
+// Measures the highest rates of this machine: arithmetic in F32 and BF16, and the bandwidth of
+// memory and caches. `trireme bench` reports the speed of kernels as fractions of these.
 #include "device/cpu/amx.h"
 #include "device/cpu/cpu.h"
 
 #include "base/os.h"
 
 enum {
-    PEAK_CHAINS = 12, // independent sums: at least latency times throughput of the FMA units
-    PEAK_TILES = 4,   // independent sums of AMX
+    // Number of independent sums: at least latency times throughput of the FMA units, to keep them
+    // busy.
+    PEAK_CHAINS = 12,
+    PEAK_TILES = 4, // number of independent sums for AMX
     PEAK_ROUNDS = 200000,
     PEAK_TILE_ROUNDS = 20000, // an instruction takes about 16 cycles
     PEAK_REPEATS = 9,
-    PEAK_BUFFER_BYTES = 192 << 20, // larger than all caches
+    PEAK_BUFFER_BYTES = 192 << 20, // size of each buffer, larger than all caches
 };
 
-static volatile float peak_sink; // keeps the loops from being removed
+static volatile float peak_sink; // receives results, so that the compiler does not remove the loops
 
 static CPU_AVX512 void fma_avx512(void *context, int64_t begin, int64_t end, int thread) {
     __m512 sum[PEAK_CHAINS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
@@ -52,7 +54,7 @@ static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thr
     _tile_zero(3);
     _tile_zero(4);
     _tile_zero(5);
-    for (int64_t r = begin; r < end; r++) { // PEAK_CHAINS instructions
+    for (int64_t r = begin; r < end; r++) { // each round executes PEAK_CHAINS instructions
         for (int i = 0; i < PEAK_CHAINS / PEAK_TILES; i++) {
             _tile_dpbf16ps(0, 4, 5);
             _tile_dpbf16ps(1, 4, 5);
@@ -76,8 +78,8 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
     peak_sink = sum[0][0];
 }
 
-// The best rate of `loop` in operations per second. One round is PEAK_CHAINS instructions of
-// `products` multiplications and additions; `each` rounds run on each thread.
+// Measures the best rate of `loop` in operations per second. One round is PEAK_CHAINS instructions,
+// each with `products` multiplications and additions; every thread runs `each` rounds.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
     int64_t rounds = each * device->head.description.threads;
     double best = 0;
@@ -90,7 +92,8 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
     return best;
 }
 
-// The rate of `add` on two buffers of `bytes` together, which a cache holds if it is large enough.
+// Measures the rate of `add` on two buffers of `bytes` in all, which stay in a cache if it is large
+// enough.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
     int turns = (int)(((size_t)8 << 20) / bytes) + 1;
@@ -123,7 +126,8 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     for (int repeat = 0; repeat < PEAK_REPEATS && status == TRI_OK; repeat++) {
         double start = tri_os_seconds();
         head->backend->add(&(tri_queue){head}, a, b,
-                           PEAK_BUFFER_BYTES / sizeof(float)); // 2 reads, 1 write
+                           // Each element is read from two buffers and written to one.
+                           PEAK_BUFFER_BYTES / sizeof(float));
         double rate = 3.0 * PEAK_BUFFER_BYTES / (tri_os_seconds() - start);
         if (rate > bytes) bytes = rate;
     }

@@ -9,10 +9,12 @@
 
 typedef struct pool_state {
     const cpu_device *device;
-    int64_t planes, blocks; // blocks of 16 channels of a sample; planes of all samples
+    // Number of planes of all samples; number of blocks of 16 channels of a sample.
+    int64_t planes, blocks;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2];
-    bool relu, plain; // plain: the layout of the pooled tensor; its index is always blocked
-    bool bf16;        // else F32; each plane of BF16 is widened before and narrowed after
+    // `plain` is the layout of the pooled tensor; the index of each maximum is always in blocks.
+    bool relu, plain;
+    bool bf16; // true: BF16, where each plane is converted to F32 before and back after; false: F32
     bool has_dropout;
     cpu_dropout dropout;
 } pool_state;
@@ -24,7 +26,7 @@ typedef struct pool_job {
     const void *from;
     void *to;
     uint8_t *index;
-    char *workspace; // a pool_space for each thread
+    char *workspace; // one pool_space for each thread
 } pool_job;
 
 static int64_t pooled_pixels(const pool_state *s) { return s->out[0] * s->out[1]; }
@@ -69,7 +71,8 @@ typedef struct pool_best {
     __m512i index;
 } pool_best;
 
-// Where value replaces best: it is larger, or NaN while best is not (PyTorch's rule).
+// Selects the vector lanes in which `value` replaces `best`: it is larger, or it is NaN and `best`
+// is not (PyTorch's rule).
 CPU_INLINE __mmask16 is_better(__m512 value, __m512 best) {
     __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     return _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) |
@@ -97,8 +100,8 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
     return best;
 }
 
-// The maximum of a 2 × 2 window, the most common one. If one test finds no NaN, ordinary
-// comparisons are enough. With ReLU the maximum so far begins with zero and the index
+// The maximum of a 2 × 2 window, the most common one. A test for NaN comes first: if there is none,
+// ordinary comparisons are enough. With ReLU the maximum starts as zero and the index as
 // TRI_POOL_NO_GRADIENT.
 CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
                                     int64_t column, bool relu) {
@@ -210,7 +213,7 @@ CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t 
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
 }
 
-// For windows that may overlap: zeroes dx, then adds to it.
+// The gradient for windows that may overlap: sets dx to zero, then adds to it.
 CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t *index,
                             __m512 scale, float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)

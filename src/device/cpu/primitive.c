@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// oneDNN's tag of each format, and the same layout in our terms.
+// The formats: oneDNN's tag, and the same layout as a tri_layout.
 static const struct {
     dnnl_format_tag_t tag;
     tri_layout layout;
@@ -86,7 +86,7 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad) {
     for (int i = 0; i <= primitive->count; i++) {
         void *memory = i < primitive->count ? data[i] : scratchpad;
-        if (memory == primitive->data[i]) continue; // addresses rarely change between steps
+        if (memory == primitive->data[i]) continue; // usually the addresses of the last step
         CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
         primitive->data[i] = memory;
     }
@@ -132,11 +132,13 @@ cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {
 
 enum {
     KEY_BYTES = 256,
-    KEPT = 1024, // primitives; a model's distinct convolutions and reorders are some hundreds
+    // How many primitives are kept; a model has some hundreds of distinct convolutions and
+    // reorders.
+    KEPT = 1024,
 };
 
 typedef struct kept_facts {
-    size_t bytes; // of the key; 0: empty
+    size_t bytes; // size of the key; 0: this entry is empty
     unsigned char key[KEY_BYTES];
     cpu_primitive_facts facts;
 } kept_facts;
@@ -163,7 +165,8 @@ bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
 
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
-    kept_facts *place = place_of(key, bytes); // replaces facts of another key that are here
+    // Overwrites the facts of another key that has the same place.
+    kept_facts *place = place_of(key, bytes);
     place->bytes = bytes;
     memcpy(place->key, key, bytes);
     place->facts = facts;

@@ -1,12 +1,13 @@
-// Copies a tensor into another layout. Planes of 16 channels in F32 are transposed in registers;
-// oneDNN does the rest, which is either small (weights) or BF16.
+// Copies a tensor into another layout. Our own code transposes planes of 16 channels in F32 in
+// registers. oneDNN does the other reorders, which are small (weights) or BF16.
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
 typedef struct reorder_state {
     const cpu_device *device;
-    bool to_blocked, to_plain; // planes are transposed; neither: the primitive runs
+    // Our own code runs, in one of two directions; neither: the primitive runs.
+    bool to_blocked, to_plain;
     int64_t planes, pixels;
     cpu_primitive primitive;
 } reorder_state;
@@ -42,7 +43,7 @@ static bool reorder_supports(const tri_device_description *device, const tri_gra
     return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_has(device, CPU_HAS_AVX512));
 }
 
-// Accepts both layouts, which the layout pass that added the node has set.
+// Accepts both layouts, because the layout pass, which added this node, has set them.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = tri_value_get(graph, node->inputs[0])->layout;
@@ -62,7 +63,7 @@ static reorder_request request_of(const tri_graph *graph, const tri_node *node) 
                              .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
 }
 
-// Whether planes are transposed by our own code, which is faster than oneDNN there.
+// Whether our own code transposes planes, because it is faster than oneDNN.
 static bool is_to_blocked(const reorder_request *r) {
     return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
 }

@@ -1,5 +1,5 @@
-// Rotary position embedding. Computes the sines and cosines of all positions once, when the kernel
-// is prepared, because they are slower than all the rest.
+// Rotary position embedding. The sines and cosines of all positions are computed once, when the
+// kernel is prepared, because they take longer than everything else.
 #include "device/cpu/scalar.h"
 
 #include <math.h>

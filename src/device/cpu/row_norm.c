@@ -1,6 +1,6 @@
 // rms_norm and layer_norm, which also subtracts a row's mean, and their gradients. The gradients of
-// weight and bias are sums over rows: each chunk of 32 rows is summed alone, and the chunks' sums
-// are added in order, so that bits do not depend on the number of threads.
+// weight and bias are sums over rows: each chunk of 32 rows is summed alone, and then the chunks'
+// sums are added in order, so that the results do not depend on the number of threads.
 #include "device/cpu/scalar.h"
 
 #include <math.h>
@@ -12,15 +12,15 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; all else is F32
+    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; the other tensors are F32
     bool weighted;
-    float *ones, *zeros; // stand for weight and bias if there are none
+    float *ones, *zeros; // used as weight and bias if the norm has none
 } norm_state;
 
 typedef struct norm_job {
     const norm_state *state;
     const void *x, *dy;
-    const void *sum; // is added to dx; NULL: nothing is
+    const void *sum; // this is added to dx; NULL: nothing is added
     void *out;       // y or dx
     const float *weight, *bias;
     float *mean, *inv;
@@ -70,7 +70,7 @@ CPU_SCALAR void forward_rows(const norm_job *job, int64_t begin, int64_t end, bo
     }
 }
 
-// dy, g = dy · weight, and h, the normalised x, of one element.
+// Three numbers of one element: dy, g = dy · weight, and h, the normalised x.
 typedef struct norm_pair {
     float dy, g, h;
 } norm_pair;
@@ -113,8 +113,8 @@ CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sum
         cpu_put(dx, x_bf16, i, inv * (p.g - mean_g - p.h * mean_gh));
     }
     if (!job->sum) return;
-    // A loop of its own: in the loop above, the compiler could fuse this addition with a product,
-    // which rounds differently from the op `add`.
+    // This addition has a loop of its own: in the loop above, the compiler could fuse it with a
+    // product, which would round differently from the op `add`.
     const void *sum = cpu_row(job->sum, x_bf16, r * width);
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++)
@@ -230,8 +230,8 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// Adds up the sums of all chunks, in the order of the chunks, so that the result does not depend on
-// the number of threads: out[i] = the sum of element offset + i of each chunk's sums.
+// Adds up the sums of all chunks, in order, so that the result does not depend on the number of
+// threads: out[i] = the sum of element offset + i of each chunk's sums.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;

@@ -28,15 +28,16 @@ CPU_SCALAR const void *cpu_row(const void *values, bool bf16, int64_t element) {
 // 0 below -87, infinity where F32 overflows, and NaN for NaN.
 CPU_SCALAR float cpu_exp_scalar(float all) {
     float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
-    float shifted = x * 1.44269504f + 0x1.8p23f; // rounds to n, which is in the fraction's low bits
+    // Adding 1.5 · 2^23 rounds to the integer n, which is then in the low bits of the fraction.
+    float shifted = x * 1.44269504f + 0x1.8p23f;
     float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);
-    float p = 1.9875691500e-4f; // Cephes, expf
+    float p = 1.9875691500e-4f; // the polynomial of expf in the Cephes library
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    // Multiplies by 2^(n-1) and then by 2, because F32 has no 2^128.
+    // Multiplies by 2^(n-1) and then by 2, because 2^n may be 2^128, which F32 does not have.
     float half = tri_float_from_bits((tri_float_bits(shifted) + 126) << 23);
     float result = (p * (r * r) + (r + 1)) * half * 2;
     return all < -87.0f ? 0 : result;

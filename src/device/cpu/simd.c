@@ -9,8 +9,8 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-// Eight counters of four words. Each word lies in the low half of a 64-bit vector lane; the high
-// halves hold anything, because the multiplication does not read them.
+// Eight counters of four words. Each word lies in the low half of a 64-bit vector lane. The high
+// halves may hold any bits, because the multiplication does not read them.
 typedef struct philox8 {
     __m512i word[4];
 } philox8;
@@ -36,9 +36,9 @@ CPU_INLINE __m512i xor3(__m512i a, __m512i b, uint64_t c) {
     return _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi64((int64_t)c), 0x96);
 }
 
-// Draws the words of 16 counters. The counters with even numbers are in one vector and those with
-// odd numbers in another, because a product of 32-bit words takes a vector lane of 64 bits. Bit i
-// of mask[w] says that word w of counter i is at least the threshold.
+// Draws the words of 16 counters. The even counters are in one vector and the odd ones in another,
+// because the product of two 32-bit words fills a vector lane of 64 bits. Bit i of mask[w] is set
+// if word w of counter i is at least the threshold.
 CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32_t sample,
                            __m512i even, __m512i odd, uint16_t mask[4]) {
     __m512i s = _mm512_set1_epi64(sample), low = _mm512_set1_epi64((uint32_t)d->step);
@@ -74,8 +74,8 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key) {
                          .keep_none = none};
 }
 
-// Dropout masks of a block of channels, where the number of pixels is a multiple of four: the four
-// random numbers of one Philox counter are then those of four neighbouring pixels of one channel.
+// Dropout masks of a block of channels where the number of pixels is a multiple of four. Then the
+// four random words of one Philox counter belong to four neighbouring pixels of one channel.
 static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                            int64_t count, uint16_t *keep) {
     const philox_keys keys = keys_of(d->key);

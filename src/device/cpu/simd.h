@@ -9,28 +9,29 @@
 
 #define CPU_INLINE static inline CPU_AVX512 __attribute__((always_inline))
 
-// One dropout layer in one step: the arguments of tri_philox_at that are the same for all elements.
+// One dropout layer in one step: those arguments of tri_philox_at that are the same for all
+// elements.
 typedef struct cpu_dropout {
     uint64_t key, step;
     uint32_t threshold; // an element is kept if its random word is at least this
-    float scale;        // 1 / (1 − p), of elements that are kept
-    bool keep_none;     // p is 1
+    float scale;        // factor of elements that are kept: 1 / (1 − p)
+    bool keep_none;     // the probability p of dropping is 1
 } cpu_dropout;
 
 cpu_dropout cpu_dropout_of(double p, uint64_t key);
 
-// Draws the masks of 16 channels × `count` pixels of a sample. The element of a channel at a pixel
-// is number first + channel · count + pixel of the sample. Bit c of keep[pixel] says that channel
-// c is kept.
+// Draws the masks of 16 channels × `count` pixels of a sample. In the sample, the element of a
+// channel at a pixel has the number first + channel · count + pixel. Bit c of keep[pixel] is set if
+// channel c is kept.
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep);
-// Applies dropout to `count` elements of a plain tensor, F32 or BF16, from element `at` of x to the
-// same element of y. The first is number `first` of its sample, a multiple of 64.
+// Applies dropout to `count` elements of a plain tensor, F32 or BF16, from element `at` of x to
+// element `at` of y. In its sample, the first of them has the number `first`, a multiple of 64.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
                        bool bf16, const void *x, void *y, int64_t at);
 
-// Loads 16 elements, F32 or BF16, from element `at` on, as F32. Outside the mask it reads nothing
-// and returns 0.
+// Loads 16 elements, F32 or BF16, from element `at` on, as F32. Vector lanes outside the mask read
+// no memory and become 0.
 CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 inside) {
     if (!bf16) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
     __m256i bits = _mm256_maskz_loadu_epi16(inside, (const uint16_t *)from + at);
@@ -38,8 +39,8 @@ CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 in
 }
 
 // Interleaves 16 BF16 elements of a row with those of the next row, which lies `row` elements
-// further, into 16 pairs, because instructions for BF16 multiply pairs. Without `both`, the second
-// of each pair is 0.
+// further, into 16 pairs, because instructions for BF16 multiply pairs. If `both` is false, there
+// is no next row, and the second element of each pair is 0.
 CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
                                      __mmask16 inside) {
     __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
@@ -80,7 +81,7 @@ CPU_INLINE __m512 cpu_exp(__m512 x) {
     const __m512 high = _mm512_set1_ps(-0.693359375f), low = _mm512_set1_ps(2.12194440e-4f);
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, log2e), _MM_FROUND_TO_NEAREST_INT);
     __m512 r = _mm512_fmadd_ps(n, low, _mm512_fmadd_ps(n, high, x));
-    __m512 p = _mm512_set1_ps(1.9875691500e-4f); // Cephes, expf
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f); // the polynomial of expf in the Cephes library
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));

@@ -1,5 +1,5 @@
-// Sums of squares, for the norm of the gradients, chunk by chunk where the bits must not depend on
-// the number of ranks.
+// Sums of squares, for the norm of the gradients. They can be summed chunk by chunk, where the bits
+// must not depend on the number of ranks.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
@@ -8,7 +8,9 @@ enum { SUM_CHUNK = 1 << 14 }; // numbers that one thread sums at a time
 
 typedef struct squares_state {
     const cpu_device *device;
-    int64_t count, chunk; // numbers in all; numbers of one sum of the output, 0: there is one sum
+    // `count` numbers are summed in all; each sum of the output covers `chunk` of them. With chunk
+    // 0 there is one sum.
+    int64_t count, chunk;
 } squares_state;
 
 typedef struct squares_job {
@@ -17,8 +19,8 @@ typedef struct squares_job {
     double *sums;
 } squares_job;
 
-// Adds up one chunk, by partial sums in a fixed order, so that the bits do not depend on which
-// thread sums the chunk.
+// Adds up one chunk by partial sums in a fixed order, so that the bits do not depend on which
+// thread does it.
 static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
     enum { LANES = 32 };
     double lane[LANES] = {0};
@@ -42,7 +44,7 @@ CPU_BODY square_body(void *context, int64_t begin, int64_t end) {
 CPU_RANGES(square)
 
 static double sum_all(const squares_state *s, const float *values) {
-    enum { ROUND = 256 }; // chunks at a time, their sums on the stack
+    enum { ROUND = 256 }; // how many chunks are summed at a time; their sums lie on the stack
     double sums[ROUND], total = 0;
     for (int64_t first = 0; first < s->count; first += (int64_t)ROUND * SUM_CHUNK) {
         int64_t left = s->count - first, chunks = (left + SUM_CHUNK - 1) / SUM_CHUNK;

@@ -5,12 +5,12 @@
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_K_RUN = 64, // elements of k between two skips in a
-    PACK_AHEAD = 16, // rows that packing prefetches ahead
+    TILE_K_RUN = 64, // run of k after which a_skip elements of a are skipped
+    PACK_AHEAD = 16, // packing prefetches this many rows ahead
 };
 
-// What the inner loop does: it multiplies numbers, numbers while it prefetches what `ahead` names,
-// or pairs of BF16.
+// What the inner loop does: it multiplies numbers; it multiplies numbers and prefetches the memory
+// at `ahead`; or it multiplies pairs of BF16.
 typedef enum tile_kind { TILE_NUMBERS, TILE_AHEAD, TILE_PAIRS, TILE_KIND_COUNT } tile_kind;
 
 // Computes sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the
@@ -141,7 +141,8 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
 
 CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
-    // Prefetches everything first: the rows lie too far apart for the hardware's prefetcher.
+    // Prefetches everything first: the rows lie so far apart that the hardware does not prefetch
+    // them.
     for (int64_t j = 0; j < columns && k <= 64; j++)
         for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);

@@ -7,7 +7,7 @@
 
 enum {
     CPU_TILE_ROWS = 6,
-    CPU_TILE_COLUMNS = 64, // of a panel of b: four vectors
+    CPU_TILE_COLUMNS = 64, // columns of a panel of b: four vectors
     CPU_TILE_GROUP = 16,   // rows of a that are packed together: one cache line
 };
 
@@ -16,35 +16,37 @@ enum {
 typedef struct cpu_tile {
     int64_t k;
     const float *a;     // element (i, p) lies at i · a_row + p · a_k
-    int64_t a_row, a_k; // strides
+    int64_t a_row, a_k; // distances from row to row and from k to k
     int64_t a_skip;     // elements of a to skip after every 64 of k; 0: none
     const float *b;     // [k][64]
     float *c;
-    int64_t c_row; // stride
+    int64_t c_row; // distance between the rows of c
     cpu_epilogue epilogue;
-    bool accumulate; // adds the sums to what c holds, else overwrites c
+    bool accumulate; // true: adds the sums to what c holds; false: overwrites c
     bool pairs;
-    uint16_t *c_bf16; // if set, takes the result as BF16; c is then only read, to accumulate
+    // If not NULL, the result is stored here as BF16; c is then only read, to accumulate.
+    uint16_t *c_bf16;
     int64_t c_bf16_row;
-    // What later tiles need. If set, the line at `ahead` is prefetched in the first step of k, and
-    // in each further one that ahead_step bytes behind it: so the requests are spread over the
-    // tile's time, and none waits for a free buffer of the L1 cache. Only the tiles of AVX-512 do
-    // this.
+    // Memory that later tiles need; may be NULL. The first step of k prefetches the cache line at
+    // `ahead`, and each further step the one that lies ahead_step bytes behind it. So the requests
+    // are spread over the time of the tile, and none waits for a free buffer of the L1 cache. Only
+    // the tiles of AVX-512 do this.
     const char *ahead;
     int64_t ahead_step;
 } cpu_tile;
 
-// Computes at most 6 rows and 64 columns, as many as registers hold. Adds up each element in the
-// order of p.
+// Computes a tile of at most 6 rows and 64 columns: as many sums as the registers hold. Adds up
+// each sum in the order of p.
 void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
-// Computes any number of rows in this way. Needs AVX-512.
+// As cpu_tile_multiply, for any number of rows. Needs AVX-512.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);
 
 // Packs rows of F32 or BF16, `stride` elements apart, into panels [row][64] of F32 that lie `panel`
 // floats apart. Fills the last panel with zeros beyond `columns`.
 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
-// Packs one panel of the transposed matrix: to[p][j] is element p of row j; 0 from `columns` on.
+// Packs one panel of the transposed matrix: to[p][j] is element p of row j; columns from `columns`
+// on become 0.
 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
 // Packs `rows` rows of a into groups [row / 16][k][16]. Element (i, p) of a lies at from[p · stride
@@ -55,8 +57,8 @@ void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows,
 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
                    const cpu_epilogue *epilogue, float *to, int64_t to_stride);
 
-// The functions above for one instruction set; a device uses the best of them. Those below AVX-512
-// take only F32.
+// The functions above for one instruction set; a device uses the best set that it has. Only the
+// functions for AVX-512 take BF16.
 typedef struct cpu_tile_code {
     void (*multiply)(const cpu_tile *tile, int64_t rows, int64_t columns);
     void (*pack_rows)(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,

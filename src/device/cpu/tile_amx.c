@@ -73,8 +73,9 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             }
 }
 
-// Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, of which one or
-// both are 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
+// Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, where at least one of
+// the two numbers is 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of
+// b.
 #define AMX_BLOCK(name, row_tiles, column_tiles)                                                   \
     static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
                                                        const uint16_t *b, int64_t chunks,          \
@@ -82,7 +83,9 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
         const int64_t row = rows->row, line = CPU_AMX_SIDE * (int64_t)sizeof(float);               \
         const char *a = (const char *)rows->data, *below = a + 16 * row;                           \
         float *under = sums + 16 * CPU_AMX_SIDE;                                                   \
-        __asm__ volatile("" ::: "memory"); /* packed operands are stored before tiles load them */ \
+        __asm__ volatile(                                                                          \
+            "" ::                                                                                  \
+                : "memory"); /* the compiler must store packed operands before tiles load them */  \
         if (mode == CPU_AMX_ACCUMULATE) {                                                          \
             _tile_loadd(0, sums, line);                                                            \
             if (column_tiles == 2) _tile_loadd(1, sums + 16, line);                                \
@@ -116,7 +119,7 @@ AMX_BLOCK(block_1x1, 1, 1)
 AMX_BLOCK(block_1x2, 1, 2)
 AMX_BLOCK(block_2x1, 2, 1)
 
-// Stores rows [row, end) of finished sums.
+// Stores rows `row` to `end` - 1 of another block's finished sums.
 CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t end) {
     const float *from = beside->sums + row * CPU_AMX_SIDE;
     uint16_t *to = beside->c + row * beside->c_row;
@@ -130,8 +133,8 @@ CPU_AVX512 void cpu_amx_store_beside(cpu_amx_beside *beside) {
     beside->sums = NULL;
 }
 
-// The vector unit has little to do beside the tiles, so that what it does for other blocks takes
-// almost no time.
+// The work `beside` for another block takes almost no time, because the vector unit is nearly idle
+// while the tiles multiply.
 CPU_AMX void cpu_amx_block_beside(const cpu_amx_rows *rows, const uint16_t *b, int64_t chunks,
                                   float *sums, int64_t stride, cpu_amx_sums mode,
                                   const cpu_amx_beside *beside) {
@@ -139,7 +142,8 @@ CPU_AMX void cpu_amx_block_beside(const cpu_amx_rows *rows, const uint16_t *b, i
     const char *a = (const char *)rows->data, *below = a + 16 * row, *ahead = beside->ahead;
     float *under = sums + 16 * stride;
     int64_t stored = beside->sums ? 0 : CPU_AMX_SIDE, each = CPU_AMX_SIDE / chunks + 1;
-    __asm__ volatile("" ::: "memory"); // packed operands are stored before tiles load them
+    // The compiler must store packed operands before tiles load them.
+    __asm__ volatile("" ::: "memory");
     if (mode == CPU_AMX_ACCUMULATE) {
         _tile_loadd(0, sums, line);
         _tile_loadd(1, sums + 16, line);

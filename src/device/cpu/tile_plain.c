@@ -58,7 +58,7 @@ PLAIN void tile_of_rows(const cpu_tile *job, int64_t rows, int64_t first, int64_
     if (rows == 1) tile(job, 1, first, columns);
 }
 
-// Computes at most `most` rows at a time: as many as the registers hold.
+// Computes at most `most` rows at a time, because the registers hold no more.
 PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t most) {
     TRI_ASSERT(!job->pairs && !job->c_bf16);
     for (int64_t i = 0; i < rows; i += most) {
@@ -88,7 +88,7 @@ PLAIN void pack_columns(const void *numbers, bool bf16, int64_t stride, int64_t 
                         float *to) {
     TRI_ASSERT(!bf16);
     const float *from = numbers;
-    for (int64_t p = 0; p < k; p += 16) { // one cache line of each row at a time
+    for (int64_t p = 0; p < k; p += 16) { // reads one cache line of each row at a time
         int64_t count = k - p < 16 ? k - p : 16;
         for (int64_t j = 0; j < CPU_TILE_COLUMNS; j++)
             for (int64_t i = 0; i < count; i++)

@@ -1,13 +1,15 @@
-// Chooses whether waiting OpenMP threads, ours and oneDNN's, spin or yield.
+// Chooses whether waiting OpenMP threads, ours and oneDNN's, spin or yield their cores.
 //
-// libgomp spins for about 300,000 turns, which takes milliseconds, but only for 100 while the
-// program has more OpenMP threads than cores (see GOMP_SPINCOUNT in its manual). It reads its
-// settings when it is loaded, and they cannot be changed later. The number of threads can: to make
-// threads yield, a helper thread opens a parallel region of its own, whose threads then sleep.
+// A waiting thread of libgomp spins about 300,000 times, which takes milliseconds, but only 100
+// times while the program has more OpenMP threads than cores (see GOMP_SPINCOUNT in its manual).
+// libgomp reads its settings when it is loaded, and they cannot be changed later. But the number of
+// threads can: to make threads yield, a helper thread opens a parallel region of its own, whose
+// threads only sleep.
 //
-// Delays alone do not tell which is faster. If a thread of the data loader sometimes takes a core,
-// small kernels run two to three times faster with spinning threads, although these are delayed.
-// When threads are delayed, yielding is therefore tried for a moment, and the faster one is kept.
+// The delay of threads alone does not tell which of the two is faster. For example, if a thread of
+// the data loader sometimes takes a core, small kernels run two to three times faster with spinning
+// threads, although these are delayed. So when threads are delayed, yielding is tried for a moment,
+// and the faster one is kept.
 #include "device/cpu/wait_policy.h"
 
 #include "base/cpu_share.h"
@@ -22,11 +24,14 @@
 
 enum {
     LOOK_MS = 100,
-    SETTLE_WINDOWS = 1, // of a trial that are not measured, because threads still change over
-    FEW_WINDOWS = 3,    // of the shortest trial
-    MANY_WINDOWS = 20,  // of the longest trial
-    ENOUGH_WORK = 100,  // parallel loops after which a trial may end
-    QUIET_PERCENT = 5,  // of the time: less delay than this is ignored
+    // Windows at the start of a trial that are not measured, because threads are still changing
+    // over.
+    SETTLE_WINDOWS = 1,
+    FEW_WINDOWS = 3,   // windows of the shortest trial
+    MANY_WINDOWS = 20, // windows of the longest trial
+    ENOUGH_WORK = 100, // number of parallel loops after which a trial may end
+    // Threads that are delayed for a smaller part of the time count as not delayed.
+    QUIET_PERCENT = 5,
 };
 static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
 // Yielding must be faster by this factor, because it delays every wait when cores are free.
@@ -34,7 +39,7 @@ static const double YIELD_GAIN = 1.1;
 
 struct cpu_wait_policy {
     int threads;
-    _Atomic uint64_t work; // counted since the start
+    _Atomic uint64_t work; // parallel loops since the start
     cpu_wait_choice choice;
     _Atomic bool yields;
     pthread_t watcher, helper;
@@ -68,11 +73,11 @@ static void end_trial(cpu_wait_choice *c) {
         if (c->interval_ns > LONGEST_INTERVAL_NS) c->interval_ns = LONGEST_INTERVAL_NS;
     }
     c->until_ns = c->interval_ns;
-    c->rate = better ? rate : 0; // 0: measured again
+    c->rate = better ? rate : 0; // the rate of a loser is forgotten; 0: it is measured again
 }
 
 void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
-    if (w->wall_ns <= 0 || w->work == 0) return; // the program runs no kernels
+    if (w->wall_ns <= 0 || w->work == 0) return; // no kernels ran in this window
     if (c->on_trial) {
         if (c->windows++ < SETTLE_WINDOWS) return;
         c->wall_ns += w->wall_ns;
@@ -82,7 +87,8 @@ void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
         return;
     }
     double rate = rate_of(w->work, w->wall_ns);
-    c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate; // an average of about three windows
+    // A moving average over about three windows.
+    c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate;
     c->until_ns -= w->wall_ns;
     int64_t percent = 100 * w->delayed_ns / w->wall_ns;
     bool doubtful = c->yields || percent >= TRI_STARVED_PERCENT;
@@ -102,7 +108,7 @@ static void *hold_region(void *context) {
     pthread_mutex_lock(&policy->lock);
     while (!policy->release) pthread_cond_wait(&policy->wake, &policy->lock);
     pthread_mutex_unlock(&policy->lock);
-    return NULL; // libgomp ends the region's threads with this one
+    return NULL; // libgomp ends the region's threads together with this thread
 }
 
 static void apply(cpu_wait_policy *policy) {
@@ -167,7 +173,8 @@ cpu_wait_policy *cpu_wait_policy_start(int threads) {
     pthread_mutex_init(&policy->lock, NULL);
     pthread_cond_init(&policy->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    sigset_t all, before; // blocked in the watcher, so that signals go to the program's threads
+    // Signals are blocked in the watcher, so that the program's own threads get them.
+    sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&policy->watcher, NULL, watch, policy);

@@ -10,33 +10,33 @@
 
 typedef struct cpu_wait_policy cpu_wait_policy;
 
-// Starts to choose. Returns NULL if there is nothing to choose: for one thread, if the user has
+// Starts to choose. Returns NULL if there is nothing to choose: with one thread, if the user has
 // chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT), or if the system does not tell how long threads wait
 // for a core.
 cpu_wait_policy *cpu_wait_policy_start(int threads);
 void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
-// Counts one parallel loop. Spinning and yielding are compared by the rate of these. Only one
-// thread may call this.
+// Counts one parallel loop: spinning and yielding are compared by the number of loops per second.
+// Only one thread may call this.
 void cpu_wait_policy_count(cpu_wait_policy *policy); // NULL allowed
 bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 
-// The state of the choice. Zeroed, it begins with spinning. Declared here so that tests can follow
-// it.
+// The state of the choice; all zero, it begins with spinning. It is declared here so that tests can
+// look into it.
 typedef struct cpu_wait_choice {
-    bool yields;         // how threads wait now
-    bool on_trial;       // `yields` is being compared with its opposite, which was used before
-    double rate;         // loops per second of what was used before the trial
-    int windows;         // since the trial began
-    int64_t wall_ns;     // that the trial has measured
-    uint64_t work;       // loops in that time
+    bool yields;         // how threads wait at present: true if they yield the core
+    bool on_trial;       // `yields` is being compared with its opposite, which was in use before
+    double rate;         // loops per second of the opposite, before the trial
+    int windows;         // windows since the trial began
+    int64_t wall_ns;     // time that the trial has measured
+    uint64_t work;       // loops in the time that the trial has measured
     int64_t until_ns;    // time left before the next trial
-    int64_t interval_ns; // between two trials
+    int64_t interval_ns; // time between two trials
 } cpu_wait_choice;
 
 // What happened in one window of time, from which the choice is made.
 typedef struct cpu_wait_window {
     int64_t wall_ns;
-    int64_t delayed_ns; // in which threads were ready to run but had no core
+    int64_t delayed_ns; // how long threads were ready to run but had no core
     uint64_t work;      // parallel loops
 } cpu_wait_window;
 // Updates the choice after a window.
