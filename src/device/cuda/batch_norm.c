@@ -1,8 +1,8 @@
-// The batch norm family on the GPU: each op is a few stages of module/batch_norm.cu, which ops
-// share.
+// Batch norm and its variants on the GPU. Each op is a few stages; a stage is one kernel of
+// module/batch_norm.cu, and several ops share it.
 #include "device/cuda/internal.h"
 
-// Which stages an op has: the ops for batch norm differ only in these.
+// Which stages an op consists of. The ops for batch norm differ in nothing else.
 typedef struct norm_row {
     const tri_op *op;
     unsigned stages;
@@ -24,7 +24,7 @@ static unsigned stages_of(const tri_op *op) {
     return 0;
 }
 
-// The type of y: that of an output, or of an input of gradients.
+// The type of y, which is an output of forward ops and an input of gradient ops.
 static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     if (stages_of(node->op) & CUDA_NORM_APPLY) return cuda_out_type(graph, node, 0);
     return node->op == &tri_op_batch_norm_moments ? cuda_in_type(graph, node, 0)
@@ -38,7 +38,8 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
 }
 
 static cuda_batch_norm params_of(const tri_graph *graph, const tri_node *node) {
-    const tri_batch_norm_attr *a = node->attr; // the first member of the shared ops' attributes too
+    // The other batch norm ops have other attributes, but these begin with the same struct.
+    const tri_batch_norm_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0);
     cuda_batch_norm p = {.stages = stages_of(node->op),
                          .samples = x->dims[0],
@@ -92,7 +93,8 @@ static void set_forward(const tri_op *op, cuda_batch_norm *p, const tri_kernel_a
 }
 
 static void set_gradient(const tri_op *op, cuda_batch_norm *p, const tri_kernel_args *args) {
-    int weight = op == &tri_op_batch_norm_sums ? 0 : 1; // inputs before the statistics
+    // How many inputs stand before the statistics.
+    int weight = op == &tri_op_batch_norm_sums ? 0 : 1;
     p->y = args->in[1];
     p->dy = args->in[2];
     p->weight = weight ? args->in[3] : NULL;

@@ -1,4 +1,4 @@
-// On the GPU: a bias added to the last axis, its gradient, and the gradient of the gate of SwiGLU.
+// On the GPU: adding a bias to the last axis, its gradient, and the gradient of the gate of SwiGLU.
 #include "device/cuda/internal.h"
 
 static tri_status bias_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

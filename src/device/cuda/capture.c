@@ -1,11 +1,11 @@
-// Captured work of the device cuda: CUDA graphs, which spare the host most of its launches.
-// TRIREME_CUDA_GRAPHS=0 goes without them.
+// Captured parts on the device cuda, by CUDA graphs: the host launches a whole graph at once, which
+// saves most of its launches. TRIREME_CUDA_GRAPHS=0 turns this off.
 #include "device/cuda/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// A captured part: the runtime's graph, and the runtime that closes it.
+// A captured part: the graph that the runtime made, and the runtime, which has to free it.
 struct tri_captured {
     const cuda_runtime *runtime;
     cuda_graph *graph;

@@ -1,18 +1,21 @@
-// Convolutions by cuDNN, where it is installed and has a plan for the shape (module/dnn.cu), else
-// by our own kernel: implicit products of matrices, without a copy of the image, which would take
-// memory and time.
+// Convolutions on the GPU: by cuDNN, where it is installed and has a plan for the shape
+// (module/dnn.cu), else by our own kernel. That kernel computes a product of matrices whose operand
+// is read directly from the image, because a reordered copy of the image would take memory and
+// time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {
     cuda_convolution conv;
-    cuda_channel_sums sums; // the bias' gradient
+    cuda_channel_sums sums; // parameters of the kernel that computes the bias' gradient
     bool sums_bias;
 } conv_state;
 
 enum {
-    CONV_TILE = 64,            // of the output, that a block computes: as in module/convolution.cu
-    CONV_LEAST_SLICE = 256,    // pixels
-    CONV_ENOUGH_BLOCKS = 1024, // more slices than that make no device faster
+    // Rows and columns of the output that one thread block computes. module/convolution.cu has the
+    // same number.
+    CONV_TILE = 64,
+    CONV_LEAST_SLICE = 256,    // the fewest pixels of a slice
+    CONV_ENOUGH_BLOCKS = 1024, // enough thread blocks to keep any GPU busy: no more slices are cut
 };
 
 static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const tri_shape *x,
@@ -31,8 +34,8 @@ static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const 
     }
 }
 
-// Decides how many slices the pixels are cut into for the gradient of the weight. It depends on the
-// shapes alone, so that the sums have the same bits on every device.
+// Decides into how many slices the pixels are cut for the gradient of the weight. The number
+// depends on the shapes alone, so that the sums have the same bits on every device.
 static void cut(cuda_convolution *p) {
     int64_t filter = p->channels / p->groups * p->kernel[0] * p->kernel[1];
     int64_t rows = p->features / p->groups, pixels = p->samples * p->out[0] * p->out[1];
@@ -80,8 +83,8 @@ static conv_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
-// Whether the positions of an image's pixels, and of a filter's weights, can be counted in 32 bits,
-// as the kernel does because it is faster.
+// Whether the pixels of an image and the weights of a filter can be numbered in 32 bits. The kernel
+// does so because it is faster than 64 bits.
 static bool is_countable(const tri_shape *image, const tri_shape *weight) {
     const int64_t *d = image->dims, *w = weight->dims;
     return d[2] < INT32_MAX && d[3] < INT32_MAX && d[2] * d[3] < INT32_MAX &&

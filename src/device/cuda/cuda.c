@@ -1,6 +1,6 @@
-// The device cuda: finds, describes and opens a GPU, and does what is no op: memory, copies, sums.
-// Everything that needs CUDA is in a module, so that a login node without a GPU can plan a run for
-// one.
+// The device cuda: finds, describes and opens a GPU, and implements everything that is not an op:
+// memory, copies, sums. All code that needs CUDA is in a module, so that a login node without a GPU
+// can plan a run for one.
 #include "device/cuda/internal.h"
 
 #include "base/module.h"
@@ -15,8 +15,8 @@
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
 #undef X
 
-// The memory is given in the makers' gigabytes; drivers count a little more and keep some for
-// themselves. An MI250X is two devices of 64 GB each.
+// Memory sizes are the makers' gigabytes; drivers report slightly more and keep some for
+// themselves. An MI250X counts as two devices of 64 GB each.
 enum {
     GPU_ALIGNMENT = 256,
     ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS
@@ -40,8 +40,8 @@ tri_status cuda_check(tri_status status, const char *what, const char *why) {
                     why);
 }
 
-// Whether there is a driver. Without these files of it nothing is loaded, so that a run on a CPU
-// starts no slower.
+// Whether a GPU driver is installed, by its device files. If not, the module is not loaded, so that
+// a run on a CPU starts no slower.
 static bool has_driver(void) {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
            getenv("TRIREME_MODULES");
@@ -75,7 +75,7 @@ static tri_status open_context(const cuda_runtime *runtime, int index, cuda_prop
     return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
 }
 
-// By what the driver calls it; an A100 by its memory too.
+// Recognises the kind of GPU by the driver's name for it; an A100 also by the size of its memory.
 static const char *kind_of(const cuda_properties *properties) {
     static const struct {
         const char *name, *kind;

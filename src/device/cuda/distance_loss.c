@@ -1,6 +1,6 @@
-// Losses in which every element counts, on the GPU: how module/distance.cu is launched. A loss is
-// the sum of terms, which the first kernel writes to the workspace and the second adds up, in an
-// order that does not depend on the device.
+// Losses that sum over all elements, on the GPU: how the kernels of module/distance.cu are
+// launched. The first kernel writes partial sums to the workspace and the second adds them up, in
+// an order that does not depend on the device.
 #include "device/cuda/internal.h"
 
 typedef struct distance_row {

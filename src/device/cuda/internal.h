@@ -18,8 +18,8 @@ typedef struct cuda_device {
     const cuda_runtime *runtime;
     cuda_context *context;
     cuda_properties properties;
-    tri_queue *setup; // zeroes new memory
-    tri_device *host; // `ref`, for ops without a kernel here
+    tri_queue *setup; // the queue on which new memory is set to zero
+    tri_device *host; // the device `ref`, for ops that have no kernel here
 } cuda_device;
 
 static inline cuda_device *cuda_of(const tri_device *device) {
@@ -28,9 +28,9 @@ static inline cuda_device *cuda_of(const tri_device *device) {
 
 // Loads the module. TRI_NOT_FOUND: there is no module, no driver or no GPU.
 tri_status cuda_load(const cuda_runtime **out);
-// Puts "device cuda: " and the call before what the runtime said, so that the user knows who
-// complains, and passes the status on. If the device does not work any more (TRI_IO), the call says
-// nothing and is left out.
+// Prefixes the runtime's message `why` with "device cuda: " and the call `what`, so that the user
+// knows where the failure comes from, and returns the status. After TRI_IO the device does not work
+// any more, whatever the call was, so the call is left out.
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);
@@ -42,20 +42,23 @@ tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
-void cuda_set_captures(tri_queue *queue, bool captures); // what is issued from now on
-tri_status cuda_begin_capture(tri_queue *queue);         // capture.c
+// Sets whether work that is issued to the queue from now on is captured into a graph.
+void cuda_set_captures(tri_queue *queue, bool captures);
+// Defined in capture.c.
+tri_status cuda_begin_capture(tri_queue *queue);
 tri_status cuda_end_capture(tri_queue *queue, tri_captured **out);
 tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
 void cuda_close_capture(tri_captured *captured);
-// Whether CUDA_LAUNCH_BLOCKING=1 says that a launch returns when its kernel is done.
+// Whether CUDA_LAUNCH_BLOCKING=1 is set: a launch then returns only when its kernel is done.
 bool cuda_launches_block(void);
-// Whether TRIREME_CUDA_GRAPHS=0 says that nothing is captured, or CUDA_LAUNCH_BLOCKING=1, because a
-// kernel of a graph is not launched by itself.
+// Sets *without to whether nothing is to be captured: if TRIREME_CUDA_GRAPHS=0 is set, or
+// CUDA_LAUNCH_BLOCKING=1, because the host does not launch the kernels of a graph one by one.
 tri_status cuda_read_captures(bool *without);
-// The queue's stream, to which the caller issues one call. Only one thread issues to a queue.
+// Returns the queue's stream, to which the caller then issues one call. It waits if too many calls
+// have piled up (queue.c). Only one thread issues calls to a queue.
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
-// Launches kernel NAME of the module; returns from the calling function if that fails.
+// Launches kernel NAME of the module. If that fails, the calling function returns the status.
 #define CUDA_LAUNCH(queue_, name, params)                                                          \
     do {                                                                                           \
         char cuda_why_[CUDA_WHY_BYTES] = "";                                                       \
@@ -78,24 +81,24 @@ static inline bool cuda_is_real(tri_dtype dtype) {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
 }
 
-// A `supports` of kernels where the first input's type is all that matters.
+// A `supports` function for kernels that only demand that the first input has a floating type.
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
 
-// A `prepare` of kernels where all that `run` needs is a struct of the kernel's parameters without
-// the addresses, which are known only then; released by cuda_release.
+// A `prepare` function for kernels that keep a struct of parameters, `state`. Its addresses are
+// filled in at each run, because they are not known before. cuda_release frees it.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
-// Decides how the columns of x [rows, columns] are summed up, and how many bytes of workspace that
+// Decides how the columns of x [rows, columns] are summed, and how many bytes of workspace this
 // takes.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type);
 size_t cuda_column_sums_bytes(const cuda_column_sums *sums);
 
-// The memory in which kernels record a label or token that they refuse.
+// Gets the memory in which kernels record a label or token that is out of range.
 struct cuda_fault *cuda_fault_of(tri_device *device);
 
-// All kernels, from the fastest to the most general. The last takes every op that `ref` has, so
-// that no op is missing: it copies to the host and back.
+// All kernels, from the fastest to the most general. The last one supports every op that `ref` has,
+// by copying to the host and back, so that no op is missing.
 #define CUDA_KERNELS(X)                                                                            \
     X(relu)                                                                                        \
     X(leaky_relu)                                                                                  \

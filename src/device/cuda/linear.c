@@ -1,12 +1,12 @@
-// Linear layers on the GPU: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows;
-// the axes that an op contracts lie side by side in memory, as one row.
+// Linear layers on the GPU: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows:
+// all axes but the last count as rows, and axes that a product sums over together count as one.
 #include "device/cuda/internal.h"
 
 typedef struct linear_state {
     cuda_product product;
     cuda_column_sums sums;
-    int a, b;       // which inputs of the node are the operands
-    bool bias;      // input 2
+    int a, b;       // indices of the node's inputs that are the product's operands
+    bool bias;      // input 2 is the bias
     bool sums_bias; // output 1 is the bias' gradient
 } linear_state;
 
@@ -64,11 +64,12 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
-// NVIDIA recommends this size for cuBLAS on Hopper. One such buffer serves all kernels of a rank.
+// NVIDIA recommends this workspace size for cuBLAS on Hopper. One such buffer serves all kernels of
+// a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
-// Sizes the workspace of a product. The sums of the bias are computed after the product, so they
-// use the same memory.
+// Computes the workspace of a product. The bias' gradient is summed after the product, so both use
+// the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
     linear_state state = state_of(graph, node);

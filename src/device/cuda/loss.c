@@ -1,14 +1,16 @@
-// Losses, metrics and log-softmax on the GPU: how module/class_rows.cu and module/distance.cu are
-// launched. A loss is the sum of terms, which the first kernel writes to the workspace and the
-// second adds up, in an order that does not depend on the device.
+// Classification losses, metrics and log-softmax on the GPU: how the kernels of
+// module/class_rows.cu and module/distance.cu are launched. For a loss the first kernel writes
+// partial sums to the workspace and the second adds them up, in an order that does not depend on
+// the device.
 #include "device/cuda/internal.h"
 
-// One op: its function, and which of its inputs are what; -1: it has none.
+// One op: its function, and the indices of its inputs; -1: it has no such input.
 typedef struct class_row {
     const tri_op *op;
     cuda_class_function function;
     int x, dy, labels, max, slice_sums, seed;
-    bool has_terms, has_classes; // sums up terms; has tri_classes_attr
+    // The op sums up a loss; the op has the attributes tri_classes_attr.
+    bool has_terms, has_classes;
 } class_row;
 
 static const class_row class_rows[] = {
@@ -37,8 +39,8 @@ typedef struct class_state {
     cuda_loss_sum sum;
 } class_state;
 
-// The scores, whose shape the kernel needs. nll_loss_grad reads none: its output has their shape
-// and type.
+// Gets the scores, whose shape the kernel needs. nll_loss_grad does not read the scores, but its
+// output has their shape and type.
 static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *node) {
     bool made = node->op == &tri_op_nll_loss_grad;
     return tri_value_get(graph, made ? node->outputs[0] : node->inputs[0]);
@@ -113,7 +115,8 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Whether the op is the last step of a loss over slices of the classes, which only adds up.
+// Whether the op is the last step of a loss whose classes are sliced over ranks. That step only
+// adds up terms.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

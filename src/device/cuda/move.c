@@ -1,13 +1,13 @@
-// Ops that move elements and compute nothing: concat, split and their gradients, rechunk, reorder,
-// and views that have memory of their own. Elements have any type.
+// On the GPU: ops that move elements and compute nothing, which are concat, split and their
+// gradients, rechunk, reorder, and views that have memory of their own. Elements may have any type.
 #include "device/cuda/internal.h"
 
-// The copies of one op, of at most one for each input: runs of elements into the output or out of
-// it.
+// The copies that one op makes, at most one for each input. A copy moves runs of consecutive
+// elements.
 typedef struct move_state {
-    cuda_move move[TRI_MAX_INPUTS]; // one for each input
+    cuda_move move[TRI_MAX_INPUTS]; // by input: the copy that moves it
     size_t from_first[TRI_MAX_INPUTS], to_first[TRI_MAX_INPUTS];
-    size_t zero_bytes; // of the output, before
+    size_t zero_bytes; // how many bytes of the output are set to zero before the copies
 } move_state;
 
 // The product of the sizes of axes `first` to `end` - 1.
@@ -54,7 +54,7 @@ static move_state concat_grad_state(const tri_graph *graph, const tri_node *node
                         .from_first = {(size_t)(a->first * inner * bytes)}};
 }
 
-// Makes the copy of a split; its gradient copies the other way.
+// Describes the copy that a split makes. Its gradient copies in the opposite direction.
 static move_state split_state(const tri_graph *graph, const tri_node *node) {
     const tri_collective_attr *a = node->attr;
     bool is_gradient = node->op == &tri_op_split_grad;
@@ -71,9 +71,9 @@ static move_state split_state(const tri_graph *graph, const tri_node *node) {
                         .zero_bytes = (size_t)(outer * run * a->slices * bytes)};
 }
 
-// Makes the copy of a rechunk. x has the chunks side by side along axis `from`, y along axis `to`:
-// with the chunk's number as an axis of its own, that is a copy between two orders of the same
-// axes.
+// Describes the copy that a rechunk makes. x has the chunks side by side along axis `from`, y along
+// axis `to`. If the number of the chunk is seen as an axis of its own, this is a copy between two
+// orders of the same axes.
 static move_state rechunk_state(const tri_graph *graph, const tri_node *node) {
     const tri_rechunk_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
@@ -113,8 +113,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// Finds the terms of the offset of an element, by asking the layout for the offset of one step
-// along each axis.
+// Finds by how many elements the offset grows with one step along each axis, by asking the layout.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {
@@ -135,7 +134,7 @@ static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shap
 
 typedef struct reorder_state {
     cuda_reorder reorder;
-    size_t zero_bytes; // of an output with padding
+    size_t zero_bytes; // size of an output that has padding, which is set to zero first
 } reorder_state;
 
 static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -163,7 +162,7 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Accepts any layout of the input. The layout pass, which added the node to get another layout, has
+// Accepts any layout of the input. The layout pass added this node to get another layout, and has
 // set the output's.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {

@@ -54,7 +54,8 @@ tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes
     return TRI_OK;
 }
 
-// Cuts the rows into parts of 128 or more, so that even a few columns keep the whole GPU busy.
+// Cuts the rows into parts of at least 128, so that the GPU has enough to do even if there are few
+// columns.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type) {
     enum { PART_ROWS = 128, MAX_PARTS = 64 };
     int64_t parts = rows / PART_ROWS < MAX_PARTS ? rows / PART_ROWS : MAX_PARTS;

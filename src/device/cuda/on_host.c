@@ -1,6 +1,6 @@
 // The kernel for ops that have none on the GPU: copies the inputs to the host, runs `ref`'s kernel
-// and copies the outputs back. It is slow, because the host waits for the GPU and the GPU for the
-// host; `trireme bench kernels` shows where it is used.
+// there, and copies the outputs back. It is slow, because host and GPU wait for each other;
+// `trireme bench kernels` shows where it is used.
 #include "device/cuda/internal.h"
 
 #include "device/queue.h"
@@ -10,13 +10,13 @@
 
 typedef struct host_tensor {
     size_t bytes;
-    void *memory; // of the host; NULL: an optional tensor that is left out
+    void *memory; // the copy on the host; NULL: an optional tensor that is left out
 } host_tensor;
 
 typedef struct on_host {
     tri_kernel inner;
     int input_count, output_count;
-    bool updates; // inputs too
+    bool updates; // the op writes some inputs too (an optimizer update)
     host_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
     void *workspace;
 } on_host;
@@ -73,8 +73,8 @@ static void release(tri_kernel *kernel) {
     free(state);
 }
 
-// Whether the input is written too, and has to be copied back: an update writes its parameter and
-// its states, which follow the step scalars.
+// Whether the op writes this input and it has to be copied back. An update writes input 0, its
+// parameter, and inputs 3 and up, its states.
 static bool is_updated(const on_host *state, int input) {
     return state->updates && (input == 0 || input > 2);
 }
@@ -96,7 +96,8 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     for (int i = 0; i < state->input_count; i++)
         if (is_updated(state, i))
             TRI_TRY(cuda_copy_in(args->queue, args->in[i], in[i], state->in[i].bytes));
-    return tri_queue_finish(args->queue); // before the host's memory is used again
+    // The copies must be done before the host's memory is used again.
+    return tri_queue_finish(args->queue);
 }
 
 const tri_kernel_def cuda_kernel_on_host = {.name = "on-host",

@@ -1,5 +1,5 @@
-// What the kernels of the module are given. The launching functions of the runtime take one of
-// these structs each. All pointers are addresses of the device. The header is for C and C++ alike,
+// The parameters of the module's kernels: the runtime's launching functions take one of these
+// structs each. All pointers are addresses of the device. The header is for C and C++ alike,
 // because the program is C and the kernels are C++.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <trireme/tensor.h>
 
-// Every kernel that the module has itself: NAME takes a struct cuda_NAME. A new one gets a row
-// here, its struct below, and a function cuda_launch_NAME in a .cu file of module/.
+// X(NAME) for every kernel that the module itself has; it takes a struct cuda_NAME. A new kernel
+// gets a row here, its struct below, and a function cuda_launch_NAME in a .cu file of module/.
 #define CUDA_KERNEL_LIST(X)                                                                        \
     X(pointwise)                                                                                   \
     X(product)                                                                                     \
@@ -32,11 +32,11 @@
     X(clock)                                                                                       \
     X(trap)
 
-// What a pointwise kernel computes of the elements a and b; the comments say what these are.
+// What a pointwise kernel computes from the elements a and b; the comments say what a and b are.
 typedef enum cuda_function {
     CUDA_RELU,            // x
     CUDA_LEAKY_RELU,      // x
-    CUDA_ACTIVATION_GRAD, // y, dy: the gradient of either of them
+    CUDA_ACTIVATION_GRAD, // y, dy: the gradient of ReLU or leaky ReLU
     CUDA_SIGMOID,         // x
     CUDA_SIGMOID_GRAD,    // y, dy
     CUDA_TANH,            // x
@@ -47,7 +47,7 @@ typedef enum cuda_function {
     CUDA_GELU_TANH_GRAD,  // x, dy
     CUDA_SILU_MUL,        // gate, up
     CUDA_ADD,             // a + b
-    CUDA_CAST,            // a
+    CUDA_CAST,            // a, converted to another type
 } cuda_function;
 
 // out[i] = function(a[i], b[i]) for i below `count`; each tensor in F32, F64, F16 or BF16.
@@ -57,42 +57,43 @@ typedef struct cuda_pointwise {
     const void *a, *b;
     void *out;
     int64_t count;
-    float slope; // of leaky ReLU and its gradient
+    float slope; // slope of leaky ReLU and of its gradient
 } cuda_pointwise;
 
 // A product: c [m, n] = activation(a · b + bias), row-major, and densely packed. a is [m, k], or
-// [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 of F64).
+// [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the inputs are
+// F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
-    tri_dtype in_type, out_type; // of a, b and the bias; of c
+    tri_dtype in_type, out_type; // in_type: type of a, b and the bias; out_type: type of c
     int activation;              // tri_activation
-    float slope;                 // of leaky ReLU; 0 for ReLU
+    float slope;                 // slope of leaky ReLU; 0 for ReLU
     bool tf32;                   // F32 inputs may be rounded to TF32
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
-    void *workspace; // of the vendor's library
+    void *workspace; // memory that the vendor's library uses while it computes
     int64_t workspace_bytes;
 } cuda_product;
 
-// sums [columns] F32 = the sums of the columns of x [rows, columns], added in an order that depends
-// on `rows` alone. The rows are cut into parts, whose sums are in `room` before they are added.
+// sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into parts,
+// whose sums are stored in `room` and then added, in an order that depends on `rows` alone.
 typedef struct cuda_column_sums {
     int64_t rows, columns, parts;
     tri_dtype type;
     const void *x;
-    float *sums, *room; // room for [parts, columns], if there is more than one part
+    float *sums, *room; // room [parts, columns], needed if there is more than one part
 } cuda_column_sums;
 
-// Notes the time: *ns = the time at which the kernel runs, as CLOCK_MONOTONIC counts; `ns` is
-// pinned host memory, which the device can write.
+// Records at what time the GPU reaches this kernel: *ns = the time as CLOCK_MONOTONIC counts it.
+// `ns` is pinned host memory, which the device can write.
 typedef struct cuda_clock {
     int64_t *ns;
-    int64_t offset_ns; // of that clock against the device's
+    int64_t offset_ns; // this is added to the device's clock to get CLOCK_MONOTONIC
 } cuda_clock;
 
-// Stops the GPU with an error, as a kernel does that reads where no memory is: for tests of what a
-// run does then.
+// Makes the GPU fail as it does when a kernel reads an invalid address: for tests of how a run ends
+// then.
 typedef struct cuda_trap {
     int32_t unused;
 } cuda_trap;

@@ -12,9 +12,9 @@
 
 enum { CUDA_ATTENTION_MAX_WIDTH = 256 };
 
-// q, y and their gradients are [samples, queries, heads, width]; k and v are [samples, keys,
-// kv_heads, width], and log_sum_exp is [samples, heads, queries]. Head h reads head h / (heads /
-// kv_heads) of k and v. If it is causal, query t sees keys 0 to t + keys - queries.
+// The shapes: q, y and their gradients are [samples, queries, heads, width]; k and v are [samples,
+// keys, kv_heads, width], and log_sum_exp is [samples, heads, queries]. Head h of q reads head h /
+// (heads / kv_heads) of k and v. If attention is causal, query t sees keys 0 to t + keys - queries.
 typedef struct cuda_attention {
     int64_t samples, queries, keys, heads, kv_heads, width;
     float scale;
@@ -26,10 +26,10 @@ typedef struct cuda_attention {
 } cuda_attention;
 
 typedef struct cuda_attention_grad {
-    cuda_attention of; // its results are read
+    cuda_attention of; // the forward call, whose results the gradient reads
     const void *dy;
     void *dq, *dk, *dv;
-    float *dots; // room for [samples, heads, queries]: the products dy * y
+    float *dots; // room for [samples, heads, queries]: the scalar products of the rows of dy and y
 } cuda_attention_grad;
 
 #endif

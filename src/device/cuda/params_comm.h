@@ -1,4 +1,4 @@
-// Parameters of the kernel of communicators, and of what NCCL is asked for.
+// Parameters of the one kernel that communicators launch, and of calls of NCCL.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 #define TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 
@@ -8,16 +8,17 @@
 
 #define CUDA_COMM_KERNEL_LIST(X) X(ordered_sum)
 
-// out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, in F32 (in F64 of F64);
-// `accumulate`: out[i] comes first. Term r lies at terms + r * count, but that of rank `own` at
-// own_term. Types: F32, F64, F16 or BF16; out_type is term_type or F32.
+// out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, in F32 (in F64 if the
+// terms are F64). With `accumulate`, the sum begins with out[i]. Term r lies at terms + r * count,
+// but the term of rank `own` at own_term. Types: F32, F64, F16 or BF16; out_type is term_type or
+// F32.
 typedef struct cuda_ordered_sum {
     int64_t count;
     int ranks, own;
     bool accumulate;
     tri_dtype term_type, out_type;
     const void *terms, *own_term;
-    void *out; // may be own_term
+    void *out; // the result; its memory may be that of own_term
 } cuda_ordered_sum;
 
 typedef enum cuda_transfer_kind {
@@ -36,10 +37,12 @@ typedef struct cuda_transfer {
     cuda_transfer_kind kind;
     cuda_reduction reduction;
     tri_dtype dtype;
-    int64_t count; // as NCCL counts: of `send`, but of `recv` for CUDA_REDUCE_SCATTER and CUDA_RECV
+    // Number of elements, as NCCL counts them: those of `send`, but those of `recv` for
+    // CUDA_REDUCE_SCATTER and CUDA_RECV.
+    int64_t count;
     const void *send;
     void *recv;
-    int peer; // of CUDA_SEND and CUDA_RECV; the root of CUDA_BROADCAST
+    int peer; // the other rank of CUDA_SEND and CUDA_RECV; the root of CUDA_BROADCAST
 } cuda_transfer;
 
 #endif

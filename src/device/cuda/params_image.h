@@ -1,5 +1,5 @@
-// What the kernels for images are given: convolution, pooling, batch norm, dropout, bytes.
-// Images are [samples, channels, height, width], row-major.
+// The parameters of the kernels for images: convolution, pooling, batch norm, dropout, conversion
+// of bytes. Images are [samples, channels, height, width], row-major.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 
@@ -28,30 +28,32 @@ typedef enum cuda_pass {
     CUDA_GRAD_WEIGHT, // x, dy -> dweight
 } cuda_pass;
 
-// One of the computations of a convolution (forward, or one of the gradients), of x [samples,
+// One of the computations of a convolution (forward, or one of the gradients), from x [samples,
 // channels, in[0], in[1]] to y [samples, features, out[0], out[1]] with weight [features, channels
-// / groups, kernel[0], kernel[1]]. Pixels of all samples, and the elements of a filter, are fewer
-// than 2^31.
+// / groups, kernel[0], kernel[1]]. The kernel counts in 32 bits: all samples together have fewer
+// than 2^31 pixels, and a filter fewer than 2^31 elements.
 typedef struct cuda_convolution {
     cuda_pass pass;
     int64_t samples, channels, features, groups;
     int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     tri_dtype in_type, out_type;
-    bool tf32;             // F32 inputs may be rounded to TF32
-    int activation;        // of y: a tri_activation
-    float slope;           // of leaky ReLU; 0 for ReLU
-    const void *a, *b;     // the inputs in the order above
-    const void *bias;      // [features]; NULL: none
-    void *c;               // the output
-    int64_t slices, slice; // CUDA_GRAD_WEIGHT: parts of the pixels that are summed alone; of a size
-    float *parts;          // [slices, weight]; NULL if there is one slice
-    void *workspace;       // for cuDNN
+    bool tf32;         // F32 inputs may be rounded to TF32
+    int activation;    // a tri_activation, applied to y
+    float slope;       // slope of leaky ReLU; 0 for ReLU
+    const void *a, *b; // the two inputs, as listed at cuda_pass
+    const void *bias;  // [features]; NULL: none
+    void *c;           // the output
+    // CUDA_GRAD_WEIGHT: the pixels are cut into `slices` ranges of `slice` pixels, each summed
+    // alone.
+    int64_t slices, slice;
+    float *parts;    // [slices, weight]: each range's sums; NULL if there is one range
+    void *workspace; // memory for cuDNN
     int64_t workspace_bytes;
 } cuda_convolution;
 
-// How much memory cuDNN may use for it. All kernels of a rank share it. For tensor cores, which
-// read channels last, cuDNN copies x, y and the weight to that layout and back. The gradient of the
-// weight is held in a half type before it is widened.
+// How many bytes of memory cuDNN may use for the convolution. All kernels of a rank share this
+// memory. For tensor cores, which read channels last, cuDNN copies x, y and the weight to that
+// layout and back. The gradient of the weight is held in a half type before it is widened.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20;
     if (p->in_type == TRI_F32 && !p->tf32) return least;
@@ -70,15 +72,18 @@ typedef struct cuda_channel_sums {
     float *sums;
 } cuda_channel_sums;
 
-// Which elements dropout keeps: those whose random number is at least `threshold`.
+// Which elements dropout keeps: those whose random number is at least `threshold`. The random
+// numbers follow from `key`, the step and the element.
 typedef struct cuda_mask {
     uint64_t key;
-    uint32_t threshold;      // 0: there is no need of random numbers
-    float scale;             // of elements that are kept; 0: none is
-    const int64_t *position; // of the micro-batch: the step and the first sample's number
+    uint32_t threshold; // 0: every element is treated alike, so no random numbers are drawn
+    float scale;        // factor of the elements that are kept; 0: none is kept
+    // Two numbers of the micro-batch: the step, and the number of its first sample.
+    const int64_t *position;
 } cuda_mask;
 
-// Sizes of images x and y, and the windows of y in x: height and width of each.
+// Sizes of the images x and y, and of the windows of x from which the pixels of y are computed:
+// each is height and width.
 typedef struct cuda_windows {
     int in[2], out[2], kernel[2], stride[2], padding[2];
 } cuda_windows;
@@ -108,58 +113,60 @@ typedef struct cuda_max_pool_grad {
 typedef struct cuda_avg_pool {
     int64_t images, windows[2];
     pool_axis axis[2];
-    int64_t divisor; // 0: the elements of the window
+    int64_t divisor; // divides the sum of a window; 0: the number of the window's elements in x
     tri_dtype type;
     const void *x;
     void *y;
 } cuda_avg_pool;
 
-typedef struct cuda_avg_pool cuda_avg_pool_grad; // x is dy, y is dx
+typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
-// What is done for one channel of batch norm; a call does several in this order.
+// The stages of batch norm, each of which computes something for every channel. One call does
+// several of them, in this order.
 typedef enum cuda_norm_stage {
-    CUDA_NORM_MOMENTS = 1,     // of x, by slices, in `parts`
-    CUDA_NORM_JOIN_PARTS = 2,  // `parts` to mean and squares
-    CUDA_NORM_JOIN_ALL = 4,    // `moments` of all replicas to mean and squares
-    CUDA_NORM_APPLY = 8,       // y
-    CUDA_NORM_GRAD_SUMS = 16,  // of dy and dy · h, by slices, in `parts`
-    CUDA_NORM_JOIN_SUMS = 32,  // `parts` to dweight and dbias
-    CUDA_NORM_GRAD_INPUT = 64, // dx
+    CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `parts`
+    CUDA_NORM_JOIN_PARTS = 2,  // joins `parts` to mean and squares
+    CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to mean and squares
+    CUDA_NORM_APPLY = 8,       // computes y
+    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and dy · h over each slice, into `parts`
+    CUDA_NORM_JOIN_SUMS = 32,  // joins `parts` to dweight and dbias
+    CUDA_NORM_GRAD_INPUT = 64, // computes dx
 } cuda_norm_stage;
 
-// The batch norm family: see src/ops/batch_norm.c. x, y, dy and dx are [samples, channels, inner];
-// all others are F32 and [channels] unless it says otherwise. Pointers that a stage does not need
-// are NULL.
+// Batch norm and its variants: see src/ops/batch_norm.c. x, y, dy and dx are [samples, channels,
+// inner]; all others are F32 and [channels] unless a comment says otherwise. Pointers that the
+// stages do not need are NULL.
 typedef struct cuda_batch_norm {
-    unsigned stages; // of cuda_norm_stage
+    unsigned stages; // bits of cuda_norm_stage
     int64_t samples, channels, inner, replicas;
-    tri_dtype x_type, y_type; // dx has x's, dy has y's
+    tri_dtype x_type, y_type; // dx has the type of x, dy that of y
     bool relu;
     double eps;
     const void *x, *dy;
-    void *y, *dx; // y is an input of gradients
+    void *y, *dx; // y is an output of forward ops and an input of gradient ops
     const float *weight, *bias;
-    float *mean, *inv_std; // outputs, or inputs of gradients
+    float *mean, *inv_std; // outputs of forward ops, inputs of gradient ops
     float *mean_sum, *var_sum;
     const float *running_mean, *running_var;
-    float *moments;           // [1, 2 · channels + 1], an output
-    const float *all_moments; // [replicas, 2 · channels + 1]
+    float *moments;           // [1, 2 · channels + 1], an output: this replica's moments
+    const float *all_moments; // [replicas, 2 · channels + 1]: the moments of all replicas
     float *dweight, *dbias;
-    const float *sum_h, *sum; // what GRAD_INPUT subtracts: sums of dy · h and dy
-    float *sums;              // [2, channels]: both again
-    double *parts;            // [channels, slices, 2]
+    const float *sum_h, *sum; // the sums of dy · h and of dy, which GRAD_INPUT subtracts
+    float *sums;   // [2, channels], an output: both sums again, to be reduced over replicas
+    double *parts; // [channels, slices, 2]: what each slice has found
 } cuda_batch_norm;
 
-// How many elements a block of batch norm sums alone: the same on every device, and so are the bits
-// of the sums.
+// How many elements one thread block of batch norm sums alone. The number is the same on every
+// device, so that the sums have the same bits on every device.
 enum { CUDA_NORM_SLICE = 8192 };
-TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) { // of a channel
+// How many slices a channel is cut into.
+TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) {
     return (p->samples * p->inner + CUDA_NORM_SLICE - 1) / CUDA_NORM_SLICE;
 }
 
 // y = x with dropout: see tri_dropout_attr.
 typedef struct cuda_dropout {
-    int64_t samples, elements; // of a sample of x
+    int64_t samples, elements; // elements of one sample of x
     int64_t run, stride, first;
     cuda_mask mask;
     tri_dtype type;
@@ -167,7 +174,8 @@ typedef struct cuda_dropout {
     void *y;
 } cuda_dropout;
 
-// y = (x / 255 - mean) / std, x [images of `scale.channels` planes of `plane` bytes].
+// y = (x / 255 - mean) / std for the bytes x: images of `scale.channels` channels, each of `plane`
+// bytes.
 typedef struct cuda_normalize_bytes {
     int64_t count, plane;
     int channels;

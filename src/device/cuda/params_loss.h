@@ -11,39 +11,43 @@
     X(distance)                                                                                    \
     X(loss_sum)
 
-// What a kernel computes of each row of scores.
+// The functions of a row of scores. x is the scores; `inputs -> output` names the members of
+// cuda_class_rows that each function uses.
 typedef enum cuda_class_function {
     CUDA_LOG_SOFTMAX,        // x -> y
-    CUDA_LOG_SOFTMAX_GRAD,   // x (log_softmax's output), dy -> y; y may lie over dy
+    CUDA_LOG_SOFTMAX_GRAD,   // x (the output of log_softmax), dy -> y; y may be the memory of dy
     CUDA_CROSS_ENTROPY,      // x, labels -> terms
-    CUDA_CROSS_ENTROPY_GRAD, // x, labels, seed -> y; y may lie over x
+    CUDA_CROSS_ENTROPY_GRAD, // x, labels, seed -> y; y may be the memory of x
     CUDA_NLL,                // x, labels -> terms
     CUDA_NLL_GRAD,           // labels, seed -> y
-    CUDA_ACCURACY,           // x, labels -> terms: 1 or 0
-    CUDA_ROW_MAX,            // x -> sums [rows]
-    // Of a slice of the classes, which begins at class `first` of `classes`:
+    CUDA_ACCURACY,           // x, labels -> terms: 1 where the prediction is right, else 0
+    CUDA_ROW_MAX,            // x -> sums [rows]: the largest score
+    // The remaining functions see only a slice of the classes, which begins at class `first` of
+    // `classes`:
     CUDA_SLICE_SOFTMAX, // x, labels, max -> sums [rows, 2]
-    CUDA_SLICE_GRAD,    // x, labels, max, slice_sums [rows, 2], seed -> y; y may lie over x
-    CUDA_SLICE_ARGMAX,  // x, max -> sums [rows]: minus the class, or minus `classes`
+    CUDA_SLICE_GRAD,    // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
+    // x, max -> sums [rows]: minus the class that has the largest score, or minus `classes` if it
+    // is in another slice.
+    CUDA_SLICE_ARGMAX,
 } cuda_class_function;
 
 typedef struct cuda_class_rows {
     cuda_class_function function;
-    int64_t rows, width; // of x and y
+    int64_t rows, width; // number of rows, and scores in each
     int64_t first, classes, ignored;
     tri_dtype type, seed_type;
     const void *x, *dy, *seed;
     const int64_t *labels;
     const float *max, *slice_sums;
     void *y;
-    double *terms; // [rows]: what the row adds to the loss; 0 for an ignored label
+    double *terms; // [rows]: what each row adds to the loss; 0 for an ignored label
     float *sums;
     struct cuda_fault *fault;
 } cuda_class_rows;
 
-// Losses of predictions and targets, in which every element counts. `count` elements in each of
-// `samples` samples. CUDA_RELATIVE_L2 has a term for each sample, the others one for each of the
-// `parts` that the elements are cut into.
+// Losses that sum over all elements of predictions and targets: `count` elements in each of
+// `samples` samples. CUDA_RELATIVE_L2 makes one term for each sample. The others cut the elements
+// into `parts` and make one term for each part.
 typedef enum cuda_distance_function {
     CUDA_SQUARED_ERROR,
     CUDA_BINARY_CROSS_ENTROPY,
@@ -55,20 +59,20 @@ typedef struct cuda_distance {
     int64_t samples, count, parts;
     tri_dtype type, seed_type;
     const void *prediction, *target, *seed;
-    double *terms; // [parts] or [samples]; NULL: the gradient is wanted
+    double *terms; // [parts] or [samples]; NULL: the gradient is computed instead
     void *dx;
 } cuda_distance;
 enum { CUDA_DISTANCE_PART = 4096, CUDA_DISTANCE_MAX_PARTS = 1024 };
 
-// What is summed up for a loss.
+// What loss_sum adds up.
 typedef enum cuda_term {
-    CUDA_TERMS,      // terms
-    CUDA_SLICE_LOSS, // log(a[2i]) - a[2i + 1]
-    CUDA_SLICE_HITS, // whether -a[i] is the label; checks labels
+    CUDA_TERMS,      // the numbers `terms`
+    CUDA_SLICE_LOSS, // log(a[2i]) - a[2i + 1] for row i
+    CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels
 } cuda_term;
 
 // out[0] = the sum of `count` terms, out[1] = how many labels are not ignored; without labels,
-// out[1] = whole.
+// out[1] = `whole`.
 typedef struct cuda_loss_sum {
     cuda_term term;
     int64_t count, ignored, classes;

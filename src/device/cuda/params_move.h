@@ -1,4 +1,4 @@
-// What the kernels are given that only move elements.
+// The parameters of the kernels that only move elements.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
 
@@ -16,15 +16,17 @@ typedef struct cuda_move_axis {
     int64_t size, from_stride, to_stride;
 } cuda_move_axis;
 
-// to[Σ index · to_stride] = from[Σ index · from_stride] for every index; the last axis is fastest.
+// to[Σ index · to_stride] = from[Σ index · from_stride] for every combination of indices; the last
+// axis runs fastest.
 typedef struct cuda_move {
-    int axes, element_bytes; // 1, 2, 4, 8 or 16
+    int axes, element_bytes; // number of axes; size of an element: 1, 2, 4, 8 or 16 bytes
     cuda_move_axis axis[CUDA_MOVE_AXES];
     const void *from;
     void *to;
 } cuda_move;
 
-// A part of the offset of an element in a layout: (index[axis] / divisor) % modulus * stride.
+// A layout gives an element's offset as a sum of such terms: (index[axis] / divisor) % modulus *
+// stride.
 typedef struct cuda_reorder_term {
     int axis;
     int64_t divisor, modulus, stride;

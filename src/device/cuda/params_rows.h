@@ -19,44 +19,44 @@
     X(add_bias)                                                                                    \
     X(gate_grad)
 
-// y = (x - mean) * inv * weight + bias for each of the rows, where inv is 1 / sqrt(variance + eps)
-// (layer norm); without `centred`, the mean is 0 (RMS norm).
+// For each row, y = (x - mean) * inv * weight + bias, where inv is 1 / sqrt(variance + eps) (layer
+// norm); without `centred`, the mean counts as 0 (RMS norm).
 typedef struct cuda_row_norm {
     bool centred;
     int64_t rows, width;
     float eps;
     tri_dtype x_type, y_type;
     const void *x;
-    const float *weight, *bias; // [width]; NULL: none
+    const float *weight, *bias; // [width]; NULL: the norm has none
     void *y;
-    float *mean, *inv; // [rows]; mean of layer norm only
+    float *mean, *inv; // [rows]; RMS norm has no mean
 } cuda_row_norm;
 
-// The gradient of row_norm. dx may lie over dy. Each of `parts` blocks of rows has its sums over
-// rows in a row of `dweight` and one of `dbias`, which a second kernel adds up, so that the order
-// is fixed.
+// The gradient of row_norm. dx may be the memory of dy. The rows are divided among `parts` thread
+// blocks. Each block writes its sums over rows to its own row of `dweight` and `dbias`, and a
+// second kernel adds these up, so that the order of the sum is fixed.
 typedef struct cuda_row_norm_grad {
     bool centred;
     int64_t rows, width, parts;
-    tri_dtype x_type, y_type; // of x, sum and dx; of dy
-    const void *x, *dy, *sum; // sum is added to dx; NULL: none
+    tri_dtype x_type, y_type; // x_type is the type of x, sum and dx; y_type that of dy
+    const void *x, *dy, *sum; // `sum` is added to dx; NULL: nothing is added
     const float *mean, *inv, *weight;
     void *dx;
-    float *dweight, *dbias; // [parts, width]; NULL: not wanted
+    float *dweight, *dbias; // [parts, width]; NULL: not needed
 } cuda_row_norm_grad;
 
-// A block of row_norm_grad takes this many rows at a time.
+// A thread block of row_norm_grad takes this many rows at a time.
 enum { CUDA_NORM_ROWS = 16, CUDA_NORM_MAX_PARTS = 1024 };
 
-// Tokens, and the rows of a table that a rank has: `first` to first + rows - 1 of `total`. Tokens
-// that are not below `total` are refused.
+// Tokens, and the rows of the table that this rank has: `first` to first + rows - 1 of `total`. A
+// token that is not below `total` is an error.
 typedef struct cuda_tokens {
     const int64_t *ids; // [count]
     int64_t count, first, rows, total;
     struct cuda_fault *fault;
 } cuda_tokens;
 
-// y [count, width] = rows of the table [rows, width]; 0 for rows that the rank does not have.
+// y [count, width] = rows of the table [rows, width]; 0 for tokens whose rows other ranks have.
 typedef struct cuda_embedding {
     cuda_tokens tokens;
     int64_t width;
@@ -65,9 +65,10 @@ typedef struct cuda_embedding {
     void *y;
 } cuda_embedding;
 
-// Sorts positions by their tokens' rows; positions of one row stay in order. Row number `rows`
-// stands for all that the rank does not have. Each pass of `passes` sorts by CUDA_DIGIT_BITS bits,
-// from keys[i] and positions[i] to the other one; the first pass reads number 0.
+// Sorts positions by their tokens' rows; positions of one row stay in order. Tokens whose rows
+// other ranks have count as row number `rows`. The sort takes `passes` rounds. Each round sorts by
+// CUDA_DIGIT_BITS bits, from keys[i] and positions[i] to keys[1 - i] and positions[1 - i]; the
+// first round reads keys[0].
 typedef struct cuda_token_order {
     cuda_tokens tokens;
     int passes;
@@ -82,36 +83,36 @@ typedef struct cuda_row_starts {
     int32_t *starts; // [rows + 1]
 } cuda_row_starts;
 
-// Row r of dtable [rows, width] = the sum of dy [count, width] at positions[starts[r]] and
-// following, up to those of row r + 1.
+// Row r of dtable [rows, width] = the sum of the rows of dy [count, width] whose numbers are
+// positions[starts[r]] to positions[starts[r + 1] - 1].
 typedef struct cuda_embedding_grad {
     int64_t rows, width;
-    tri_dtype type; // of dy
+    tri_dtype type; // type of dy
     const void *dy;
     const int32_t *positions, *starts;
     float *dtable;
 } cuda_embedding_grad;
 
-// labels [samples, length]: each token's successor, and TRI_IGNORED_LABEL for the last. Labels may
-// lie over the tokens.
+// labels [samples, length]: each token's successor, and TRI_IGNORED_LABEL for the last one. The
+// labels may be written over the tokens.
 typedef struct cuda_next_token {
     int64_t samples, length, ignored;
     const int64_t *ids;
     int64_t *labels;
 } cuda_next_token;
 
-// x, y [samples, length, heads, 2 * half]: elements i and i + half are turned by the angle
-// (first + t) * theta^(-i / half). y may lie over x.
+// x, y [samples, length, heads, 2 * half]: elements i and i + half are rotated by the angle (first
+// + t) * theta^(-i / half). y may be the memory of x.
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
-    double log_theta; // of base 2
+    double log_theta; // logarithm of theta to the base 2
     bool inverse;
     tri_dtype type;
     const void *x;
     void *y;
 } cuda_rotary;
 
-// y [rows, width] = x + bias [width]; y may lie over x.
+// y [rows, width] = x + bias [width]; y may be the memory of x.
 typedef struct cuda_add_bias {
     int64_t rows, width;
     tri_dtype type;
@@ -119,7 +120,7 @@ typedef struct cuda_add_bias {
     void *y;
 } cuda_add_bias;
 
-// The gradient of silu(gate) * up; dgate may lie over gate.
+// The gradient of silu(gate) * up; dgate may be the memory of gate.
 typedef struct cuda_gate_grad {
     int64_t count;
     tri_dtype type;

@@ -1,4 +1,4 @@
-// What the kernels of a step's end are given: optimizers, sums of squares, the numbers of a step.
+// The parameters of the kernels at the end of a step: optimizers, sums of squares, step scalars.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_STEP_H
 #define TRIREME_DEVICE_CUDA_PARAMS_STEP_H
 
@@ -20,7 +20,8 @@ typedef enum cuda_rule {
     CUDA_MOVING_AVERAGE,
 } cuda_rule;
 
-// The numbers of a rule, in the order in which it names them; see src/ops/sgd.c and the others.
+// The numbers of each optimizer's rule, as indices into cuda_update.number. The files of the
+// optimizers in src/ops, such as sgd.c, say what the numbers mean.
 enum {
     CUDA_SGD_MOMENTUM = 0,
     CUDA_SGD_DAMPENING,
@@ -33,29 +34,34 @@ enum {
     CUDA_RULE_NUMBERS = 3
 };
 
-// One update of `count` numbers, all F32. Does nothing if the step scalars say so.
+// One update of `count` numbers, all F32. Does nothing if the step scalars say that the step is
+// skipped.
 typedef struct cuda_update {
     cuda_rule rule;
-    bool flag; // sgd: Nesterov; adam: weight decay apart from the gradient (AdamW)
+    // Sgd: with Nesterov's momentum; adam: weight decay is applied apart from the gradient (AdamW).
+    bool flag;
     double number[CUDA_RULE_NUMBERS], weight_decay;
     int64_t count;
-    const double *step; // scalars
+    const double *step; // the step scalars
     float *param;
     const float *grad;
-    float *state[2]; // NULL: the rule has none
+    float *state[2]; // NULL: the rule has no such state
 } cuda_update;
 
-// sums[i] F64 = the sum of squares of numbers i * chunk and on of x; chunk divides count.
+// sums[i] F64 = the sum of the squares of x[i * chunk] to x[(i + 1) * chunk - 1]; chunk divides
+// count.
 typedef struct cuda_squares {
     const float *x;
     int64_t count, chunk;
     double *sums;
-    double *parts; // where there is one chunk: CUDA_SQUARES_PARTS numbers for the blocks' sums
-    int blocks;    // that sum the one chunk
+    // If there is only one chunk: CUDA_SQUARES_PARTS numbers, for the sums of the thread blocks.
+    double *parts;
+    int blocks; // how many thread blocks sum one chunk together
 } cuda_squares;
 
-// Where there is one chunk, it is summed by at most so many blocks, which take so many numbers in
-// turn. Both are the same on every device, and so are the bits of the sum.
+// If there is only one chunk, at most CUDA_SQUARES_PARTS thread blocks sum it. Each of them takes
+// CUDA_SQUARES_TURN numbers at a time. Both numbers are the same on every device, so that the sum
+// has the same bits on every device.
 enum { CUDA_SQUARES_PARTS = 1024, CUDA_SQUARES_TURN = 1 << 12 };
 
 // sums [width] = the sum of the rows of x [rows, width].
@@ -65,7 +71,8 @@ typedef struct cuda_sum_rows {
     int64_t rows, width;
 } cuda_sum_rows;
 
-// `attr` is a tri_step_numbers_attr, by value because the host's memory is not the device's.
+// The attributes are a tri_step_numbers_attr, passed by value because the GPU cannot read the
+// host's memory.
 enum { CUDA_STEP_ATTR_WORDS = 12 };
 typedef struct cuda_step_numbers {
     int64_t attr[CUDA_STEP_ATTR_WORDS];
@@ -73,8 +80,9 @@ typedef struct cuda_step_numbers {
     double *after, *step;
 } cuda_step_numbers;
 
-// *found = the number from 1 of the first of `ranges` (first element, end) of x with a number that
-// is not finite, if the step halts; else 0.
+// If the step halts, finds which of `ranges` (first element, end) of x is the first with a number
+// that is not finite: *found = its number, counted from 1; 0: there is none, or the step does not
+// halt.
 typedef struct cuda_not_finite {
     const float *x;
     const int64_t *ranges;

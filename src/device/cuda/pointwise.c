@@ -1,5 +1,5 @@
 // Pointwise ops on the GPU: how module/pointwise.cu is launched. All tensors of such an op have the
-// same layout, so any layout will do.
+// same layout, so it can be any layout.
 #include "device/cuda/internal.h"
 
 typedef struct pointwise_row {
@@ -37,7 +37,7 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
     if (!is_float(a) || !is_float(b) || !is_float(out)) return false;
     if (node->op == &tri_op_cast) return true;
     if (a == b) return out == a;
-    // A sum of F32 and a half type is F32.
+    // F32 and a half type may be added; the sum is F32.
     return node->op == &tri_op_add && out == TRI_F32 && (a == TRI_F32 || b == TRI_F32) &&
            a != TRI_F64 && b != TRI_F64;
 }
@@ -49,7 +49,8 @@ static void layouts(const tri_device_description *device, const tri_graph *graph
     out[0] = in[0];
 }
 
-// The factor of negative numbers: an activation_grad of no activation passes all of them on.
+// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, because
+// all gradients pass then.
 static float slope_of(const tri_node *node) {
     const tri_activation_grad_attr *grad = node->attr;
     if (node->op == &tri_op_leaky_relu)

@@ -1,9 +1,8 @@
-// Queues of the device cuda: streams, and tickets made of events.
-//
-// A queue that waits for a queue of the same device waits on the GPU, by an event. For any other
-// ticket (of a communicator, of the storage) a thread of the queue waits in the GPU's place, and
-// then raises a number in pinned memory for which the stream waits: the host's thread that issues
-// work does not block, unless it is far ahead (cuda_stream_of).
+// Queues of the device cuda are CUDA streams, and their tickets are CUDA events. A queue that waits
+// for a queue of the same device waits on the GPU, by an event. Any other ticket (of a communicator
+// or of storage) is awaited by a thread of the queue. This thread then raises a number in pinned
+// memory, for which the stream waits. So the host's thread that issues work does not block, unless
+// it is far ahead of the GPU (cuda_stream_of).
 #include "device/cuda/internal.h"
 
 #include "base/thread.h"
@@ -16,11 +15,13 @@
 #include <string.h>
 
 enum {
-    EVENTS = 256,    // tickets of a queue that are told apart; older ones are done
-    AWAITED = 64,    // foreign tickets that a queue waits for at one time
-    SMALL_ROOM = 64, // small copies from memory that the caller may change at once
-    // Calls that are issued behind a foreign ticket that is still awaited. The driver takes about
-    // 1,024 calls of all streams together.
+    // How many tickets of a queue can be told apart; the work of older tickets is done.
+    EVENTS = 256,
+    AWAITED = 64, // how many tickets of other owners a queue can wait for at one time
+    // How many small sources are kept, so that the caller may change its memory at once.
+    SMALL_ROOM = 64,
+    // How many calls may be issued to a stream while it waits for a ticket of another owner. The
+    // driver holds about 1,024 calls of all streams together.
     MOST_BEHIND = 320
 };
 
@@ -30,32 +31,34 @@ typedef struct cuda_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
 
-    bool captures; // what is issued now becomes a graph
+    bool captures; // work that is issued now is captured into a graph
 
-    cuda_event *events[EVENTS]; // ticket n has event n mod EVENTS
+    cuda_event *events[EVENTS]; // the event of ticket n is events[n mod EVENTS]
     uint64_t recorded;
 
-    pthread_t thread; // waits for the tickets
+    pthread_t thread; // the thread that waits for `awaited`
     bool has_thread, stops;
-    tri_ticket awaited[AWAITED]; // number n at n mod AWAITED
+    tri_ticket awaited[AWAITED]; // the ticket with number n is awaited[n mod AWAITED]
     uint64_t asked, answered;
-    int behind;     // calls issued while one of them was awaited
-    uint32_t *word; // pinned: the low bits of `answered`
+    int behind;     // how many calls were issued while the stream was waiting for such a ticket
+    uint32_t *word; // pinned memory, for which the stream waits: the low bits of `answered`
 
-    char *small; // pinned: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
+    char *small; // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
     uint64_t small_used;
-    tri_ticket small_done; // all copies from the half of `small` that is used next
+    // When this is done, so are all copies from that half of `small` that is used next.
+    tri_ticket small_done;
 
-    tri_status status; // of the first ticket that failed
+    tri_status status; // status of the first ticket that failed
     char message[TRI_MESSAGE_MAX_BYTES];
 } cuda_queue;
 
 static cuda_queue *queue_of(const tri_queue *queue) { return (cuda_queue *)(uintptr_t)queue; }
 static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.device); }
 
-// Where a stream waits for something of the host, what is issued to it piles up in the driver. When
-// the driver is full, calls for every stream block, in all threads: also those of the thread for
-// which the stream waits, so that nothing would ever go on. So the host waits before that.
+// While a stream waits for something of the host, the calls that are issued to it pile up in the
+// driver. Once the driver is full, calls for any stream block, in all threads. This would also
+// block the thread for which the stream waits, and nothing would ever continue. So the host waits
+// before the driver is full.
 static void wait_for_answers(cuda_queue *q) {
     pthread_mutex_lock(&q->lock);
     while (q->answered != q->asked) pthread_cond_wait(&q->changed, &q->lock);
@@ -74,16 +77,16 @@ cuda_stream *cuda_stream_of(const tri_queue *queue) {
 }
 void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
 
-// Refuses what cannot be part of a graph before CUDA does, because CUDA then gives the graph up, or
-// takes a call that would not mean the same in each repetition.
+// Rejects work that cannot be part of a graph. CUDA itself would give up the whole graph, or accept
+// a call that would not mean the same in each repetition.
 static tri_status check_capture(const cuda_queue *q, const char *call) {
     if (!q->captures) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
 }
 
-// A kernel cannot return an error, so it writes what is wrong with its input into a fault. Makes
-// the failure of it that `ref` would return. A kernel sets `kind` last, so that the other fields
-// are set once it is seen.
+// Turns the fault that a kernel recorded into the failure that `ref` would return. A kernel cannot
+// return an error, so it writes into a cuda_fault what is wrong with its input. It sets `kind`
+// last: once `kind` is seen, the other fields are set.
 static tri_status fault_of(const cuda_device *device) {
     const cuda_fault *fault = device->runtime->fault(device->context);
     switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {
@@ -103,7 +106,7 @@ static tri_status fault_of(const cuda_device *device) {
     }
 }
 
-// The first failure of the queue, which every later call returns. Called under the lock.
+// Returns the first failure of the queue, as every call does after it. The caller holds the lock.
 static tri_status outcome(const cuda_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }
@@ -115,8 +118,8 @@ static tri_status outcome_now(cuda_queue *q) {
     return status;
 }
 
-// The queue's thread. It answers each ticket, whether it failed or not, so that the GPU is never
-// left waiting; the failure is what later calls return.
+// The queue's thread. It releases the stream after each ticket, also if the ticket failed, so that
+// the GPU never waits for ever; later calls return the failure.
 static void *answer_tickets(void *context) {
     cuda_queue *q = context;
     pthread_mutex_lock(&q->lock);
@@ -193,7 +196,8 @@ void cuda_close_queue(tri_queue *head) {
     free(q);
 }
 
-// The ticket's event. NULL: its work is done, since the event was recorded again (cuda_record).
+// Gets the event of a ticket. NULL: the ticket's work is done, since its event has been recorded
+// again for a newer ticket (cuda_record).
 static cuda_event *event_of(cuda_queue *q, uint64_t number) {
     uint64_t recorded = __atomic_load_n(&q->recorded, __ATOMIC_ACQUIRE);
     return recorded - number < EVENTS ? q->events[number % EVENTS] : NULL;
@@ -222,8 +226,8 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
     TRI_TRY(check_capture(q, "a ticket"));
-    // An earlier ticket had this event. Its work has to be done before the event is recorded again,
-    // so that the ticket can be told from the new one by its number alone.
+    // An earlier ticket used this event. Its work has to be done before the event is recorded
+    // again: then a ticket whose event was recorded again is known to be done.
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "cannot wait", why));
     __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);
@@ -283,9 +287,9 @@ static tri_status copy(cuda_queue *q, void *to, const void *from, size_t size_by
         "cannot copy", why);
 }
 
-// Finds room for a small copy's source, so that the caller's memory is free at once. The rows of
-// `small` are used in turn, half of them at a time: before a half is used again, its copies have to
-// be done.
+// Finds room for a copy of a small source, so that the caller can change its memory at once. The
+// rows of `small` are used in turn. Before one half of them is used again, all copies from that
+// half have to be done.
 static tri_status next_small(cuda_queue *q, char **out) {
     uint64_t row = q->small_used++ % SMALL_ROOM;
     if (row % (SMALL_ROOM / 2) == 0) {

@@ -44,8 +44,8 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The workspace of the gradient: the parts' sums for the weight, then those for the bias, then room
-// to add them.
+// The workspace of the gradient: the sums of the parts for the weight, then those for the bias,
+// then room in which they are added.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);

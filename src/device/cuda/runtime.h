@@ -1,11 +1,11 @@
-// What the module `cuda` supplies: everything that needs the CUDA toolkit. The backend itself
-// (cuda.c and the files beside it) is part of the program, so that a run can be planned for a GPU
-// where neither a GPU nor CUDA is. A second module with the same functions emulates a GPU on the
-// host, for tests.
+// The functions of the module `cuda`, which has all code that needs the CUDA toolkit. The rest of
+// the backend (cuda.c and the files beside it) is part of the program, so that a run can be planned
+// for a GPU on a host that has neither a GPU nor CUDA. A second module with the same functions
+// emulates a GPU on the host, for tests.
 //
-// Functions that fail write the reason, one line, to why[CUDA_WHY_BYTES]. TRI_IO: the device does
-// not work any more, because a kernel that was issued before failed, for example; all later calls
-// fail likewise. Other codes are of the call itself. The module calls nothing of this program.
+// Functions that fail write the reason, one line, to why[CUDA_WHY_BYTES]. TRI_IO: the device no
+// longer works, for example because an earlier kernel failed; all later calls fail too. Other codes
+// concern this call alone. The module calls no function of the program.
 #ifndef TRIREME_DEVICE_CUDA_RUNTIME_H
 #define TRIREME_DEVICE_CUDA_RUNTIME_H
 
@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 6, // raised by every change of this header or params.h
+    CUDA_RUNTIME_ABI = 6, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -40,14 +40,13 @@ typedef struct cuda_properties {
     bool has_convolutions; // cuDNN was found
 } cuda_properties;
 
-// What kernels refuse: a label or token that is out of range. A kernel cannot return an error, so
-// the first one that meets such a number sets the fields, `kind` last. Lies in pinned memory of the
-// host.
+// An invalid label or token that a kernel has met. A kernel cannot return an error, so the first
+// kernel that meets one fills in these fields, `kind` last. They lie in pinned memory of the host.
 typedef enum cuda_fault_kind {
     CUDA_NO_FAULT,
     CUDA_FAULT_LABEL,
     CUDA_FAULT_TOKEN,
-    CUDA_FAULT_TAKEN = -1 // a kernel is just setting the fields
+    CUDA_FAULT_TAKEN = -1 // a kernel is filling in the fields just now
 } cuda_fault_kind;
 
 typedef struct cuda_fault {
@@ -61,7 +60,7 @@ typedef enum cuda_event_state {
     CUDA_EVENT_FAILED
 } cuda_event_state;
 
-// What a version of NCCL can do beyond what is always needed.
+// Bits: what the installed version of NCCL can do beyond the functions that every version has.
 enum { CUDA_NCCL_SPLITS = 1, CUDA_NCCL_REGISTERS = 2 };
 
 typedef struct cuda_runtime {
@@ -70,60 +69,65 @@ typedef struct cuda_runtime {
     tri_status (*open)(int index, cuda_properties *properties, cuda_context **out, char *why);
     void (*close)(cuda_context *context);
     cuda_fault *(*fault)(cuda_context *context);
-    // By how much the device's clock has to be advanced to show CLOCK_MONOTONIC, in ns, so that
-    // traces have one clock.
+    // What to add to the device's clock to get CLOCK_MONOTONIC, in ns, so that traces have one
+    // clock.
     int64_t (*clock_offset_ns)(cuda_context *context);
 
-    // alloc gives memory of the device; alloc_host gives pinned memory of the host that the device
-    // can reach at the same address. Neither is zeroed. TRI_NO_MEMORY.
+    // alloc allocates memory of the device; alloc_host allocates pinned memory of the host, which
+    // the device can reach at the same address. Neither is zeroed. TRI_NO_MEMORY.
     tri_status (*alloc)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free)(cuda_context *context, void *memory);
     tri_status (*alloc_host)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free_host)(cuda_context *context, void *memory);
     int64_t (*free_memory)(cuda_context *context);
 
-    // Begins a named range of this thread's calls, for a profiler (NVTX); NULL ends it.
+    // Begins a range with a name, for a profiler (NVTX): the calls of this thread until mark(NULL)
+    // belong to it.
     void (*mark)(const char *name);
 
     // Streams. Work is done in the order in which it was issued to a stream.
     tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
     void (*close_stream)(cuda_stream *stream);
     tri_status (*copy)(cuda_stream *stream, void *to, const void *from, size_t size_bytes,
-                       char *why); // between any of the two kinds of memory, and the host's own
+                       // Copies between any two of: memory of `alloc`, memory of `alloc_host`,
+                       // other memory of the host.
+                       char *why);
     tri_status (*zero)(cuda_stream *stream, void *memory, size_t size_bytes, char *why);
-    // Makes the stream wait until *word, which lies in pinned host memory, is `value` or more (mod
-    // 2^32), so that the host can let it go on.
+    // Makes the stream wait until *word, which lies in pinned host memory, is at least `value` (mod
+    // 2^32). The host lets the stream go on by raising the word.
     tri_status (*wait_value)(cuda_stream *stream, uint32_t *word, uint32_t value, char *why);
 
     tri_status (*open_event)(cuda_context *context, cuda_event **out, char *why);
     void (*close_event)(cuda_event *event);
     tri_status (*record)(cuda_stream *stream, cuda_event *event, char *why);
     tri_status (*wait)(cuda_stream *stream, cuda_event *event, char *why);
-    // Blocks until the event has happened, or failed as the work before it did.
+    // Blocks until the work before the event is done; fails if that work failed.
     tri_status (*finish)(cuda_event *event, char *why);
     cuda_event_state (*query)(cuda_event *event);
 
-    // What is issued to the stream between begin and end is not done but captured, so that `repeat`
-    // can issue all of it at once.
+    // Work that is issued to the stream between begin and end is not done but captured, so that
+    // `repeat` can issue all of it at once.
     tri_status (*begin_capture)(cuda_stream *stream, char *why);
     tri_status (*end_capture)(cuda_stream *stream, cuda_graph **out, char *why);
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
     void (*close_graph)(cuda_graph *graph);
 
-    // NCCL. TRI_NOT_FOUND: it cannot be used, and `why` says what is missing. A communicator is
-    // opened, and a group of calls issued, behind the caller: until nccl_state is no more
-    // CUDA_EVENT_PENDING, nothing else may be asked of the communicator or issued to the stream.
-    // CUDA_EVENT_FAILED: it can only be closed.
+    // NCCL. TRI_NOT_FOUND: it cannot be used, and `why` says what is missing. Opening a
+    // communicator and issuing a group of calls return before they are complete. While nccl_state
+    // is CUDA_EVENT_PENDING, the caller may neither use the communicator nor issue work to the
+    // stream. CUDA_EVENT_FAILED: the communicator can only be closed.
     tri_status (*find_nccl)(unsigned *abilities, char *why);
-    tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why); // of a new communicator
+    // Makes the id of a new communicator.
+    tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);
     tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
                             int size, cuda_nccl **out, char *why);
-    // CUDA_NCCL_SPLITS. Collective over `parent`, which is pending, too: a communicator of the
-    // ranks that give the same colour, ordered by key. colour < 0: *out has no ranks and can be
-    // closed.
+    // Needs CUDA_NCCL_SPLITS. Collective over `parent`, which is pending meanwhile. Opens a
+    // communicator of the ranks that give the same colour, ordered by key. With colour < 0 this
+    // rank joins none: *out has no ranks and can only be closed.
     tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
-    // CUDA_NCCL_REGISTERS: memory of the device on which NCCL is fastest, where the communicator
-    // was told of it. It is deregistered before it is freed, or the communicator closed.
+    // Needs CUDA_NCCL_REGISTERS. Allocates memory of the device on which NCCL is fastest, once the
+    // memory is registered with the communicator. It has to be deregistered before it is freed or
+    // the communicator is closed.
     tri_status (*alloc_nccl)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free_nccl)(cuda_context *context, void *memory);
     tri_status (*register_nccl)(cuda_nccl *nccl, void *memory, size_t size_bytes, void **handle,
@@ -132,7 +136,7 @@ typedef struct cuda_runtime {
     cuda_event_state (*nccl_state)(cuda_nccl *nccl, char *why);
     tri_status (*issue_nccl)(cuda_nccl *nccl, cuda_stream *stream, const cuda_transfer *calls,
                              int count, char *why);
-    // `aborts`: what is under way ends at once, undone.
+    // With `aborts`, calls that are under way end at once and are not completed.
     void (*close_nccl)(cuda_nccl *nccl, bool aborts);
 
 #define X(name) tri_status (*name)(cuda_stream * stream, const cuda_##name *params, char *why);

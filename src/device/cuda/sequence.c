@@ -1,5 +1,5 @@
-// Ops on sequences of tokens on the GPU: embedding, next tokens as labels, rotary position
-// embedding.
+// Ops on sequences of tokens on the GPU: embedding, labels for next-token prediction, rotary
+// position embedding.
 #include "device/cuda/internal.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static cuda_tokens tokens_of(const tri_graph *graph, const tri_node *node) {
     return t;
 }
 
-// Whether the kernels can compute the embedding. The first input is ids; positions and rows are I32
-// while they are sorted, so there must be few enough.
+// Whether the kernels can compute the embedding. They sort positions and rows as I32, so there must
+// be fewer than 2^31 of each. The first input is the tokens' ids.
 static bool supports_embedding(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node) {
     cuda_tokens t = tokens_of(graph, node);
@@ -49,7 +49,7 @@ typedef struct embedding_grad {
 } embedding_grad;
 
 // The workspace of the gradient: keys and positions twice, because sorting goes from one copy to
-// the other, and where each row starts.
+// the other, and the start of each row.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);

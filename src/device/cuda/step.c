@@ -32,7 +32,8 @@ static cuda_update update_of(const tri_node *node) {
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
 }
 
-// Gives all tensors of an update the parameter's layout, because an update goes element by element.
+// Gives all tensors of an update the parameter's layout, because the kernel goes through all of
+// them element by element.
 static void update_layouts(const tri_device_description *device, const tri_graph *graph,
                            const tri_node *node, tri_layout *in, tri_layout *out) {
     for (int i = 1; i < node->input_count; i++)

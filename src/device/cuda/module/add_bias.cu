@@ -1,4 +1,4 @@
-// Adds a bias to each row. Reads x and writes y once, a warp for each row.
+// Adds a bias to each row, one warp for each row. Reads x and writes y once.
 #include "device/cuda/module/pack.h"
 
 namespace {

@@ -1,13 +1,15 @@
-// Attention and its gradient, in blocks, so that the matrix of all scores never exists (Dao et al.,
+// Attention and its gradient, in tiles, so that the matrix of all scores never exists (Dao et al.,
 // "FlashAttention", 2022). Everything is computed in F32.
 //
-// 256 threads stand in a square of 16 x 16. A block has R * 16 rows (queries, or in the gradient of
-// k and v keys) and passes over as many columns at a time. A thread has R neighbouring rows, and of
-// the columns every 16th. The gradients of q and of k and v are made by two kernels, which both
-// compute the probabilities again, so that no sum needs atomics: its order depends on shapes alone.
+// The 256 threads of a block form a square of 16 x 16. A block has R * 16 rows and passes over the
+// columns, as many at a time. In the forward kernel and in the gradient of q, rows are queries and
+// columns keys; in the gradient of k and v, rows are keys and columns queries. A thread has R
+// neighbouring rows, and every 16th column. The gradient of q and the gradients of k and v are made
+// by two kernels, which both compute the probabilities again. So no sum needs atomics, and the
+// order of each sum depends on shapes alone.
 //
-// For each pair of blocks, forward reads k and v; the gradient of q reads q, dy, v and twice k;
-// that of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
+// For each pair of tiles, forward reads k and v; the gradient of q reads q, dy, v and twice k; the
+// gradient of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/pack.h"
 
@@ -15,18 +17,20 @@ namespace {
 
 enum { SIDE = 16, THREADS = SIDE * SIDE };
 
-// The tile sizes that fit into 48 kB of shared memory: R rows for heads of up to D elements.
+// The tile sizes that fit into 48 kB of shared memory: a thread has R rows if heads have up to D
+// elements.
 template <int D> struct sizes {
     static const int R = D > 128 ? 1 : 2;
-    static const int tile = SIDE * R; // rows, and columns
-    static const int stride = D + 1;  // of a tile's rows: neighbours in a column are in other banks
-    static const int own = D / SIDE;  // elements of a row of the result that a thread has
+    static const int tile = SIDE * R; // rows of a tile, and also its columns
+    // Distance of a tile's rows; D + 1, so that neighbours in a column lie in different banks.
+    static const int stride = D + 1;
+    static const int own = D / SIDE; // how many elements of a row of the result one thread computes
 };
 
 GPU_DEVICE int own_row() { return (int)threadIdx.x / SIDE; }
 GPU_DEVICE int own_column() { return (int)threadIdx.x % SIDE; }
 
-// The sum, or the maximum, over the threads of a row of the square, which every one of them gets.
+// Computes the sum, or the maximum, over the 16 threads that share a row; all of them get it.
 GPU_DEVICE float row_sum(float value) {
     for (int mask = SIDE / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
     return value;
@@ -38,7 +42,7 @@ GPU_DEVICE float row_max(float value) {
     return value;
 }
 
-// Copies rows `row` and following to a tile, as floats; 0 where there are none.
+// Copies rows `row` and following of x to a tile, as floats; rows beyond the last are 0.
 template <typename T, int D>
 GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width) {
     constexpr int n = gpu_lot<T>::count;
@@ -56,7 +60,7 @@ GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width
     }
 }
 
-// Computes the products of each own row of tile a with each own row of tile b.
+// Computes the scalar products of this thread's rows of tile a with its rows of tile b.
 template <int D, int R>
 GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&out)[R][R]) {
     const float *rows = a + own_row() * R * sizes<D>::stride;
@@ -72,7 +76,7 @@ GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&
     }
 }
 
-// Adds sums += weights [rows, columns] * the tile of columns.
+// sums += weights [rows, columns] * the tile whose rows are the columns.
 template <int D, int R, int N>
 GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums)[R][N]) {
     const float *rows = weights + own_row() * R * (sizes<D>::tile + 1);
@@ -86,8 +90,7 @@ GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums
     }
 }
 
-// Hands the threads' R x R weights to the block, through shared memory, because other threads
-// multiply by them.
+// Copies the R x R weights of each thread to shared memory, because other threads multiply by them.
 template <int D, int R> GPU_DEVICE void store_weights(float *weights, const float (&own)[R][R]) {
     for (int i = 0; i < R; i++)
         for (int j = 0; j < R; j++)
@@ -95,7 +98,7 @@ template <int D, int R> GPU_DEVICE void store_weights(float *weights, const floa
                 own[i][j];
 }
 
-// Writes this thread's own rows of a result.
+// Writes this thread's rows of a result.
 template <typename T, int R, int N>
 GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
                       const float (&sums)[R][N]) {
@@ -108,8 +111,8 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// Turns the scores of a tile of keys into probabilities, against the largest score so far: what was
-// summed before shrinks where a larger one comes (online softmax).
+// Turns the scores of a tile of keys into probabilities relative to the largest score so far. If
+// this tile has a larger one, the earlier sums are scaled down (online softmax).
 template <int R, int N>
 GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, float (&scores)[R][R],
                        float (&largest)[R], float (&sum)[R], float (&out)[R][N]) {
@@ -133,7 +136,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, floa
     }
 }
 
-// The forward kernel. Blocks with the most keys come first, so that none is left over at the end.
+// The forward kernel. Thread blocks with the most keys start first, so that no long one is left at
+// the end.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -170,8 +174,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     }
 }
 
-// Computes dots = the product of dy and y of each query, by a warp, which the gradient of softmax
-// subtracts.
+// Computes dots[query] = the scalar product of the query's rows of dy and y, one warp for each. The
+// gradient of softmax subtracts it.
 template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     const cuda_attention &f = p.of;
     int64_t rows = f.samples * f.queries * f.heads;
@@ -187,14 +191,15 @@ template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     }
 }
 
-// The probability with which a query attends to a key, from their product.
+// The probability with which a query attends to a key, from `product`, the scalar product of the
+// two.
 GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, int64_t key,
                              float log_sum_exp) {
     return key < seen_by(p, t) ? expf(product * p.scale - log_sum_exp) : 0;
 }
 
-// Computes dq. A block's rows are queries and its columns keys, so that each block adds up all that
-// its queries get.
+// Computes dq. The rows of a thread block are queries and its columns keys, so that one block sums
+// everything that its queries get.
 template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -237,8 +242,8 @@ template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     }
 }
 
-// Computes dk and dv: rows are keys, columns the queries of all heads that read them, so that one
-// block adds up all.
+// Computes dk and dv. Rows are keys, and columns are the queries of all heads that read them, so
+// that one thread block sums everything that its keys get.
 template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

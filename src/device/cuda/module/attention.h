@@ -5,10 +5,11 @@
 
 #include "device/cuda/module/gpu.h"
 
-// How a head's rows lie in a tensor [samples, length, heads, width].
+// Where the rows of one head lie in a tensor [samples, length, heads, width].
 struct head_rows {
     const void *at;
-    int64_t first, step, length; // of element 0 of row 0; from row to row; rows
+    // Offset of element 0 of row 0; distance from row to row; number of rows.
+    int64_t first, step, length;
 };
 
 GPU_DEVICE head_rows queries_of(const cuda_attention &p, const void *x, int64_t n, int64_t head) {
@@ -19,25 +20,26 @@ GPU_DEVICE head_rows keys_of(const cuda_attention &p, const void *x, int64_t n, 
     return {x, (n * p.keys * p.kv_heads + kv_head) * p.width, p.kv_heads * p.width, p.keys};
 }
 
-// How many keys query t attends to; 0 where there is no query.
+// How many keys query t attends to; 0 for a query beyond the last.
 GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
     if (t >= p.queries) return 0;
     return p.causal ? t + 1 + p.keys - p.queries : p.keys;
 }
 
-// The end of the keys to which any query of a tile attends: later tiles of keys are left out.
+// The end of the keys to which any query of a tile attends: tiles of keys beyond it are skipped.
 GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
     return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
 }
 
-// How many tiles of queries attend to none of the keys from `key` on.
+// How many tiles of queries attend to none of the keys from `key` on, and are skipped.
 GPU_DEVICE int64_t tiles_before(const cuda_attention &p, int64_t key, int tile) {
     int64_t blind = p.causal ? key - (p.keys - p.queries) : 0;
     return blind > 0 ? blind / tile : 0;
 }
 
-// Attention of half types on tensor cores (attention_matrix.cu), where it has a kernel. That of the
-// gradient reads p->dots, which are there already.
+// Whether attention_matrix.cu has a kernel for this attention, or for its gradient, on tensor
+// cores, which take half types. The gradient's kernel reads p->dots, which have to be computed
+// before.
 bool attention_has_matrix(const cuda_attention *p);
 bool attention_has_matrix(const cuda_attention_grad *p);
 tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, char *why);

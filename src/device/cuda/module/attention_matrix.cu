@@ -1,16 +1,16 @@
 // Attention of half types on tensor cores, in tiles that stay on chip (Dao, "FlashAttention-2",
-// 2023): sums are F32, probabilities and the gradients of scores are rounded to the half type
+// 2023). Sums are F32; probabilities and the gradients of scores are rounded to the half type
 // before they are multiplied with v, k, q or dy.
 //
-// A warp has 16 rows, or twice as many in the forward pass, with all their columns, so that rows
-// need sums over 4 lanes only, and a product's result is the next one's input in the same registers
-// (matrix.h). Tiles are copied to shared memory while the warps compute with others. The gradients
-// of q and of k and v are made by one kernel each, as in attention.cu, so that no sum needs
-// atomics.
+// A warp has 16 rows (32 in the forward kernel) with all their columns. So a sum over a row needs
+// only the 4 lanes that share it, and the result of one product is the input of the next in the
+// same registers (matrix.h). Tiles are copied to shared memory while the warps compute with other
+// tiles. One kernel makes the gradient of q and another one those of k and v, as in attention.cu,
+// so that no sum needs atomics.
 //
-// A tile of Q queries passes over all its keys in tiles: for each, forward reads a tile of k and
-// one of v, the gradient of q the same two, that of k and v tiles of q and dy. They come from the
-// L2 cache but once.
+// A tile of queries passes over all its keys in tiles. For each tile of keys, forward and the
+// gradient of q read the tile's k and v. The gradient of k and v passes over tiles of queries and
+// reads their q and dy. All but the first reads come from the L2 cache.
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/matrix.h"
 #include "device/cuda/module/pack.h"
@@ -21,13 +21,14 @@ namespace {
 enum { WARPS = 4, THREADS = WARPS * GPU_WARP, PART = 16 };
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// Tiles of rows (queries, or in the gradient of k and v keys) and of columns (keys, or queries) for
-// heads of up to D elements. A row of shared memory has 8 elements more, so that 8 neighbouring
-// rows lie in different banks.
+// The sizes of tiles for heads of up to D elements. Rows are queries, or keys in the gradient of k
+// and v; columns are the other of the two. A row in shared memory has 8 extra elements, so that 8
+// neighbouring rows lie in different banks.
 template <int D> struct shape {
-    static const int parts = 2; // of 16 rows that a warp has in the forward pass
+    static const int parts = 2; // a warp has this many times 16 rows in the forward kernel
     static const int queries = WARPS * PART * parts, keys = 64;
-    static const int rows = WARPS * PART, columns = D > 64 ? 32 : 64; // of gradients
+    // Sizes of a tile in the gradient kernels.
+    static const int rows = WARPS * PART, columns = D > 64 ? 32 : 64;
     static const int stride = D + 8;
     static const int bytes = (queries + 2 * keys) * stride * 2;
     static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2;
@@ -36,7 +37,7 @@ template <int D> struct shape {
 GPU_DEVICE int own_lane() { return (int)threadIdx.x % GPU_WARP; }
 GPU_DEVICE int own_warp() { return (int)threadIdx.x / GPU_WARP; }
 
-// Begins to copy rows `row` and following to a tile; zeros where there are none.
+// Begins to copy rows `row` and following to a tile; rows beyond the last become 0.
 template <typename T, int D, int rows>
 GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t width) {
     const T *from = (const T *)x.at + x.first + row * x.step;
@@ -48,7 +49,7 @@ GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t widt
     }
 }
 
-// Elements [row to row + 16][k to k + 16] of a tile.
+// Loads elements [row to row + 16][k to k + 16] of a tile into registers.
 template <int D, typename T> GPU_DEVICE gpu_matrix_a part_of(const T *tile, int row, int k) {
     gpu_matrix_a a;
     int lane = own_lane();
@@ -56,8 +57,8 @@ template <int D, typename T> GPU_DEVICE gpu_matrix_a part_of(const T *tile, int 
     return a;
 }
 
-// products = rows a [16 * parts, D] times rows b [16 * n, D], transposed. The warp's rows of a
-// begin at `row`.
+// products = rows of a [16 * parts, D] times the transpose of rows of b [16 * n, D]. The warp's
+// rows of a begin at `row`.
 template <int D, typename T, int parts, int n>
 GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[parts][n]) {
     int lane = own_lane();
@@ -110,7 +111,7 @@ GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[parts][n], const T *b,
     }
 }
 
-// Over the 4 lanes that have a row.
+// Sums over the 4 lanes that share a row.
 GPU_DEVICE float row_sum(float x) {
     x += gpu_shuffle_xor(x, 1);
     return x + gpu_shuffle_xor(x, 2);
@@ -121,11 +122,12 @@ GPU_DEVICE float row_max(float x) {
     return gpu_larger(x, gpu_shuffle_xor(x, 2));
 }
 
-// Which row and column of a warp's matrix [16, 8] its element number i of this lane has.
+// Row and column, in a warp's matrix [16, 8], of element number i of this lane.
 GPU_DEVICE int row_at(int i) { return own_lane() / 4 + i / 2 * 8; }
 GPU_DEVICE int column_at(int i) { return own_lane() % 4 * 2 + i % 2; }
 
-// Writes the warp's 16 rows of a result, times `scales` of rows 0 to 7 and 8 to 15.
+// Writes the warp's 16 rows of a result; rows 0 to 7 are multiplied by the lane's first scale, rows
+// 8 to 15 by its second.
 template <typename T, int n>
 GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
                       const gpu_matrix_c (&sums)[n], const float (&scales)[2]) {
@@ -143,9 +145,9 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// Scores of 16 queries into probabilities, against the largest score so far: what was summed
-// before shrinks where a larger one comes. Scores are multiplied by log2(e), because powers of 2
-// are what the hardware has.
+// Turns the scores of 16 queries into probabilities relative to the largest score so far. If a
+// larger score comes, the earlier sums are scaled down. Scores are multiplied by log2(e), because
+// the hardware computes powers of 2.
 template <int n, int N>
 GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
                        gpu_matrix_c (&scores)[n], float (&largest)[2], float (&sum)[2],
@@ -154,7 +156,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
     GPU_UNROLL
     for (int h = 0; h < 2; h++) {
         int64_t seen = seen_by(p, query + row_at(2 * h)) - key;
-        int keys = seen < 0 ? 0 : (int)(seen < 8 * n ? seen : 8 * n); // that are seen
+        // How many keys of the tile the query attends to.
+        int keys = seen < 0 ? 0 : (int)(seen < 8 * n ? seen : 8 * n);
         float best = largest[h], more = 0;
         GPU_UNROLL
         for (int i = 0; i < 2 * n; i++) {
@@ -163,7 +166,7 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
             best = gpu_larger(score, best);
         }
         best = row_max(best);
-        float base = best == -INFINITY ? 0 : best; // of a row that sees nothing yet
+        float base = best == -INFINITY ? 0 : best; // a row that has seen no key yet
         float shrink = exp2f(largest[h] - base);
         GPU_UNROLL
         for (int i = 0; i < 2 * n; i++) {
@@ -181,7 +184,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
     }
 }
 
-// Blocks with the most keys come first.
+// The forward kernel. Thread blocks with the most keys start first, so that no long one is left at
+// the end.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     using S = shape<D>;
     GPU_DYNAMIC_SHARED(T, q_tile);
@@ -199,16 +203,16 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
         float largest[S::parts][2], sum[S::parts][2] = {};
         GPU_UNROLL
         for (int i = 0; i < S::parts; i++) largest[i][0] = largest[i][1] = -INFINITY;
-        gpu_barrier(); // the tiles of the last item have been read
+        gpu_barrier(); // all warps have read the tiles of the last item
         copy_tile<T, D, S::queries>(q_tile, q, query, p.width);
         copy_tile<T, D, S::keys>(k_tile, k, 0, p.width);
         for (int64_t key = 0; key < end; key += S::keys) {
-            gpu_copy_wait(); // for k
-            gpu_barrier();   // and the last tile of v has been read
+            gpu_copy_wait(); // the tile of k has arrived
+            gpu_barrier();   // all warps see k, and have read the last tile of v
             copy_tile<T, D, S::keys>(v_tile, v, key, p.width);
             multiply<D>(q_tile, own, k_tile, scores);
-            gpu_copy_wait(); // for v
-            gpu_barrier();   // and k has been read
+            gpu_copy_wait(); // the tile of v has arrived
+            gpu_barrier();   // all warps see v, and have read k
             if (key + S::keys < end) copy_tile<T, D, S::keys>(k_tile, k, key + S::keys, p.width);
             GPU_UNROLL
             for (int i = 0; i < S::parts; i++)
@@ -230,7 +234,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     }
 }
 
-// What an element needs of its query t: of the keys from `key` on it sees `seen`, at most a tile.
+// The numbers of a query t from which the elements of its row are computed. `seen` is how many keys
+// from `key` on the query attends to, at most as many as a tile has.
 struct query_facts {
     int seen;
     float log2_sum_exp, dot;
@@ -245,15 +250,17 @@ GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int6
             f.log_sum_exp[head * f.queries + t] * LOG2_E, p.dots[head * f.queries + t]};
 }
 
-// A product of q with k into the probability, and one of dy with v into the gradient of the score,
-// both before they are multiplied by `scale`. The element's key is number `key` of the tile.
+// Turns `score` from a product of q with k into the probability, and `ds` from a product of dy with
+// v into the gradient of the score, both before they are multiplied by `scale`. The element belongs
+// to key number `key` of the tile.
 GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, float &score,
                               float &ds) {
     score = key < query.seen ? exp2f(score * factor - query.log2_sum_exp) : 0;
     ds = score * (ds - query.dot);
 }
 
-// Likewise for the warp's 16 rows, which are queries, or, if `of_keys`, keys.
+// Calls the function above for each element of the warp's 16 rows, which are queries or, with
+// `of_keys`, keys.
 template <bool of_keys, int n>
 GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_t query,
                               int64_t key, gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
@@ -273,12 +280,13 @@ GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_
     }
 }
 
-// dq (rows are queries, columns keys), or, if `of_keys`, dk and dv (rows are keys, columns the
-// queries of all heads that read them).
+// Computes dq (rows are queries, columns keys) or, with `of_keys`, dk and dv (rows are keys,
+// columns the queries of all heads that read them).
 template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_grad p) {
     using S = shape<D>;
     enum { TILE = S::columns * S::stride };
-    GPU_DYNAMIC_SHARED(T, x); // rows of q or k, then of dy or v, then twice the columns' tiles
+    // Rows of q or k, then rows of dy or v, then two pairs of tiles of the columns.
+    GPU_DYNAMIC_SHARED(T, x);
     T *dx = x + S::rows * S::stride, *others = dx + S::rows * S::stride;
     const cuda_attention &f = p.of;
     int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
@@ -291,7 +299,8 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
         int64_t kv_head = of_keys ? own_head : own_head / group;
         int64_t first = of_keys ? tiles_before(f, row, S::columns) : 0;
         int64_t end = of_keys ? f.queries : seen_by_tile(f, row, S::rows);
-        int64_t count = (end + S::columns - 1) / S::columns - first; // may be below 0
+        // May be negative: then there is nothing to do.
+        int64_t count = (end + S::columns - 1) / S::columns - first;
         int64_t steps = of_keys ? count * group : count;
         head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
         auto head_at = [&](int64_t step) {
@@ -307,14 +316,16 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
             copy_tile<T, D, S::columns>(to + TILE, dy, at, f.width);
         };
         gpu_matrix_c sums[1][D / 8] = {}, dv[1][D / 8] = {};
-        gpu_barrier(); // the tiles of the last item have been read
+        gpu_barrier(); // all warps have read the tiles of the last item
         head_rows q = queries_of(f, f.q, n, head_at(0)), dy = queries_of(f, p.dy, n, head_at(0));
         copy_tile<T, D, S::rows>(x, of_keys ? k : q, row, f.width);
         copy_tile<T, D, S::rows>(dx, of_keys ? v : dy, row, f.width);
         if (steps > 0) copy_columns(0);
         for (int64_t step = 0; step < steps; step++) {
             gpu_copy_wait();
-            gpu_barrier(); // this step's tiles are there, and those of the last have been read
+            // The tiles of this round have arrived, and all warps have read the tiles of the round
+            // before.
+            gpu_barrier();
             if (step + 1 < steps) copy_columns(step + 1);
             const T *y = others + step % 2 * 2 * TILE;
             int64_t column = column_of(step), head = n * f.heads + head_at(step);
@@ -363,7 +374,7 @@ tri_status launch_as(cuda_stream *stream, tri_dtype type, int64_t width, const P
 
 } // namespace
 
-// Rows are copied in packs of 16 bytes.
+// The copies move 16 bytes at a time, so addresses must be multiples of 16.
 bool attention_has_matrix(const cuda_attention *p) {
     uintptr_t addresses = (uintptr_t)p->q | (uintptr_t)p->k | (uintptr_t)p->v | (uintptr_t)p->y;
     return (p->type == TRI_BF16 || p->type == TRI_F16) && p->width <= 128 &&

@@ -1,7 +1,7 @@
-// Batch norm in stages. The sums over a channel are cut into slices of a fixed size, one for each
-// block, and the slices' sums joined in their order, so that the results have the same bits in
-// every run. Training reads x three times, once from the caches, and writes y; its gradient reads
-// x, dy and, with a fused ReLU, y twice, and writes dx.
+// Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
+// slice, and then the sums of the slices are joined in their order, so that the results have the
+// same bits in every run. Training reads x three times, once of them from the caches, and writes y;
+// the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx.
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
@@ -46,7 +46,7 @@ template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
     }
 }
 
-// Writes the outputs of channel c that follow from its moments.
+// Writes those outputs of channel c that follow from the channel's moments.
 GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m) {
     if (p.mean) {
         p.mean[c] = (float)m.mean;
@@ -61,8 +61,8 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
     }
 }
 
-// Joins the slices of a channel, by a warp: each lane takes neighbours, then lane 0 joins the
-// lanes, so that the order is fixed.
+// Joins the moments of a channel's slices, one warp for each channel. Each lane joins neighbouring
+// slices and lane 0 joins the lanes' results, so that the order is fixed.
 GPU_KERNEL join_parts(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
@@ -97,10 +97,10 @@ GPU_KERNEL join_all(cuda_batch_norm p) {
     }
 }
 
-// What y or dx is computed from, for one channel.
+// The numbers of one channel from which y or dx is computed.
 struct channel {
-    float mean, inv_std, weight, bias; // forward
-    float sum, sum_h;                  // gradient: means over all values
+    float mean, inv_std, weight, bias; // factors and terms with which y is computed
+    float sum, sum_h; // means over all values of the channel, with which dx is computed
 };
 
 GPU_DEVICE channel forward_channel(const cuda_batch_norm &p, int64_t c) {
@@ -133,7 +133,8 @@ GPU_DEVICE float gradient_one(const cuda_batch_norm &p, const channel &k, float 
     return k.weight * k.inv_std * (d - (k.sum + h * k.sum_h));
 }
 
-// The channel of an element. `small`: 32 bits suffice, which are divided faster.
+// The channel of element `at`. `small`: 32 bits are enough to count the elements, and dividing them
+// is faster.
 GPU_DEVICE int64_t channel_at(const cuda_batch_norm &p, int64_t at, bool small) {
     return small ? (uint32_t)at / (uint32_t)p.inner % (uint32_t)p.channels
                  : at / p.inner % p.channels;
@@ -182,7 +183,7 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     }
 }
 
-// Adds up the slices of a channel, by a warp.
+// Adds up the sums of a channel's slices, one warp for each channel.
 GPU_KERNEL join_sums(cuda_batch_norm p) {
     GPU_SHARED(double, scratch, 1);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x;
@@ -231,7 +232,7 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
                              gpu_get(y[i]), gpu_get(dy[i])));
 }
 
-// Launches the stages that do not depend on a type.
+// Launches a stage whose kernel does not depend on a type.
 tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned stage, char *why) {
     if (!(p->stages & stage)) return TRI_OK;
     if (stage == CUDA_NORM_JOIN_PARTS)
@@ -270,8 +271,8 @@ tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
 
 } // namespace
 
-// Launches all stages of an op, for the types of x and y: y has x's type, or a half type where x is
-// F32.
+// Launches all stages of an op, for the types of x and y. y has the type of x, or a half type where
+// x is F32.
 extern "C" tri_status cuda_launch_batch_norm(cuda_stream *stream, const cuda_batch_norm *p,
                                              char *why) {
     switch (p->x_type) {

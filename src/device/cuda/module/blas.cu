@@ -1,10 +1,10 @@
-// Matrix products by cuBLASLt, which is opened when the first product is asked for, and need not be
-// there: then product.cu's own kernel computes. An algorithm is chosen once for each shape, type
+// Matrix products by cuBLASLt. The library is opened when the first product needs it; if it is not
+// installed, the kernel of product.cu computes. An algorithm is chosen once for each shape, type
 // and alignment, by the library's heuristic.
 //
 // cuBLASLt's matrices are column-major. Row-major c = a · b is column-major cᵀ = bᵀ · aᵀ in the
-// same memory: so b is its first operand, a its second, and m and n change places. The bias, one
-// number for each column of c, is one for each row of cᵀ, as cuBLASLt wants it.
+// same memory: so b becomes the first operand, a the second, and m and n change places. Our bias
+// has one number for each column of c, and so for each row of cᵀ, as cuBLASLt expects.
 #include "device/cuda/module/vendor.h"
 
 #if defined(__HIP__) // hipBLASLt is not called yet: our own kernel computes every product
@@ -22,7 +22,7 @@ bool vendor_product(cuda_stream *, const cuda_product *, tri_status *, char *) {
 
 namespace {
 
-// Every function of the library that is used here, to be looked up by name.
+// The functions of the library that are used here, each looked up by name.
 #define BLAS_FUNCTIONS(X)                                                                          \
     X(Create)                                                                                      \
     X(MatmulDescCreate)                                                                            \
@@ -41,7 +41,7 @@ struct library {
 #undef X
 };
 
-// Opens the library. NULL: it is not installed.
+// Opens the library and looks up its functions. NULL: it is not installed.
 const library *find_library() {
     static library functions;
     void *handle = vendor_open("cublasLt");
@@ -59,8 +59,8 @@ const library *blas() {
     return found;
 }
 
-// What decides about the algorithm: sizes, transpositions, types, TF32, activation and whether
-// there is a bias, and the alignment of all operands.
+// The inputs of the choice of an algorithm: sizes, transpositions, types, TF32, activation and
+// whether there is a bias, and the alignment of all operands.
 typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, uint32_t>
     product_key;
 
@@ -74,7 +74,7 @@ struct prepared {
     size_t workspace_bytes = 0;
 };
 
-// What is kept for each device of the process.
+// What is kept for each device that the process has opened.
 struct blas_state {
     std::mutex lock;
     cublasLtHandle_t handle = nullptr;
@@ -122,7 +122,7 @@ bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t co
            CUBLAS_STATUS_SUCCESS;
 }
 
-// Describes rows and columns as they lie in memory, column-major.
+// Describes the three matrices to cuBLASLt, with rows and columns as column-major code sees them.
 bool describe_matrices(const library *l, const cuda_product *p, prepared *x) {
     return describe_matrix(l, p->in_type, p->transpose_b ? p->k : p->n,
                            p->transpose_b ? p->n : p->k, &x->a) &&
@@ -158,8 +158,8 @@ bool choose_algorithm(const library *l, cublasLtHandle_t handle, const cuda_prod
     return true;
 }
 
-// Prepares a product, or finds it prepared. It is kept also where the library cannot compute it, so
-// that the library is asked once.
+// Prepares a product, or finds it prepared. A product that the library cannot compute is remembered
+// too, so that the library is asked only once.
 prepared *prepare(const library *l, blas_state *state, const cuda_product *p) {
     auto [at, is_new] = state->products.try_emplace(key_of(p));
     prepared *x = &at->second;
@@ -201,7 +201,8 @@ bool vendor_has_products() { return blas() != nullptr; }
 
 bool vendor_product(cuda_stream *stream, const cuda_product *p, tri_status *status, char *why) {
     const library *l = blas();
-    bool takes = p->activation <= 1 && p->m > 0 && p->n > 0 && p->k > 0; // none or ReLU
+    // Activation 0 or 1 is none or ReLU.
+    bool takes = p->activation <= 1 && p->m > 0 && p->n > 0 && p->k > 0;
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);

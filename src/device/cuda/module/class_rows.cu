@@ -1,10 +1,11 @@
-// What losses and metrics compute of each row of scores. A block takes a row: it reads the scores
-// once from memory, and a second time from its cache where it writes as many numbers.
+// The functions that losses and metrics compute of each row of scores. A thread block takes one
+// row: it reads the scores once from memory and, if it writes a number for each score, a second
+// time from its cache.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
-enum { MAX_WARPS = GPU_BLOCK / 32 }; // of the narrowest warps
+enum { MAX_WARPS = GPU_BLOCK / 32 }; // enough for the smallest warps, of 32 lanes
 
 // A row of scores. The threads of a block share it.
 template <typename T> struct scores {
@@ -16,8 +17,8 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
     return {(const T *)p.x + row * p.width, p.width};
 }
 
-// Calls each(class, scores) for this thread's n neighbours at a time, as one instruction reads
-// them.
+// Calls each(class, scores) for n neighbouring scores at a time, which one instruction reads, until
+// this thread has seen its part of the row.
 template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T> &row, F each) {
     for (int64_t k = (int64_t)threadIdx.x * n; k < row.width; k += (int64_t)blockDim.x * n) {
         float at[n];
@@ -26,7 +27,8 @@ template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T
     }
 }
 
-// What softmax needs of a row: the largest score, and the sum of exp(score - largest).
+// The numbers of a row from which softmax follows: the largest score, and the sum of exp(score -
+// largest).
 struct softmax {
     float largest, sum;
 };
@@ -46,7 +48,8 @@ template <int n, typename T> GPU_DEVICE softmax softmax_of(const scores<T> &row,
     return all;
 }
 
-// The label of a row, or p.ignored for one that is refused, so that it is no index out of bounds.
+// Gets the label of a row. An invalid label is reported and replaced by p.ignored, so that it is
+// never used as an index.
 GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     int64_t label = p.labels[row];
     if (label == p.ignored || (label >= 0 && label < p.classes)) return label;
@@ -54,8 +57,8 @@ GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
     return p.ignored;
 }
 
-// Finds the first class that has the largest score: ties are resolved in this way on every device,
-// so that all count the same hits.
+// Finds the first class that has the largest score. All devices choose the first one if several
+// have it, so that all count the same hits.
 template <int n, typename T>
 GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
     double own = INFINITY;
@@ -75,7 +78,7 @@ template <int n, typename T> GPU_DEVICE float largest_of(const scores<T> &row, f
     return gpu_block_max(largest, scratch);
 }
 
-// Computes the functions that make one or two numbers of a row.
+// The functions that reduce a row to one or two numbers.
 template <int function, typename T, int n>
 GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *places) {
     scores<T> row = row_of<T>(p, r);
@@ -112,7 +115,7 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
     }
 }
 
-// Computes the functions that make a row of a row.
+// The functions that compute another row from a row, such as log-softmax.
 template <int function, typename T, int n>
 GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
     scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};

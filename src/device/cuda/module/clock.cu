@@ -1,4 +1,4 @@
-// Writes the time at which a stream gets here to memory of the host.
+// Writes to the host's memory at what time the stream reaches this kernel.
 #include "device/cuda/module/gpu.h"
 
 namespace {

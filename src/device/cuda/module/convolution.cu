@@ -1,14 +1,15 @@
-// Convolutions as products of matrices whose second one is read from the image where it is needed,
-// for what the vendor's library does not do, and where it is not installed. A block computes 64 x
-// 64 elements of the result, a thread 4 x 4 of them; tiles of 64 x 16 of both matrices pass through
-// shared memory. From the device's memory a block reads its 64 rows of the one and its 64 columns
-// of the other once, so that each input is read once for every 64 rows or columns of the result.
+// Convolutions as products of two matrices, where the second is not stored but read from the image
+// element by element. Used where the vendor's library is not installed or cannot compute the
+// convolution. A thread block computes 64 x 64 elements of the result and a thread 4 x 4 of them;
+// tiles of 64 x 16 of both matrices pass through shared memory. From the device's memory a block
+// reads its 64 rows of one matrix and its 64 columns of the other once, so each input is read once
+// for every 64 rows or columns of the result.
 //
-//   forward      y  [features, pixels of y]  = weight [features, taps] · x at (taps, pixels)
-//   grad_input   dx [channels, pixels of x]  = weight [channels, taps] · dy at (taps, pixels)
-//   grad_weight  dw [features, taps]         = dy [features, pixels] · x at (pixels, taps)
+//   forward      y  [features, pixels of y] = weight [features, taps] · x at (taps, pixels)
+//   grad_input   dx [channels, pixels of x] = weight [channels, taps] · dy at (taps, pixels)
+//   grad_weight  dw [features, taps]        = dy [features, pixels] · x at (pixels, taps)
 //
-// A tap is a channel of the group and a place in the kernel.
+// A tap is a channel of the group and a position in the kernel.
 #include "device/cuda/module/activate.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
@@ -22,7 +23,8 @@ enum {
     OWN = 4,
     THREADS = (TILE / OWN) * (TILE / OWN),
     LOADS = TILE * DEPTH / THREADS,
-    LINE = TILE + 4 // of a tile in shared memory, so that columns lie in different banks
+    // Stride of a tile's rows in shared memory; 4 extra, so that columns lie in different banks.
+    LINE = TILE + 4
 };
 
 // The sizes of one group's product: rows x columns, summed over `depth`.
@@ -39,7 +41,8 @@ GPU_DEVICE sizes sizes_of(const cuda_convolution &p) {
     return {features, channels * area, out};
 }
 
-// A pixel of all samples, or a tap. Numbers beyond the last have sample or channel -1.
+// A pixel (sample, row, column), or a tap (channel, row, column). A number beyond the last pixel or
+// tap has sample or channel -1.
 struct place {
     int outer, row, column;
 };
@@ -50,7 +53,7 @@ GPU_DEVICE place place_of(int64_t number, int64_t count, const int *size) {
     return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
 }
 
-// The element of x that the pixel of y meets through the tap; 0 in the padding.
+// The element of x that a pixel of y reads through this tap; 0 in the padding.
 template <typename T>
 GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, place pixel,
                       place tap) {
@@ -63,7 +66,7 @@ GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, p
     return gpu_get(((const T *)x)[(channel * p.in[0] + h) * p.in[1] + w]);
 }
 
-// dy at the pixel that meets this pixel of x through the tap, if there is one.
+// The element of dy that this pixel of x contributes to through the tap; 0: there is none.
 template <typename T>
 GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, place pixel,
                        place tap) {
@@ -76,7 +79,7 @@ GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group,
     return gpu_get(((const T *)dy)[(feature * p.out[0] + i) * p.out[1] + j]);
 }
 
-// The weight of row `row` of the first matrix at a tap.
+// The weight in row `row` of the first matrix, at a tap.
 template <int pass, typename T>
 GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t group, int64_t row,
                            int64_t k) {
@@ -88,7 +91,8 @@ GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t gr
     return gpu_get(((const T *)p.b)[(feature * s.rows + row) * area + (uint32_t)k % area]);
 }
 
-// Where a block works: which group, rows and columns, and from which pixel to which.
+// The part of the result that a thread block computes: its group, rows and columns, and, for the
+// gradient of the weight, its range of pixels.
 struct work {
     int64_t group, slice, row, column, begin, end;
 };
@@ -97,7 +101,7 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
     int64_t rows = (s.rows + TILE - 1) / TILE, columns = (s.columns + TILE - 1) / TILE;
     int64_t at = blockIdx.x;
     work w = {};
-    w.row = at % rows * TILE; // blocks that run together read the same columns
+    w.row = at % rows * TILE; // thread blocks that run together read the same columns
     at /= rows;
     w.column = at % columns * TILE;
     at /= columns;
@@ -111,8 +115,8 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
     return w;
 }
 
-// Finds what a thread reads of the second matrix all the time, so that it is computed once: its
-// pixel, in own[0], or its taps.
+// Finds what a thread needs of the second matrix again and again, so that it is computed once: the
+// thread's pixel, in own[0], or its taps.
 template <int pass>
 GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, place *own) {
     int thread = (int)threadIdx.x;
@@ -125,7 +129,7 @@ GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &
 }
 
 // Loads the tiles of both matrices for taps k to k + DEPTH - 1. Neighbouring threads read
-// neighbours in memory: weights by taps, images by pixels.
+// neighbouring memory: of weights along the taps, of images along the pixels.
 template <int pass, typename T>
 GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
                           place own, float *left, float *right) {
@@ -143,7 +147,8 @@ GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work 
     }
 }
 
-// Loads the tiles of both matrices in the same way for pixels k to k + DEPTH - 1.
+// Loads the tiles of both matrices for pixels k to k + DEPTH - 1; neighbouring threads read
+// neighbouring pixels.
 template <typename T>
 GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
                             const place *own, float *left, float *right) {
@@ -209,7 +214,7 @@ template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
             store<pass, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
 }
 
-// Makes the gradient of each weight from the sums of its slices, which are added in their order.
+// Adds up the sums of the slices, in their order, to the gradient of each weight.
 template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
@@ -219,7 +224,7 @@ template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     }
 }
 
-// Sums x over each channel. A block sums one channel after the other, and reads x once.
+// Sums x over each channel. A thread block sums one channel after the other, and reads x once.
 template <typename T> GPU_KERNEL channel_sums(cuda_channel_sums p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {
@@ -266,8 +271,8 @@ tri_status launch_sums(cuda_stream *stream, T *, const cuda_channel_sums *p, cha
                       why);
 }
 
-// Adds the bias to y, which cuDNN has made without, and applies the activation. Reads and writes y
-// once.
+// Adds the bias to y, which cuDNN has computed without it, and applies the activation. Reads and
+// writes y once.
 template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
     T *y = (T *)p.c;
@@ -311,7 +316,8 @@ tri_status launch_widen(cuda_stream *stream, T *, const cuda_convolution *p, cha
                       gpu_blocks(stream, lots ? count / n : count, GPU_BLOCK), GPU_BLOCK, *p, why);
 }
 
-// Does what cuDNN has left to do.
+// Launches the kernel for the work that cuDNN has left: bias and activation, or widening the
+// gradient of the weight.
 tri_status finish(cuda_stream *stream, const cuda_convolution *p, vendor_left left, char *why) {
     if (left == VENDOR_LEFT_NOTHING) return TRI_OK;
     return gpu_with_real(p->in_type, [=](auto *type) {

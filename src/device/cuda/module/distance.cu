@@ -1,5 +1,5 @@
-// Losses in which every element counts, their gradients, and the sums that losses end in. The
-// kernels read prediction and target once (relative L2's gradient: twice) and sum up in F64.
+// Losses that sum over all elements, their gradients, and the final sum of every loss. The kernels
+// read prediction and target once (the gradient of relative L2 twice) and sum in F64.
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -17,8 +17,8 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
     return 1 / (1 + expf(-prediction)) - target;
 }
 
-// Sums up one part, by a block: the lots of GPU_BLOCK * n elements whose number is the block's,
-// modulo the parts. So the order depends on the shapes alone.
+// Sums up part p of the elements, by thread block p: every `parts`-th lot of GPU_BLOCK * n
+// elements, from lot p on. So the order of the sum depends on the shapes alone.
 template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p) {
     GPU_SHARED(double, scratch, MAX_WARPS);
     double sum = 0;
@@ -44,7 +44,7 @@ template <int function, typename T, int n> GPU_KERNEL gradient(cuda_distance p) 
     }
 }
 
-// Computes the relative L2 error of a sample, by a block.
+// Computes the relative L2 error of a sample, one thread block for each.
 template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
     GPU_SHARED(double, scratch, MAX_WARPS);
     for (int64_t s = blockIdx.x; s < p.samples; s += gridDim.x) {
@@ -102,7 +102,7 @@ template <int function> tri_status launch(cuda_stream *stream, const cuda_distan
                          [=](auto *type) { return launch_as<function>(stream, type, p, why); });
 }
 
-// What row i adds to the sum; 0 where its label is ignored.
+// What row i adds to the sum; 0 if its label is ignored.
 GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
     switch (p.term) {
     case CUDA_SLICE_LOSS:
@@ -114,7 +114,8 @@ GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
     }
 }
 
-// Adds up the terms of a loss, by one block, so that the order of the sum depends on `count` alone.
+// Adds up the terms of a loss in one thread block, so that the order of the sum depends on `count`
+// alone.
 GPU_KERNEL loss_sum(cuda_loss_sum p) {
     GPU_SHARED(double, scratch, SUM_WARPS);
     double sum = 0, labels = 0;

@@ -1,11 +1,11 @@
-// Convolutions by cuDNN, which is opened when the first convolution is asked for, and need not be
-// there: then convolution.cu's own kernel computes. For each shape and type a plan is chosen once:
-// the first of cuDNN's heuristics that gives the same bits in every run, computes F32 in F32 (or in
-// TF32, if the recipe wants that) and fits into the workspace (cuDNN's "graph API", cudnn_graph.h).
-// Bias and activation belong to the plan, which adds them in F32 and rounds once. Where the library
-// has no such plan, they are a pass of our own over y (convolution.cu). No plan writes the gradient
-// of a weight in F32 from inputs of a half type; so it is rounded to that type, as in PyTorch, and
-// widened by a pass of our own.
+// Convolutions by cuDNN. The library is opened when the first convolution is asked for. If it is
+// not installed, our own kernel in convolution.cu computes. For each shape and type a plan is
+// chosen once: the first one proposed by cuDNN's heuristics that gives the same bits in every run,
+// computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the workspace (cuDNN's
+// "graph API", cudnn_graph.h). Bias and activation belong to the plan, which adds them in F32 and
+// rounds once. If the library has no such plan, a pass of our own over y applies them
+// (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of a half type. So
+// this gradient is rounded to the half type, as in PyTorch, and a pass of our own widens it.
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -19,7 +19,7 @@
 
 namespace {
 
-// Every function of the library that is used here.
+// The functions of the library that are used here, each looked up by name.
 #define DNN_FUNCTIONS(X)                                                                           \
     X(Create)                                                                                      \
     X(SetStream)                                                                                   \
@@ -35,10 +35,10 @@ struct library {
 #define X(name) decltype(&cudnn##name) name;
     DNN_FUNCTIONS(X)
 #undef X
-    void (*last_error)(char *, size_t); // cudnnGetLastErrorString; NULL: older than version 9
+    void (*last_error)(char *, size_t); // cudnnGetLastErrorString; NULL before version 9
 };
 
-// NULL: the library is not installed.
+// Opens the library and looks up its functions. NULL: it is not installed.
 const library *find_library() {
     static library functions;
     void *handle = vendor_open("cudnn");
@@ -58,8 +58,8 @@ const library *dnn() {
     return found;
 }
 
-// A descriptor that goes with its scope, unless it is taken out. It counts a failure of any call
-// in `good`, so that calls need not be checked one by one.
+// A descriptor that is destroyed at the end of its scope, unless it is taken out. `good` becomes
+// false if any call fails, so that calls need not be checked one by one.
 struct descriptor {
     cudnnBackendDescriptor_t at = nullptr;
     bool good;
@@ -107,7 +107,8 @@ cudnnDataType_t type_of(tri_dtype dtype) {
                               : CUDNN_DATA_BFLOAT16;
 }
 
-// A row-major tensor of 4 axes. One that is not in memory is what an operation hands to the next.
+// Describes a row-major tensor of 4 axes. If `is_in_memory` is false, the tensor only passes from
+// one operation of the plan to the next one, and is never stored.
 descriptor tensor_of(int64_t id, cudnnDataType_t type, bool is_in_memory, int64_t a, int64_t b,
                      int64_t c, int64_t d) {
     int64_t dims[] = {a, b, c, d}, strides[] = {b * c * d, c * d, d, 1};
@@ -141,14 +142,14 @@ descriptor window_of(const cuda_convolution *p) {
     return window;
 }
 
-// The names of a pass' operation and of its attributes.
+// cuDNN's names for a computation (cuda_pass): its operation and the operation's attributes.
 struct pass_names {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
 };
 
 const pass_names names[] = {
-    // in the order of cuda_pass
+    // Indexed by cuda_pass.
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
@@ -184,7 +185,7 @@ descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
     return operation;
 }
 
-// An operation on each element of x, with what `b` adds to it (NULL: nothing).
+// Describes an operation on each element of x, with `b` as its second operand; NULL: it has none.
 descriptor pointwise_of(cudnnPointwiseMode_t mode, float slope, const descriptor &x,
                         const descriptor *b, const descriptor &y) {
     descriptor what(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -212,7 +213,8 @@ bool has_finish(const cuda_convolution *p) {
     return p->pass == CUDA_FORWARD && (p->bias || p->activation != 0);
 }
 
-// The convolution and, if `finishes`, bias and activation. What they hand on is F32.
+// Describes the convolution and, if `finishes`, bias and activation after it. Values that pass from
+// one operation to the next are F32.
 descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finishes) {
     cudnnDataType_t type = type_of(p->in_type);
     bool has_bias = finishes && p->bias;
@@ -243,8 +245,8 @@ descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finish
     return graph;
 }
 
-// Whether the configuration gives the same bits in every run, and does not round more than the
-// types say. For F32, tensor cores round inputs to TF32.
+// Whether the configuration gives the same bits in every run, and rounds no more than the types
+// say. Tensor cores round F32 inputs to TF32, which only `tf32` allows.
 bool is_exact(const descriptor &config, const cuda_convolution *p) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -276,10 +278,11 @@ bool is_exact(const descriptor &config, const cuda_convolution *p) {
     return true;
 }
 
-// A plan that is ready to run; it lives as long as the process. NULL: the library has none.
+// A plan that is ready to run; it lives as long as the process. NULL: the library has no suitable
+// plan.
 struct prepared {
     cudnnBackendDescriptor_t plan = nullptr;
-    bool finishes = false; // it adds the bias and applies the activation
+    bool finishes = false; // the computation adds the bias and applies the activation
 };
 
 // The bytes at the start of the workspace that hold the gradient of the weight in a half type.
@@ -307,10 +310,11 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
     return true;
 }
 
-// Takes the first plan that may be used of those that one of cuDNN's heuristics proposes.
+// Takes the first plan proposed by one of cuDNN's heuristics that may be used.
 bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
                  const cuda_convolution *p, prepared *out) {
-    enum { MOST = 64 }; // plans that are exact in F32 come after thirty that are not
+    // How many plans are looked at; those that are exact in F32 come after thirty others.
+    enum { MOST = 64 };
     descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -332,7 +336,7 @@ bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeur
     return false;
 }
 
-// What decides about the plan.
+// The numbers on which the choice of a plan depends.
 typedef std::vector<int64_t> convolution_key;
 
 convolution_key key_of(const cuda_convolution *p) {
@@ -351,7 +355,7 @@ convolution_key key_of(const cuda_convolution *p) {
     return key;
 }
 
-// One for each device of the process.
+// What is kept for each device that the process has opened.
 struct dnn_state {
     std::mutex lock;
     cudnnHandle_t handle = nullptr;
@@ -368,7 +372,8 @@ dnn_state *state_of(int device) {
     return state;
 }
 
-// What is made here is kept also where the library has no plan, so that it is asked once.
+// Prepares a convolution, or finds it prepared. A convolution without a plan is remembered too, so
+// that the library is asked only once.
 const prepared *prepare(dnn_state *state, const cuda_convolution *p) {
     auto [at, is_new] = state->convolutions.try_emplace(key_of(p));
     for (bool finishes : {true, false}) {
@@ -385,7 +390,7 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
                char *why) {
     int64_t held = held_bytes(p);
     const void *weight_gradient = held ? p->workspace : p->c;
-    // Of x, weight and y, in the order of cuda_pass, and of the bias.
+    // The addresses of x, weight and y, in the order of cuda_pass, and the address of the bias.
     const void *addresses[][4] = {{p->a, p->b, p->c, p->bias},
                                   {p->c, p->b, p->a, nullptr},
                                   {p->a, weight_gradient, p->b, nullptr}};
@@ -427,7 +432,7 @@ bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_l
     *status = run(state, x, stream, p, why);
     return true;
 }
-#else // neither MIOpen nor the header: our own kernel computes every convolution
+#else // neither MIOpen nor cuDNN's header is there: our own kernel computes every convolution
 bool vendor_has_convolutions() { return false; }
 bool vendor_convolution(cuda_stream *, const cuda_convolution *, vendor_left *, tri_status *,
                         char *) {

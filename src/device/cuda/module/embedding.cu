@@ -1,15 +1,16 @@
 // Embedding and its gradient, and the labels of a language model.
 //
-// The gradient of a table's row is the sum of dy where the row was read. So that it is added in the
-// order of positions without atomics, one block sorts the positions by row (a radix sort; it takes
-// a small part of the time of writing the gradient), and then a warp adds up each row.
+// The gradient of a table's row is the sum of dy over all positions that read the row. To add these
+// in the order of positions without atomics, one thread block first sorts the positions by row (a
+// radix sort, which takes little time compared with writing the gradient), and then a warp adds up
+// each row.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
 enum { SORTERS = 512, DIGITS = 1 << CUDA_DIGIT_BITS };
 
-// The row of the rank's table that position i reads; `rows` if it is not there.
+// The row of this rank's table that position i reads; `rows` if another rank has it.
 GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     int64_t id = t.ids[i];
     if (id < 0 || id >= t.total) {
@@ -19,7 +20,7 @@ GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     return id < t.first || id - t.first >= t.rows ? t.rows : id - t.first;
 }
 
-// Copies rows of the table, a warp for each token.
+// Copies rows of the table, one warp for each token.
 template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     for (int64_t i = gpu_thread() / GPU_WARP; i < p.tokens.count; i += gpu_threads() / GPU_WARP) {
         int64_t row = threadIdx.x % GPU_WARP == 0 ? row_of(p.tokens, i) : 0;
@@ -32,8 +33,8 @@ template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     }
 }
 
-// Turns counts [DIGITS][SORTERS] into the sums of all counts before each, which are the positions
-// for the sort. A thread takes DIGITS neighbours.
+// Replaces counts [DIGITS][SORTERS] by the sum of all counts before each one: the position at which
+// the sort puts the first element so counted. Each thread takes DIGITS neighbours.
 GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     int own = (int)threadIdx.x;
     uint32_t *mine = counts + own * DIGITS, sum = 0;
@@ -55,8 +56,8 @@ GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     gpu_barrier();
 }
 
-// Sorts positions by row, in one block. Each thread has a range of positions, so that equal keys
-// stay in order.
+// Sorts positions by row, in one thread block. Each thread has a range of positions, so that equal
+// keys stay in order.
 GPU_KERNEL token_order(cuda_token_order p) {
     GPU_SHARED(uint32_t, counts, DIGITS * SORTERS);
     GPU_SHARED(uint32_t, sums, SORTERS);
@@ -85,7 +86,7 @@ GPU_KERNEL token_order(cuda_token_order p) {
     }
 }
 
-// Finds where each row starts among the sorted keys: a thread for each row, by bisection.
+// Finds where each row starts among the sorted keys by bisection, one thread for each row.
 GPU_KERNEL row_starts(cuda_row_starts p) {
     for (int64_t r = gpu_thread(); r <= p.rows; r += gpu_threads()) {
         int64_t low = 0, high = p.count;
@@ -100,8 +101,8 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
     }
 }
 
-// Adds up the rows of dy for each row of the table, a warp for each. Reads dy once and writes
-// dtable once.
+// Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads dy once
+// and writes dtable once.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
         int32_t first = p.starts[r], end = p.starts[r + 1];
@@ -116,9 +117,9 @@ template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     }
 }
 
-// Writes each token's successor as its label, a block for each sample. All its threads have read
-// before one writes, and a token that is still to be read lies behind all labels that are written:
-// so labels may lie over the tokens.
+// Writes each token's successor as its label, one thread block for each sample. The labels may be
+// written over the tokens: all threads read their tokens before any thread writes, and tokens that
+// are read later lie behind all labels written so far.
 GPU_KERNEL next_token(cuda_next_token p) {
     for (int64_t n = blockIdx.x; n < p.samples; n += gridDim.x) {
         for (int64_t begin = 0; begin < p.length; begin += GPU_BLOCK) {

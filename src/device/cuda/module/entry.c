@@ -1,4 +1,4 @@
-// The table by which the program finds everything in the module `cuda`.
+// The table through which the program finds all functions of the module `cuda`.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 

@@ -25,8 +25,8 @@ uintptr_t addresses(const cuda_gate_grad *p) {
            (uintptr_t)p->dup;
 }
 
-// Launches the kernel for lots of n elements; what is left of a last lot is a launch of its own, of
-// single elements.
+// Launches the kernel for lots of n elements. Elements that do not fill a lot get a second launch,
+// one by one.
 template <typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_gate_grad *p, char *why) {
     constexpr int n = gpu_lot<T>::count;

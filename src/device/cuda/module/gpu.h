@@ -1,24 +1,25 @@
-// The thin header between our kernels and what compiles them: nvcc (CUDA), hipcc (HIP, for AMD) or
-// a host compiler, which emulates a GPU for tests (tests/emulated_gpu). Kernels use the language
-// that CUDA and HIP share, and from this header what differs or what the emulation has to see:
+// The thin layer between our kernels and their compilers: nvcc (CUDA), hipcc (HIP, for AMD), or a
+// host compiler that emulates a GPU for tests (tests/emulated_gpu). Kernels are written in the
+// language that CUDA and HIP share. This header supplies the parts that differ, or that the
+// emulation has to control:
 //
-//   GPU_KERNEL name(params p)            a kernel: one struct by value
-//   GPU_SHARED(type, name, count)        shared memory of a block
-//   GPU_DYNAMIC_SHARED(type, name)       likewise, as many bytes as gpu_launch was told
-//   gpu_barrier()                        all threads of a block meet
-//   gpu_shuffle_xor(value, mask)         between the lanes of a warp, all of which take part
+//   GPU_KERNEL name(params p)            a kernel; its parameters are one struct, passed by value
+//   GPU_SHARED(type, name, count)        shared memory of a thread block
+//   GPU_DYNAMIC_SHARED(type, name)       shared memory of the size that gpu_launch was given
+//   gpu_barrier()                        waits for all threads of the block
+//   gpu_shuffle_xor(value, mask)         exchanges values within a warp; all take part
 //   gpu_launch(stream, kernel, blocks, threads, params, why, shared_bytes = 0)
 //
 // Numbers in memory are read and written by gpu_get and gpu_put, which convert F16 and BF16 to and
-// from float. A sum over a block is always added in the same order, so that a kernel's results
-// have the same bits in every run.
+// from float. A sum over a block is always added in the same order, so that a kernel's results have
+// the same bits in every run.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_GPU_H
 #define TRIREME_DEVICE_CUDA_MODULE_GPU_H
 
-#if !defined(TRIREME_EMULATED_GPU) // else the compiler is told to include the emulation first
+#if !defined(TRIREME_EMULATED_GPU) // else the compiler's command line includes the emulation
 #if defined(__HIP__)
 #if !defined(__HIP_PLATFORM_AMD__)
-#define __HIP_PLATFORM_AMD__ 1 // what HIP's headers ask for
+#define __HIP_PLATFORM_AMD__ 1 // HIP's headers demand it
 #endif
 #include <hip/hip_runtime.h>
 #else
@@ -26,7 +27,8 @@
 #endif
 #define TRI_KERNEL_INLINE static __host__ __device__ __forceinline__ // see base/kernel_inline.h
 #define TRI_KERNEL_UNROLL_10 _Pragma("unroll")
-// Before a loop over what a thread has in registers, which a number of the loop cannot name.
+// Stands before a loop whose arrays a thread has in registers: registers cannot be indexed by a
+// variable, so the loop must be unrolled.
 #define GPU_UNROLL _Pragma("unroll")
 #endif
 
@@ -56,7 +58,7 @@ template <typename T> GPU_DEVICE T gpu_shuffle_xor(T value, int mask) {
 #endif
 }
 
-// Returns the old value of *word, and sets it to `wanted` if that was `expected`.
+// Sets *word to `wanted` if its value is `expected`. Returns the old value.
 GPU_DEVICE int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int32_t wanted) {
 #if defined(__HIP__)
     return atomicCAS(word, expected, wanted);
@@ -78,9 +80,9 @@ GPU_DEVICE void gpu_trap() {
 GPU_DEVICE int64_t gpu_clock_ns() {
 #if defined(__HIP__)
 #if defined(__HIP_DEVICE_COMPILE__)
-    return (int64_t)__builtin_amdgcn_s_memrealtime() * 10; // it counts at 100 MHz
+    return (int64_t)__builtin_amdgcn_s_memrealtime() * 10; // this clock counts at 100 MHz
 #else
-    return 0; // the host's half of the compilation
+    return 0; // never called: hipcc also compiles this function for the host
 #endif
 #else
     uint64_t ns;
@@ -96,8 +98,8 @@ enum { GPU_WARP = 64 };
 enum { GPU_WARP = 32 };
 #endif
 enum {
-    GPU_BLOCK = 256,             // threads, unless a kernel says otherwise
-    GPU_MAX_BLOCKS = 0x7fffffff, // along x
+    GPU_BLOCK = 256,             // threads of a block, unless a kernel says otherwise
+    GPU_MAX_BLOCKS = 0x7fffffff, // the largest number of blocks along x
 };
 
 // The half types, as they lie in memory. They are structs, so that nothing computes with them by
@@ -149,8 +151,9 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     if (size > 0x7f800000) {
         half = 0x7e00; // not a number
     } else if (size >= 0x477ff000) {
-        half = 0x7c00;              // rounds past 65504
-    } else if (size < 0x38800000) { // below 2^-14: steps of 2^-24, rounded by the addition
+        half = 0x7c00; // rounds past 65504
+        // Below 2^-14 an F16 counts in steps of 2^-24; the addition rounds to them.
+    } else if (size < 0x38800000) {
         float value, one_half = 0.5f;
         uint32_t sum;
         memcpy(&value, &size, sizeof value);
@@ -168,7 +171,7 @@ GPU_DEVICE float gpu_get_seed(const void *seed, tri_dtype type) {
     return type == TRI_F64 ? (float)*(const double *)seed : *(const float *)seed;
 }
 
-// The type in which a kernel computes with elements of T.
+// The type in which a kernel computes with elements of type T.
 template <typename T> struct gpu_wide { typedef float type; };
 template <> struct gpu_wide<double> { typedef double type; };
 
@@ -190,8 +193,8 @@ template <typename T> GPU_DEVICE T gpu_warp_max(T value) {
     return value;
 }
 
-// The sum, or the maximum, over all threads of a block. `scratch` is shared memory of blockDim.x /
-// GPU_WARP elements (a whole number); it may be used again at once.
+// Computes the sum, or the maximum, over all threads of a block. `scratch` is shared memory of
+// blockDim.x / GPU_WARP elements (a whole number); the caller may use it again at once.
 template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
     value = gpu_warp_sum(value);
     int warps = (int)blockDim.x / GPU_WARP;
@@ -214,7 +217,7 @@ template <typename T> GPU_DEVICE T gpu_block_max(T value, T *scratch) {
     return value;
 }
 
-// Records that a kernel met a label or token out of range, if it is the first one.
+// Records a label or token that is out of range, if it is the first one.
 GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t index,
                            int64_t limit) {
     if (gpu_compare_and_swap(&fault->kind, CUDA_NO_FAULT, CUDA_FAULT_TAKEN) != CUDA_NO_FAULT)
@@ -226,8 +229,8 @@ GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t i
     gpu_compare_and_swap(&fault->kind, CUDA_FAULT_TAKEN, kind);
 }
 
-// How many blocks a kernel needs whose threads take one element each and then go on by
-// gpu_threads(): enough to fill the device, no more than there is work for.
+// How many thread blocks to launch for a kernel whose threads each take one element and then go on
+// by gpu_threads(): enough to fill the device, and no more than there is work for.
 static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t per_block) {
     int64_t wanted = (elements + per_block - 1) / per_block;
     int64_t most = (int64_t)gpu_multiprocessors(stream) * 16;
@@ -238,8 +241,8 @@ static inline int64_t gpu_at_most(int64_t blocks) {
     return blocks < GPU_MAX_BLOCKS ? blocks : (int64_t)GPU_MAX_BLOCKS;
 }
 
-// Returns function((T *)NULL) for the C++ type T of F32, F16 or BF16 (gpu_with_float: F64 too);
-// TRI_UNSUPPORTED for others.
+// Calls `function` with a null pointer to the C++ type of F32, F16 or BF16 (gpu_with_float: also
+// F64) and returns its status. TRI_UNSUPPORTED for other types.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:

@@ -1,11 +1,12 @@
 // Copies between two orders of elements. Each element is read and written once. Neighbouring
-// threads write neighbours, so that writes are full lines of memory; reads are as the order has it.
+// threads write neighbouring elements, so that writes fill whole lines of memory; reads are
+// scattered as the order demands.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
-// Copies elements one by one. `I` counts them: 32 bits where they suffice, because division is
-// slow.
+// Copies elements one by one. `I` is the type of their numbers: 32 bits where these are enough,
+// because division of 64 bits is slow.
 template <typename T, typename I> GPU_KERNEL move(cuda_move p) {
     I count = 1;
     for (int a = 0; a < p.axes; a++) count *= (I)p.axis[a].size;
@@ -41,8 +42,8 @@ void merge(cuda_move *p) {
     p->axes = used;
 }
 
-// Makes elements twice as wide if the last axis lies side by side in both orders, and all begin
-// aligned: then fewer are copied.
+// Makes elements twice as wide if the last axis is contiguous in both orders and everything is
+// aligned: then there are half as many to copy.
 bool widen(cuda_move *p) {
     cuda_move_axis *last = &p->axis[p->axes - 1];
     int wide = p->element_bytes * 2;

@@ -1,6 +1,6 @@
 // Communication between GPUs by NCCL, or by AMD's RCCL, which has the same functions. The library
-// is opened when it is first asked for, and need not be there. Communicators are non-blocking: no
-// call waits for another rank, and all of them can be aborted while it is under way.
+// is opened when it is first needed, and need not be installed. Communicators are non-blocking: no
+// call waits for another rank, and every call can be aborted while it is under way.
 #include "device/cuda/module/vendor.h"
 
 #if defined(__HIP__) && __has_include(<rccl/rccl.h>)
@@ -29,9 +29,10 @@ struct cuda_nccl {
 
 namespace {
 
-enum { CLOSE_MS = 5000 }; // for what peers still have to read, before the communicator is aborted
+// How long to wait until peers have read what they still need, before the communicator is aborted.
+enum { CLOSE_MS = 5000 };
 
-// Every function of the library that is used here, and those that only newer versions have.
+// The functions of the library that are used here, and those that only newer versions have.
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(GetVersion)                                                                                  \
     X(GetUniqueId)                                                                                 \
@@ -74,10 +75,10 @@ struct library {
     NCCL_MEMORY_FUNCTIONS(X)
 #undef X
     unsigned abilities;
-    char missing[CUDA_WHY_BYTES]; // why it cannot be used; empty: it can
+    char missing[CUDA_WHY_BYTES]; // why NCCL cannot be used; empty: it can
 };
 
-// The version as text: 2.28.9.
+// Writes the version as text, for example 2.28.9.
 void write_version(const library *n, char *out, size_t size) {
     int version = 0;
     if (n->GetVersion) (void)n->GetVersion(&version);
@@ -189,8 +190,9 @@ bool is_pending(ncclComm_t comm) {
     return nccl()->CommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress;
 }
 
-// Lets what the peers still read be read. True: in time. Peers that did not end one communicator
-// will not end others either.
+// Waits until the peers have read what they still need. False: that took too long. If peers did not
+// finish with one communicator, they will not finish with others either, so later calls do not
+// wait.
 bool finalize(ncclComm_t comm) {
     static std::atomic<bool> are_gone;
     if (are_gone) return false;
@@ -305,7 +307,7 @@ void vendor_deregister_nccl(cuda_nccl *, void *) {}
 
 cuda_event_state vendor_nccl_state(cuda_nccl *c, char *why) {
     ncclResult_t state = ncclSuccess;
-    if (!c->handle) return CUDA_EVENT_DONE; // of a split in which this rank has no part
+    if (!c->handle) return CUDA_EVENT_DONE; // a split in which this rank takes no part
     tri_status status =
         check(nccl()->CommGetAsyncError(c->handle, &state), "CommGetAsyncError", why);
     if (status != TRI_OK) return CUDA_EVENT_FAILED;
@@ -324,7 +326,7 @@ tri_status vendor_issue_nccl(cuda_nccl *c, cuda_stream *stream, const cuda_trans
     for (int i = 0; i < count && status == TRI_OK; i++)
         status = call(c, &calls[i], (nccl_stream)vendor_stream(stream), why);
     char other[CUDA_WHY_BYTES];
-    bool failed = status != TRI_OK; // the group has to be ended anyway
+    bool failed = status != TRI_OK; // the group must be ended even after a failure
     tri_status ended = check(nccl()->GroupEnd(), "GroupEnd", failed ? other : why);
     return failed ? status : ended;
 }
@@ -341,7 +343,7 @@ void vendor_close_nccl(cuda_nccl *c, bool aborts) {
     delete c;
 }
 
-#else // built without NCCL: data of several ranks go through the memory of the host
+#else // built without NCCL: communication between ranks goes through the host's memory
 
 tri_status vendor_find_nccl(unsigned *abilities, char *why) {
     *abilities = 0;

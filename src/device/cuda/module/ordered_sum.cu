@@ -1,5 +1,5 @@
-// Sums of what the ranks send, in rank order. Reads each term once and writes each sum once (and
-// reads it where it accumulates): (ranks + 1) elements for each sum.
+// Sums in rank order of what the ranks send. For each sum it reads one element of every rank (and
+// the old sum, if it accumulates) and writes one.
 #include "device/cuda/module/gpu.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Reads and writes neighbours in memory by one instruction, 16 bytes at most, which is faster than
-// one by one.
+// Reads and writes several neighbouring elements, 16 bytes at most, by one instruction, which is
+// faster than one by one.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_PACK_H
 #define TRIREME_DEVICE_CUDA_MODULE_PACK_H
 
@@ -7,13 +7,13 @@
 
 template <typename T, int count> struct alignas(sizeof(T) * count) gpu_pack { T at[count]; };
 
-// A lot: the elements that a thread takes at a time, 16 bytes of the narrowest type.
+// A lot: the elements that a thread takes at a time, so many that the narrower type fills 16 bytes.
 template <typename A, typename B = A> struct gpu_lot {
     static const int count = 16 / (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
 };
 
-// Reads n neighbours as floats, or writes them. `from` and `to` are aligned to n elements, or to 16
-// bytes where n elements are more.
+// Reads n neighbouring elements as floats, or writes them. `from` and `to` are aligned to n
+// elements, or to 16 bytes if n elements are larger than that.
 template <int n, typename T> GPU_DEVICE void gpu_read(const T *from, float (&out)[n]) {
     constexpr int step = n * sizeof(T) <= 16 ? n : 16 / (int)sizeof(T);
     for (int s = 0; s < n; s += step) {
@@ -31,13 +31,13 @@ template <int n, typename T> GPU_DEVICE void gpu_write(T *to, const float (&numb
     }
 }
 
-// Whether rows of `width` elements can be read n at a time. `addresses` are all addresses, combined
-// by |.
+// Whether rows of `width` elements can be read n at a time. `addresses` is all addresses combined
+// by |: it is a multiple of 16 only if each of them is.
 static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
-// Whether reads of 16 bytes may begin at all of these addresses; NULL may.
+// Whether 16 bytes can be read at each of these addresses; NULL counts as yes.
 GPU_DEVICE bool gpu_is_aligned(const void *a, const void *b = nullptr, const void *c = nullptr,
                                const void *d = nullptr) {
     return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % 16 == 0;

@@ -1,12 +1,12 @@
 // Pointwise kernels: out[i] = function(a[i], b[i]). They read each element of a and b once and
-// write one of out, so their time is those bytes over the memory's bandwidth.
+// write each of out once, so memory bandwidth decides their time.
 #include "device/cuda/module/gpu.h"
 
 #include <type_traits>
 
 namespace {
 
-// How many elements a thread takes at a time: 16 bytes of the widest of the types.
+// How many elements a thread takes at a time: 16 bytes of the widest type.
 template <typename A, typename B, typename O> struct lot {
     static const int widest = sizeof(A) > sizeof(B)
                                   ? (sizeof(A) > sizeof(O) ? sizeof(A) : sizeof(O))
@@ -15,11 +15,11 @@ template <typename A, typename B, typename O> struct lot {
     static const int count = 16 / widest;
 };
 
-// Neighbours in memory that are read or written by one instruction.
+// Neighbouring elements that one instruction reads or writes.
 template <typename T, int count> struct alignas(sizeof(T) * count) pack { T at[count]; };
 
 // Φ(x), the cumulative distribution function of the normal distribution, or gelu's approximation of
-// it by tanh: written so that what is close to 0 has as many right digits as any other number.
+// it by tanh. The formulas keep full relative precision also where Φ is close to 0.
 template <typename W> GPU_DEVICE W normal_cdf(W x, bool tanh_form) {
     if (!tanh_form) return (W)0.5 * erfc(-x * (W)0.70710678118654752440);
     return 1 / (1 + exp((W)-1.59576912160573071176 * (x + (W)0.044715 * x * x * x)));
@@ -51,7 +51,7 @@ template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     case CUDA_SILU_MUL:
         return a / (1 + exp(-a)) * b;
     case CUDA_RELU:
-        return a <= 0 ? 0 : a; // keeps NaN
+        return a <= 0 ? 0 : a; // written so that NaN stays NaN
     case CUDA_LEAKY_RELU:
         return a > 0 ? a : a * slope;
     case CUDA_ACTIVATION_GRAD:
@@ -59,12 +59,12 @@ template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     case CUDA_ADD:
         return a + b;
     default:
-        return a; // CUDA_CAST
+        return a; // CUDA_CAST: the store converts
     }
 }
 
-// Computes the function of all elements. `function` is a constant of the template, so that no
-// thread chooses in the loop.
+// Computes the function of all elements. `function` is a template parameter, so that the loop does
+// not branch on it.
 template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise(cuda_pointwise p) {
     typedef typename gpu_wide<A>::type W;
     constexpr int n = lot<A, B, O>::count;

@@ -1,6 +1,7 @@
-// Pooling, dropout, and bytes of images. Each element of the input is read once (of pooling, once
-// for each window that has it, from the caches), and each of the output written once; max pooling
-// also writes a byte for each element of its output, which its gradient reads.
+// Pooling, dropout, and conversion of images' bytes. Each element of the input is read once
+// (pooling reads it once for each window that contains it, from the caches), and each element of
+// the output is written once. Max pooling also writes a byte for each element of its output, which
+// its gradient reads.
 #include "device/cuda/module/pack.h"
 
 #include "base/philox.h"
@@ -9,8 +10,8 @@
 
 namespace {
 
-// Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample of the micro-batch,
-// which one Philox block gives.
+// Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample. One block of the
+// random generator Philox gives all four.
 GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, float *factors) {
     for (int i = 0; i < 4; i++) factors[i] = mask.scale;
     if (mask.threshold == 0) return;
@@ -27,7 +28,7 @@ GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element
     return factors[element % 4];
 }
 
-// Finds the first maximum of a window; NaN is larger than any number. Returns its index in the
+// Finds the first maximum of a window, with NaN larger than any number. Returns its index in the
 // window.
 template <typename T>
 GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
@@ -45,9 +46,9 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
     return best;
 }
 
-// A thread computes 4 neighbours of y, for which dropout draws together.
+// A thread computes 4 neighbouring elements of y, because dropout draws numbers for four at a time.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
-    const int no_gradient = 255; // TRI_POOL_NO_GRADIENT
+    const int no_gradient = 255; // equals TRI_POOL_NO_GRADIENT
     int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
     int64_t quads = (elements + 3) / 4;
     for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
@@ -68,8 +69,8 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     }
 }
 
-// Each thread adds up what one element of x gets from the windows that have it, in their order. So
-// no two threads write the same element, and the sum is the same in every run.
+// Each thread adds up what one element of x gets from the windows that contain it, in the order of
+// the windows. So no two threads write the same element, and the sum is the same in every run.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
             windows = (int64_t)p.window.out[0] * p.window.out[1];
@@ -134,7 +135,8 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// The number in the whole sample of element e of this slice of it, by which dropout draws.
+// The number in the whole sample of element e of this rank's slice, by which dropout draws: so
+// slices draw the same numbers as a whole sample.
 GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
     return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }
@@ -169,7 +171,8 @@ template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
     }
 }
 
-// Reads a byte and writes 4 for each pixel. Each operation is rounded, as on every device.
+// Reads a byte and writes 4 for each pixel and channel. Each operation is rounded separately, as on
+// every device.
 GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     bool aligned = p.plane % 4 == 0 && gpu_is_aligned(p.y) && (uintptr_t)p.x % 4 == 0;
     int count = aligned ? 4 : 1;
@@ -195,7 +198,7 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 
 } // namespace
 
-// Launches the kernel for the type of its real numbers, with a thread for each of `count` elements.
+// Launches the kernel for the given floating type, with a thread for each of `count` elements.
 #define LAUNCH(name, dtype, count)                                                                 \
     return gpu_with_real(dtype, [=](auto *type) {                                                  \
         typedef typename std::remove_pointer<decltype(type)>::type T;                              \

@@ -1,6 +1,7 @@
-// Matrix products by our own kernel, for what cuBLASLt does not do, and where it is not installed.
-// A block computes 64 x 64 elements of c, a thread 4 x 4 of them; tiles of 64 x 16 of a and b pass
-// through shared memory. Each sum is added in the order of k, so that it does not depend on m or n.
+// Matrix products by our own kernel, used where cuBLASLt is not installed or cannot compute the
+// product. A thread block computes 64 x 64 elements of c and a thread 4 x 4 of them; tiles of 64 x
+// 16 of a and b pass through shared memory. Each sum is added in the order of k, so that it does
+// not depend on m or n.
 #include "device/cuda/module/activate.h"
 #include "device/cuda/module/vendor.h"
 
@@ -27,8 +28,8 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
     W sums[OWN][OWN] = {};
     for (int64_t k = 0; k < p.k; k += DEPTH) {
         for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
-            // Neighbouring threads read neighbours in memory, which the device joins into one
-            // access.
+            // Neighbouring threads read neighbouring elements, and the device joins such reads into
+            // one access.
             int a_row = p.transpose_a ? i % TILE : i / DEPTH;
             int a_k = p.transpose_a ? i / TILE : i % DEPTH;
             int b_column = p.transpose_b ? i / DEPTH : i % TILE;
@@ -63,8 +64,9 @@ tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *wh
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// How the columns are summed: a block takes 32 neighbouring columns of a part of the rows, and each
-// of its 8 groups of threads every 8th row. So x is read once, 32 elements at a time.
+// How columns are summed: a thread block takes 32 neighbouring columns and a part of the rows; each
+// of its 8 groups of threads takes every 8th of these rows. So x is read once, 32 elements at a
+// time.
 enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
 
 template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {

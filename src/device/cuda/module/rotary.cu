@@ -1,5 +1,5 @@
 // Rotary position embedding. Reads x and writes y once. A thread computes the angles of n pairs in
-// double precision, since positions may be large, and turns these pairs of up to 8 heads.
+// double precision, since positions may be large, and rotates these pairs in up to 8 heads.
 #include "device/cuda/module/pack.h"
 
 namespace {

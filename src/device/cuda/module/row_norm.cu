@@ -1,8 +1,9 @@
 // Layer norm and RMS norm, and their gradients. Sums are in F32.
 //
-// Forward, a warp takes a row: it reads x once from memory (again from its cache) and writes y, so
-// that its time is those bytes over the memory's bandwidth. The gradient reads x, dy and sum, and
-// writes dx; a block takes 16 rows, so that weights and sums over rows are 1/16 of that.
+// Forward, a warp takes a row: it reads x once from memory (a second time from its cache) and
+// writes y, so memory bandwidth decides its time. The gradient reads x, dy and sum, and writes dx.
+// There a thread block takes 16 rows, so that reading weights and writing sums over rows costs only
+// 1/16 of that.
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -47,13 +48,13 @@ template <bool centred, typename X, typename Y, int n> GPU_KERNEL row_norm(cuda_
     }
 }
 
-// What the gradient of a row needs of it: with h = (x - mean) * inv and g = dy * weight, the means
-// of g and of g * h.
+// The numbers of a row from which its gradient follows: mean and inv, and, with h = (x - mean) *
+// inv and g = dy * weight, the means of g and of g * h.
 struct row_numbers {
     float mean, inv, mean_g, mean_gh;
 };
 
-// Computes these numbers of a row, by a warp.
+// Computes the row_numbers of a row, by one warp.
 template <bool centred, typename X, typename Y, int n>
 GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
     const X *x = (const X *)p.x + row * p.width;
@@ -77,7 +78,8 @@ GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
     return r;
 }
 
-// Writes columns i to i + n - 1 of dx, and adds to the sums over rows.
+// Writes columns i to i + n - 1 of dx for this thread block's rows, and adds these rows to its sums
+// over rows.
 template <bool centred, typename X, typename Y, int n>
 GPU_DEVICE void columns_of(const cuda_row_norm_grad &p, const row_numbers *numbers, int64_t row,
                            int64_t rows, int64_t i, float (&dweight)[n], float (&dbias)[n]) {
@@ -107,7 +109,8 @@ template <int n> GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], 
     gpu_write(sums, total);
 }
 
-// Computes the gradient. Block b takes rows 16b and following, then those 16 * parts further on.
+// Computes the gradient. Thread block b takes rows 16b to 16b + 15, then the 16 rows that come 16 *
+// parts further on, and so forth.
 template <bool centred, typename X, typename Y, int n>
 GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
     GPU_SHARED(row_numbers, numbers, ROWS);

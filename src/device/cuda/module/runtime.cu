@@ -1,4 +1,4 @@
-// The functions of the module `cuda` that are no kernels: devices, memory, streams, events and
+// The functions of the module `cuda` that are not kernels: devices, memory, streams, events and
 // captured graphs, by the runtime of CUDA or HIP.
 #include "device/cuda/module/gpu.h"
 #include "device/cuda/module/table.h"
@@ -20,7 +20,8 @@ struct cuda_graph {
     GPU_API(GraphExec_t) handle;
 };
 
-// Whether every later call returns the error too. CUDA and HIP have the same numbers.
+// Whether the error ends the use of the device, so that every later call returns it too. CUDA and
+// HIP have the same numbers.
 static bool ends_device(int error) {
     static const int errors[] = {
         214,           // memory that cannot be corrected (ECC)
@@ -51,8 +52,8 @@ bool gpu_launches_block() {
 
 namespace {
 
-// Chooses the device for the calling thread, as CUDA demands; every function that needs one begins
-// with this.
+// Chooses the device for the calling thread, as CUDA demands. Every function that needs a device
+// calls this first.
 #define USE(context) GPU_TRY(GPU_API(SetDevice)((context)->index))
 
 tri_status no_memory(char *why) {
@@ -60,13 +61,13 @@ tri_status no_memory(char *why) {
     return TRI_NO_MEMORY;
 }
 
-// Streams share connections to the GPU, 8 unless the environment says more, 32 at most; those that
-// share one wait for each other. Ours may wait for something of the host that another of them has
-// to do first.
+// Asks for as many connections to the GPU as possible: CUDA has 8 by default and at most 32.
+// Streams that share a connection wait for each other. This could be a deadlock, because one of our
+// streams may wait for work of the host that depends on another stream.
 void ask_for_connections() { (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 tri_status count_devices(int *out, char *why) {
-    ask_for_connections(); // before the first call of CUDA
+    ask_for_connections(); // has to come before the first call of CUDA
     *out = 0;
     gpu_error error = GPU_API(GetDeviceCount)(out);
     if (error == GPU_API(Success) && *out > 0) return TRI_OK;
@@ -81,7 +82,8 @@ int64_t now_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Runs the clock kernel a few times; the shortest turn tells the two clocks' difference best.
+// Runs the clock kernel a few times. The run that takes the shortest time gives the best estimate
+// of the difference between the two clocks.
 tri_status compare_clocks(cuda_context *context, char *why) {
     enum { TURNS = 8 };
     cuda_stream stream = {context, 0};
@@ -173,7 +175,8 @@ int64_t memory_left(cuda_context *context) {
     return GPU_API(MemGetInfo)(&left, &all) == GPU_API(Success) ? (int64_t)left : 0;
 }
 
-// Header-only NVTX does nothing unless a tool is attached, which then loads its own library.
+// NVTX is a header only: it does nothing unless a profiler is attached, which then loads its own
+// library.
 void mark(const char *name) {
 #if !defined(__HIP__)
     if (name)
@@ -223,14 +226,16 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why)
     return TRI_OK;
 }
 
-// Waits on the GPU where streams cannot: one thread reads the word until it is large enough.
+// Waits on the GPU, on devices whose streams cannot wait by themselves: one thread reads the word
+// until it is large enough.
 GPU_KERNEL wait_for_value(const volatile uint32_t *word, uint32_t value) {
     while ((int32_t)(*word - value) < 0) {
     }
 }
 
 #if !defined(__HIP__)
-// The type of the driver's cuStreamWaitValue32, which the runtime does not have.
+// The type of the driver's function cuStreamWaitValue32. The runtime library does not have it, so
+// it is looked up.
 typedef int (*wait_function)(cudaStream_t, unsigned long long, uint32_t, unsigned);
 
 wait_function find_wait() {
@@ -350,6 +355,6 @@ void close_graph(cuda_graph *graph) {
 
 } // namespace
 
-#if !defined(__HIP_DEVICE_COMPILE__) // HIP would put the constant table on the device too
+#if !defined(__HIP_DEVICE_COMPILE__) // else HIP would put this constant table on the device too
 extern "C" const cuda_runtime cuda_runtime_table = CUDA_RUNTIME_TABLE;
 #endif

@@ -1,6 +1,7 @@
-// The end of a step: optimizers, sums of squares, and the numbers of the step. What the kernels do
-// depends on numbers in the device's memory, so that the host need not wait for them.
-#define _Noreturn [[noreturn]] // of headers in C
+// The end of a step on the GPU: optimizers, sums of squares, and the step scalars. The kernels read
+// the numbers that decide what to do from the device's memory, so that the host need not wait for
+// these numbers.
+#define _Noreturn [[noreturn]] // some C headers use it, and C++ does not know it
 
 #include "device/cuda/module/pack.h"
 #include "ops/step_rule.h"
@@ -8,10 +9,10 @@
 namespace {
 
 // The numbers of an update, in the precision in which they are used. One thread of a block computes
-// them for all.
+// them for all threads.
 struct rule_numbers {
     float lr, scale, decay;
-    float shrink; // 1 - lr * decay where weight decay is apart, else 1
+    float shrink; // 1 - lr * decay if weight decay is apart from the gradient, else 1
     float first, second, rest1, rest2, root, eps;
     bool flag;
 };
@@ -29,7 +30,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     n.rest1 = (float)(1 - p.number[0]);
     n.rest2 = (float)(1 - p.number[1]);
     if (p.rule == CUDA_SGD) {
-        n.root = update <= 1 ? 0 : n.first; // times the buffer
+        n.root = update <= 1 ? 0 : n.first; // factor of the momentum buffer
         n.rest2 = update <= 1 ? 1 : n.rest2;
     } else if (p.rule == CUDA_ADAM) {
         if (p.flag) {
@@ -47,7 +48,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     return n;
 }
 
-// Updates one number by the rule. `a` and `b` are its states.
+// Updates one number by the rule. `a` and `b` are the states that belong to it.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
@@ -73,8 +74,8 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
     }
 }
 
-// Updates a range. Reads parameter, gradient and states once, and writes all but the gradient: 16
-// bytes read and 12 written for each number with the rules of Adam and Adadelta.
+// Updates a range. Reads parameter, gradient and states once, and writes all but the gradient: Adam
+// and Adadelta read 16 bytes and write 12 for each number.
 template <int rule> GPU_KERNEL update(cuda_update p) {
     typedef gpu_pack<float, 4> four;
     GPU_SHARED(rule_numbers, shared, 1);
@@ -99,8 +100,8 @@ template <int rule> GPU_KERNEL update(cuda_update p) {
         update_one<rule>(n, p.param[i], p.grad[i], a ? a[i] : none, b ? b[i] : none, a);
 }
 
-// What a thread adds up of `count` numbers that its block sums. Which numbers these are does not
-// depend on the address, so that the bits do not either.
+// Sums the squares of this thread's share of `count` numbers. Which numbers a thread takes does not
+// depend on the address, so that the result has the same bits wherever x lies.
 GPU_DEVICE double own_squares(const float *x, int64_t count) {
     typedef gpu_pack<float, 4> four;
     bool aligned = gpu_is_aligned(x);
@@ -116,7 +117,8 @@ GPU_DEVICE double own_squares(const float *x, int64_t count) {
     return sum;
 }
 
-// Sums squares where there is one chunk. The blocks take numbers in turn; x is read once.
+// Sums squares if there is only one chunk. Each thread block takes CUDA_SQUARES_TURN numbers at a
+// time; x is read once.
 GPU_KERNEL squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     int64_t step = (int64_t)gridDim.x * CUDA_SQUARES_TURN;
@@ -129,7 +131,7 @@ GPU_KERNEL squares(cuda_squares p) {
 }
 
 // Sums squares chunk by chunk, so that the sums do not depend on the number of ranks or blocks. A
-// block sums one chunk after the other.
+// thread block sums one chunk after the other.
 GPU_KERNEL squares_of_chunks(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {
@@ -160,8 +162,8 @@ GPU_KERNEL step_numbers(cuda_step_numbers p) {
     step_rule(&attr, p.carried, p.control, p.sums, p.squares, p.after, p.step);
 }
 
-// Searches for what is not finite, in one block, because it only searches in the step in which a
-// run ends.
+// Searches for numbers that are not finite. One thread block is enough, because it only searches in
+// the step in which a run ends.
 GPU_KERNEL not_finite(cuda_not_finite p) {
     GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
     int64_t found = 0;

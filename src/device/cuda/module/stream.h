@@ -1,5 +1,5 @@
-// A stream, and how a kernel is launched to it. On AMD the same calls have HIP's names, so that one
-// source serves both.
+// A stream, and how a kernel is launched on it. HIP has the same calls under its own names, so that
+// one source serves both.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 #define TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 
@@ -22,7 +22,7 @@ typedef cudaDeviceProp gpu_properties;
 typedef GPU_API(Error_t) gpu_error;
 
 struct cuda_context {
-    int index; // of the device
+    int index; // number of the device
     cuda_properties properties;
     cuda_fault *fault;
     int64_t clock_offset_ns;
@@ -33,9 +33,10 @@ struct cuda_stream {
     GPU_API(Stream_t) handle;
 };
 
-// Turns an error of CUDA into a status, with the call's name.
+// Turns an error of CUDA into a status; the message contains the call's name.
 tri_status gpu_failed(gpu_error error, const char *call, char *why);
-// CUDA_LAUNCH_BLOCKING=1: a launch returns when its kernel is done, and how that ended.
+// Whether CUDA_LAUNCH_BLOCKING=1 is set: a launch then returns only when its kernel is done, and
+// returns the kernel's failure.
 bool gpu_launches_block();
 
 #define GPU_TRY(call)                                                                              \
@@ -52,8 +53,8 @@ template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
                                     int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
-    GPU_TRY(GPU_API(SetDevice)(stream->context->index)); // this thread's may be another
-    if (shared_bytes > 48 * 1024)                        // what a kernel may have without asking
+    GPU_TRY(GPU_API(SetDevice)(stream->context->index)); // another may be current
+    if (shared_bytes > 48 * 1024) // more shared memory than this has to be requested
         GPU_TRY(GPU_API(FuncSetAttribute)(
             (const void *)kernel, GPU_API(FuncAttributeMaxDynamicSharedMemorySize), shared_bytes));
     kernel<<<(unsigned)blocks, (unsigned)threads, (unsigned)shared_bytes, stream->handle>>>(params);

@@ -1,5 +1,5 @@
-// The module's table, whose functions runtime.cu has for a GPU and tests/emulated_gpu for one that
-// the host emulates, under the same names.
+// The table of the module's functions. runtime.cu defines these functions for a GPU;
+// tests/emulated_gpu defines functions of the same names for a GPU that the host emulates.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_TABLE_H
 #define TRIREME_DEVICE_CUDA_MODULE_TABLE_H
 

@@ -1,4 +1,5 @@
-// Ends all work of the device with an error.
+// A kernel that ends all work of the device with an error, so that tests can see how a run ends
+// after a GPU's failure.
 #include "device/cuda/module/gpu.h"
 
 namespace {

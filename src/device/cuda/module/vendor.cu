@@ -1,4 +1,4 @@
-// Finds the vendor's libraries at run time. vendor.h says why not earlier.
+// Finds the vendor's libraries at run time. vendor.h says why they are not linked.
 #include "device/cuda/module/gpu.h"
 #include "device/cuda/module/vendor.h"
 
@@ -10,8 +10,8 @@ namespace {
 
 enum { NEWEST = 15, OLDEST = 1, PATH_BYTES = 4096 }; // major versions of the libraries
 
-// Opens the newest version in a folder. `folder` ends with '/', or is empty: then the dynamic
-// loader looks for the name.
+// Opens the newest version in a folder. `folder` ends with '/'; if it is empty, the dynamic loader
+// searches for the name.
 void *open_in(const char *folder, int folder_bytes, const char *name) {
     char path[PATH_BYTES];
     for (int version = NEWEST; version >= OLDEST; version--) {
@@ -37,7 +37,7 @@ void *open_in_list(const char *list, const char *suffix, const char *name) {
 } // namespace
 
 void *vendor_open(const char *name) {
-    // A folder after what a variable says, or at a place of its own.
+    // Where to search: in the folder that an environment variable names, or in a fixed one.
     static const struct {
         const char *variable, *place, *suffix;
     } folders[] = {

@@ -1,30 +1,32 @@
-// The vendor's libraries, which are opened at run time where they are installed: cuBLASLt, cuDNN
-// and NCCL.
-// No library is needed: without them our own kernels compute products and convolutions, and data of
-// several ranks go through the memory of the host.
+// The vendor's libraries cuBLASLt, cuDNN and NCCL, which are opened at run time if they are
+// installed. None of them is required: without them our own kernels compute products and
+// convolutions, and communication between ranks goes through the host's memory.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 #define TRIREME_DEVICE_CUDA_MODULE_VENDOR_H
 
 #include "device/cuda/runtime.h"
 
-// Opens lib<name>.so of the newest major version that is found: where the dynamic loader looks,
-// then in the folders of $TRIREME_CUDA_LIBRARIES (separated by ':'), $CUDA_HOME/lib64 and
-// /usr/local/cuda/lib64. NULL: none.
+// Opens lib<name>.so of the newest major version. It searches where the dynamic loader does, then
+// in the folders of $TRIREME_CUDA_LIBRARIES (separated by ':'), $CUDA_HOME/lib64 and
+// /usr/local/cuda/lib64. NULL: the library was not found.
 void *vendor_open(const char *name);
 void *vendor_symbol(void *library, const char *name);
-// The stream as the vendor's libraries take it, and the number of its device, which becomes the one
-// that libraries use in this thread. -1: it does not work.
+// vendor_stream returns the stream in the type of the vendor's libraries. vendor_device returns the
+// number of the stream's device, and makes that device current for this thread, so that libraries
+// use it; -1: this failed.
 void *vendor_stream(cuda_stream *stream);
 int vendor_device(cuda_stream *stream);
-// What a library's failure means, of which `said` tells: it is the library's own (TRI_INTERNAL)
-// unless the device does not work any more (TRI_IO), since a library says only that a call failed.
+// Returns the status for a library's failure, with the message `said`. It is TRI_IO if the device
+// no longer works, else TRI_INTERNAL. The device has to be asked, because a library says only that
+// a call failed.
 tri_status vendor_failed(cuda_stream *stream, const char *said, char *why);
-// Makes the context's device the one that libraries use in this thread. False: it failed.
+// Makes the context's device current for this thread, so that the vendor's libraries use it. False:
+// that failed.
 bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
 // Issues the product to the stream and sets *status. False: the library is not there or cannot
-// compute this one.
+// compute this product.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
 
 bool vendor_has_convolutions();
@@ -34,7 +36,8 @@ typedef enum vendor_left {
     VENDOR_LEFT_FINISH, // bias and activation are still to be applied to y
     VENDOR_LEFT_WIDEN,  // the gradient of the weight lies at the start of the workspace, in in_type
 } vendor_left;
-// Likewise a convolution; also sets *left.
+// Issues the convolution to the stream, as vendor_product does for a product, and sets *left to the
+// work that the caller has to do afterwards.
 bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, vendor_left *left,
                         tri_status *status, char *why);
 

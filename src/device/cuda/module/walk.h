@@ -1,19 +1,22 @@
-// How a thread goes through the elements of one channel, which lie in runs of `inner` neighbours.
+// The position of a thread that passes over the elements of one channel, which lie in runs of
+// `inner` neighbouring elements.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_WALK_H
 #define TRIREME_DEVICE_CUDA_MODULE_WALK_H
 
 #include "device/cuda/module/gpu.h"
 
 struct gpu_walk {
-    int64_t outer, inner;           // the run, and the place in it
-    int64_t outer_step, inner_step; // by which a block goes on
+    int64_t outer, inner; // number of the run, and position in the run
+    // How far one step of the whole block moves: by how many runs, and by how many positions in the
+    // run.
+    int64_t outer_step, inner_step;
 };
 
 GPU_DEVICE gpu_walk gpu_walk_from(int64_t number, int64_t inner) {
     return {number / inner, number % inner, GPU_BLOCK / inner, GPU_BLOCK % inner};
 }
 
-// Goes on by GPU_BLOCK elements, without a division, which is slow on a GPU.
+// Goes on by GPU_BLOCK elements, without a division, because divisions are slow on a GPU.
 GPU_DEVICE void gpu_walk_on(gpu_walk *at, int64_t inner) {
     at->outer += at->outer_step;
     at->inner += at->inner_step;
