@@ -1,7 +1,7 @@
-// Finds rank 0's address in the environment: TRIREME_STORE; else MASTER_ADDR with MASTER_PORT and
-// the ports behind it, since another program's store may hold that port (torchrun's does); else the
-// first host of the Slurm step or job, or of another batch system's job, on which rank 0 is, with
-// ports that depend on the job's name.
+// Finds rank 0's address in the environment. It is TRIREME_STORE; else MASTER_ADDR with MASTER_PORT
+// and the ports after it, because another program's store (torchrun's, for example) may have that
+// port; else the first host of the Slurm step or job, or of another batch system's job. Rank 0 is
+// on that first host, and the ports are chosen from the job's name.
 #include "rendezvous/address.h"
 
 #include "base/limits.h"
@@ -14,9 +14,9 @@
 #include <string.h>
 
 enum {
-    MASTER_PORT = 29500, // torchrun's
-    // Below the ports that Linux gives to outgoing connections, so that none of those is in the
-    // way.
+    MASTER_PORT = 29500, // the default of torchrun
+    // These ports lie below those that Linux gives to outgoing connections, so that no connection
+    // has taken them.
     FIRST_PORT = 20000,
     LAST_PORT = 31999,
 };
@@ -63,7 +63,8 @@ bool rendezvous_split_address(const char *text, int default_port, char host[TRI_
     size_t length = (size_t)(end - begin);
     if (!length || length >= TRI_HOST_NAME_MAX) return false;
     *port = default_port;
-    // If there are two colons, the text is an IPv6 address without brackets, whose end is no port.
+    // With two or more colons the text is an IPv6 address without brackets, so what follows the
+    // last colon is not a port.
     if (*colon ? *colon != ':' || !read_port(colon + 1, 1, port) : !default_port) return false;
     memcpy(host, begin, length);
     host[length] = 0;
@@ -80,7 +81,7 @@ static tri_status read_exact(const char *text, tri_store_address *out) {
     return TRI_OK;
 }
 
-// Ports that other jobs of these hosts hardly have.
+// Chooses ports that other jobs on these hosts hardly use, from a hash of the job's name.
 static void choose_ports(const char *variable, tri_identity *out) {
     uint64_t hash = 0xcbf29ce484222325ull;
     for (const char *at = out->job; *at; at++)
@@ -100,8 +101,9 @@ static tri_status read_slurm(const char *variable, const char *hosts, tri_identi
     return TRI_OK;
 }
 
-// The hosts of a job of PBS, LSF, Cobalt or Grid Engine: in a file, a line each that begins with
-// the name, or in the variable itself. The first one has rank 0.
+// Where other batch systems (PBS, LSF, Cobalt, Grid Engine) list the hosts of a job: in a file with
+// one line for each host, which begins with the name, or in the variable itself. Rank 0 is on the
+// first one.
 static const struct {
     const char *variable;
     bool is_file;
@@ -126,7 +128,7 @@ bool rendezvous_first_host(const char *text, char host[TRI_HOST_NAME_MAX]) {
     return true;
 }
 
-// A file may exist on the first host only; then this is nothing on the others.
+// Reads that list. If the file exists only on the first host, the other hosts find nothing.
 static void read_batch_system(const char *(*get)(const char *name), tri_identity *out) {
     for (size_t i = 0; i < sizeof host_lists / sizeof *host_lists; i++) {
         const char *value = value_of(get, host_lists[i].variable);
@@ -163,8 +165,8 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
         address->port_source = "MASTER_PORT";
         return TRI_OK;
     }
-    // mpirun starts its daemons as a step of Slurm. That step's list lacks the host on which mpirun
-    // itself runs, and rank 0 may be there; so the list of the job is read.
+    // The addresses come from the list of the job, not of the step: mpirun starts its daemons as a
+    // step of Slurm, and that list lacks the host on which mpirun itself runs, where rank 0 may be.
     bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
     const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;

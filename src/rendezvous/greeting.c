@@ -1,5 +1,5 @@
-// Makes and checks the messages of a greeting. It allocates nothing and knows no sockets, because
-// it handles bytes of unknown senders.
+// Makes and checks the messages of a greeting. This code allocates nothing and uses no sockets,
+// because it handles bytes of unknown senders.
 #include "rendezvous/greeting.h"
 
 #include "base/os.h"
@@ -12,8 +12,8 @@
 #include <sys/random.h>
 
 static const char magic[8] = "trireme1";
-// Each kind of message has a text of its own in its MAC, so that none can be sent back as another
-// kind.
+// Each kind of message has its own text in its MAC, so that a message cannot be sent back as one of
+// another kind.
 static const char of_proof[16] = "rank's proof", of_verdict[16] = "store's verdict";
 
 _Static_assert(sizeof(store_challenge) == 40 && sizeof(store_proof) == 96 &&
@@ -38,7 +38,7 @@ static bool proof_mac(const store_token *token, const store_challenge *challenge
     struct {
         char label[sizeof of_proof];
         store_challenge challenge;
-        store_proof proof; // its own mac is zero
+        store_proof proof; // computed while its own mac is zero
     } text;
     memcpy(text.label, of_proof, sizeof of_proof);
     text.challenge = *challenge;
@@ -54,7 +54,7 @@ static bool verdict_mac(const store_token *token, const store_challenge *challen
         char label[sizeof of_verdict];
         store_challenge challenge;
         store_proof proof;
-        store_verdict verdict; // its own mac is zero
+        store_verdict verdict; // computed while its own mac is zero
     } text;
     memcpy(text.label, of_verdict, sizeof of_verdict);
     text.challenge = *challenge;

@@ -1,13 +1,13 @@
 // The first bytes of a connection over TCP, before anything else is sent or read: both ends prove
-// that they have the user's token. All messages have a fixed size. The server sends the first, so
-// that a rank notices at once when something else listens at a port.
+// that they have the user's token. All messages have a fixed size. The server sends the first one,
+// so that a rank notices at once if another program listens at the port.
 //
-//     server → rank   store_challenge   a nonce
-//     rank → server   store_proof       its own nonce and what it is, with a MAC over both nonces
-//     server → rank   store_verdict     whether it is admitted, with a MAC over all of it
+//   server → rank   store_challenge   a nonce
+//   rank → server   store_proof       its own nonce and what it is, with a MAC over both nonces
+//   server → rank   store_verdict     whether it is admitted, with a MAC over all of it
 //
-// A MAC is HMAC-SHA256 with the token's key. A recorded proof is worth nothing for another
-// connection, because the server's nonce is another one.
+// A MAC is HMAC-SHA256 with the token's key. A recorded proof cannot be used for another
+// connection, because the server's nonce is different there.
 #ifndef TRIREME_RENDEZVOUS_GREETING_H
 #define TRIREME_RENDEZVOUS_GREETING_H
 
@@ -26,26 +26,26 @@ typedef struct store_challenge {
 typedef struct store_proof {
     char magic[8];
     unsigned char nonce[STORE_NONCE_BYTES];
-    uint64_t run; // a hash of its name
+    uint64_t run; // a hash of the run's name
     int64_t generation;
-    int64_t rank; // for messages
+    int64_t rank; // only for messages
     unsigned char mac[STORE_MAC_BYTES];
 } store_proof;
 
 typedef enum store_admission {
     STORE_ADMITTED = 1,
     STORE_OTHER_RUN,
-    STORE_STALE, // the rank's generation has ended: a newer one runs
+    STORE_STALE, // the rank's generation has ended, and a newer one runs
     STORE_EARLY, // the server still serves an older generation
 } store_admission;
 
 typedef struct store_verdict {
-    int64_t admission; // store_admission
+    int64_t admission; // a store_admission
     int64_t generation;
     unsigned char mac[STORE_MAC_BYTES];
 } store_verdict;
 
-// What a server admits: who has the token, and belongs to this generation of this run.
+// Whom a server admits: ranks that have the token and belong to this generation of this run.
 typedef struct store_gate {
     store_token token;
     uint64_t run;
@@ -54,14 +54,14 @@ typedef struct store_gate {
 
 uint64_t store_run_hash(const tri_identity *identity);
 
-// The server's side. False: whatever sent the proof does not have the token, and gets no answer,
-// from which it could learn something.
+// The server's side. False: the sender of the proof does not have the token. It gets no answer,
+// because it could learn something from one.
 tri_status store_challenge_make(store_challenge *out);
 bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
                        const store_proof *proof, store_verdict *out);
 
-// The rank's side. TRI_NOT_FOUND: a challenge of something else than a store, or a verdict of a
-// store that does not have the token; then the rank looks on.
+// The rank's side. TRI_NOT_FOUND: the challenge came from something else than a store, or the
+// verdict from a store that does not have the token. Then the rank keeps looking.
 tri_status store_proof_make(const store_token *token, const tri_identity *identity,
                             const store_challenge *challenge, store_proof *out);
 tri_status store_verdict_check(const store_token *token, const store_challenge *challenge,

@@ -1,6 +1,6 @@
-// A rank's side of health: a thread with a connection of its own to the store's server, because a
+// A rank's side of health: a thread with its own connection to the store's server, because a
 // request on the rank's first connection may block for long. Over the same connection it asks what
-// another rank does, when somebody wants to know.
+// another rank does, when this is needed.
 #include "rendezvous/health.h"
 
 #include "base/log.h"
@@ -18,12 +18,12 @@
 
 enum { LOSS_TEXT_BYTES = 768, VALUE_BYTES = sizeof(store_loss) + TRI_LEDGER_PACKED_BYTES };
 
-typedef struct remote { // what is known of a rank
+typedef struct remote { // what this process knows about another rank
     _Atomic bool is_lost;
     store_loss loss;
-    tri_ledger_ring *ring; // NULL: nobody asked; empty: it told nothing yet
+    tri_ledger_ring *ring; // NULL: nobody has asked; empty: the rank has told nothing yet
     int awaited;
-    bool is_wanted; // the thread has to ask the store
+    bool is_wanted; // the thread has to ask the store about this rank
     int64_t known_ns;
 } remote;
 
@@ -31,16 +31,16 @@ struct tri_health {
     tri_store *store;
     tri_health_config config;
     int fd, wake;
-    bool has_agent; // the store's process is no rank's
+    bool has_agent; // an agent serves the store, not a rank
     int64_t looked_ns, silence_ns;
-    _Atomic int64_t heard_ns; // something from the server
+    _Atomic int64_t heard_ns; // when the server was last heard
     _Atomic int awaited;
-    _Atomic bool is_over, stop; // is_over: the server is gone, or silent
+    _Atomic bool is_over, stop; // is_over: the server is gone, or silent for too long
     pthread_t thread;
-    pthread_mutex_t lock; // of the remotes
+    pthread_mutex_t lock; // protects the remotes
     pthread_cond_t answered;
     remote *ranks;
-    struct { // what has arrived, and is not a whole message yet
+    struct { // the part of a message that has arrived so far
         size_t size;
         char data[sizeof(store_head) + VALUE_BYTES];
     } in;
@@ -52,7 +52,7 @@ static tri_ledger_ring *ring_of(remote *r) {
     return r->ring;
 }
 
-// Takes over what a rank told in its beat, so that messages can quote it. Called under the lock.
+// Stores what a rank told in its beat, so that messages can quote it. The caller holds the lock.
 static void take_beat(tri_health *h, int rank, int awaited, const void *data, size_t size) {
     remote *r = &h->ranks[rank];
     r->known_ns = tri_os.monotonic_ns();
@@ -66,8 +66,8 @@ static void wake_thread(tri_health *h) {
     }
 }
 
-// Makes the thread ask what a rank told last. If that is known from the last second, there is no
-// newer beat, and it does not ask. Called under the lock.
+// Makes the thread ask the store for a rank's latest beat. It does not ask if the known one is less
+// than a second old, because there is no newer one. The caller holds the lock.
 static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t now_ns = tri_os.monotonic_ns();
@@ -77,8 +77,8 @@ static void want(tri_health *h, int rank) {
     wake_thread(h);
 }
 
-// Waits for the answer to such a question, but not longer if the server does not answer now: then
-// it is lost itself. Called under the lock.
+// Waits for the answer, but only for a limited time, because a server that does not answer is
+// itself lost. The caller holds the lock.
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -156,8 +156,8 @@ static void end(tri_health *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// Called when the process that serves the store does not answer any more. It is rank 0's, unless a
-// launcher's agent serves.
+// Called when the process that serves the store no longer answers. It is rank 0's process, unless
+// an agent of a launcher serves.
 static void lose_server(tri_health *h, const char *what) {
     const tri_identity *me = &h->store->identity;
     char text[LOSS_TEXT_BYTES];
@@ -179,12 +179,12 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
     loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
-    if (rank == h->store->identity.rank) end(h); // the others go on without this one
+    // The others have given up this rank, and go on without it.
+    if (rank == h->store->identity.rank) end(h);
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }
 
-// Handles a message. False: the server sends something else than it may, so it is no server of
-// ours.
+// Handles a message. False: no server of ours sends such a message.
 static bool handle(tri_health *h, const store_head *head, const char *value) {
     bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
     atomic_store(&h->heard_ns, tri_os.monotonic_ns());
@@ -211,8 +211,8 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
     }
 }
 
-// Reads what has arrived. False: the connection has ended, or the server sends something else than
-// it may.
+// Reads what has arrived. False: the connection has ended, or what arrived is not from a server of
+// ours.
 static bool receive(tri_health *h) {
     ssize_t got =
         tri_os.recv(h->fd, h->in.data + h->in.size, sizeof h->in.data - h->in.size, MSG_DONTWAIT);
@@ -233,7 +233,7 @@ static bool receive(tri_health *h) {
     return true;
 }
 
-// Sends a message, if the socket has room for its beginning. Then the rest has to follow, because
+// Sends a message, if the socket has room for its beginning. The rest then has to follow, because
 // half a message would make all later ones unreadable.
 static bool send_whole(tri_health *h, const void *message, size_t size) {
     ssize_t sent = tri_os.send(h->fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -249,8 +249,8 @@ static bool send_whole(tri_health *h, const void *message, size_t size) {
     return true;
 }
 
-// Sends one sign of life. If the socket has no room now, the beat is left out, because waiting
-// would delay other work of the thread, and the next beat tells more.
+// Sends one beat. If the socket has no room now, the beat is skipped, because waiting would delay
+// the thread's other work, and the next beat has newer information.
 static bool send_beat(tri_health *h) {
     char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
     pthread_mutex_lock(&h->lock);
@@ -263,7 +263,7 @@ static bool send_beat(tri_health *h) {
     return send_whole(h, message, size + sizeof head);
 }
 
-// Asks the server what those ranks told last of which somebody wants to know.
+// Asks the server for the latest beats of those ranks about which somebody wants to know.
 static bool send_questions(tri_health *h) {
     bool is_sent = true;
     pthread_mutex_lock(&h->lock);
@@ -277,8 +277,8 @@ static bool send_questions(tri_health *h) {
     return is_sent;
 }
 
-// Whether the server was silent for too long. Time in which this thread did not run (the process
-// was suspended, or had no core) does not count.
+// Whether the server has been silent for too long. Time in which this thread did not run (the
+// process was suspended, or had no core) does not count.
 static bool is_silent(tri_health *h, int64_t now_ns) {
     int64_t gap_ns = now_ns - h->looked_ns;
     h->looked_ns = now_ns;
@@ -292,7 +292,7 @@ static bool serve_connection(tri_health *h, int64_t until_ns) {
     int64_t left_ms = (until_ns - tri_os.monotonic_ns()) / 1000000 + 1;
     poll(fds, 2, left_ms < 0 ? 0 : (int)left_ms);
     uint64_t times;
-    if (fds[0].revents && tri_os.read(h->wake, &times, sizeof times) < 0) { /* it was 0 */
+    if (fds[0].revents && tri_os.read(h->wake, &times, sizeof times) < 0) { /* the counter was 0 */
     }
     if (fds[0].revents && !send_questions(h)) return false;
     return !fds[1].revents || receive(h);

@@ -1,5 +1,5 @@
-// Reads Slurm's lists of hosts. A host's name is made of texts and numbers: "rack[1-2]n[01-16]" has
-// the texts "rack" and "n", and of its two numbers the last one counts fastest.
+// Reads Slurm's lists of hosts. A host's name consists of texts and numbers: "rack[1-2]n[01-16]"
+// has the texts "rack" and "n" and two numbers, of which the last one counts fastest.
 #include "rendezvous/hostlist.h"
 
 #include "base/limits.h"
@@ -14,16 +14,16 @@ enum { GROUPS = 4, DIGITS = 9 };
 
 // One range of numbers: "7", or "001-016".
 typedef struct range {
-    int first, last, width; // of the first number, leading zeros included
+    int first, last, width; // digits of the first number, with leading zeros
 } range;
 
 // One entry of the list: a name with groups of ranges, each group in brackets. It stands for all
-// combinations.
+// combinations of their numbers.
 typedef struct item {
     const char *text;
     size_t length;
-    const char *groups[GROUPS]; // what follows each "["
-    int sizes[GROUPS];          // how many numbers each has
+    const char *groups[GROUPS]; // the text after each "["
+    int sizes[GROUPS];          // how many numbers each group has
     int group_count, hosts;
 } item;
 
@@ -37,7 +37,7 @@ static bool read_number(const char **at, int *out, int *width) {
     return *width > 0;
 }
 
-// Reads a range, and moves *at to the "," or "]" behind it. False: that is no range.
+// Reads a range, and moves *at to the "," or "]" behind it. False: it is not a range.
 static bool read_range(const char **at, range *out) {
     int width;
     if (!read_number(at, &out->first, &out->width)) return false;
@@ -49,9 +49,9 @@ static bool read_range(const char **at, range *out) {
     return (**at == ',' || **at == ']') && out->last >= out->first;
 }
 
-// Counts the numbers of a group, or finds number `index` and writes it, so that a long list need
-// not be expanded. *at is first behind the "[", then behind the "]". False: that is no group, or
-// too long.
+// Counts the numbers of a group, or writes number `index` of it, so that a long list need not be
+// expanded. *at points behind the "[" before the call, and behind the "]" after it. False: it is
+// not a group, or it is too long.
 static bool read_group(const char **at, int index, int *count, char *out, size_t size) {
     int64_t total = 0;
     for (;;) {
@@ -73,7 +73,7 @@ static tri_status bad_list(const char *list) {
                     list, TRI_MAX_RANKS);
 }
 
-// Reads the item at *at and moves *at behind the item and its comma. False: that is no item.
+// Reads the item at *at and moves *at behind the item and its comma. False: it is not an item.
 static bool read_item(const char **at, item *out) {
     *out = (item){.text = *at, .hosts = 1};
     while (**at && **at != ',') {
@@ -90,7 +90,7 @@ static bool read_item(const char **at, item *out) {
     out->length = (size_t)(*at - out->text);
     if (out->length == 0) return false;
     if (!**at) return true;
-    return *++*at != 0; // no comma at the end
+    return *++*at != 0; // a comma must not be the end
 }
 
 // Writes the name of the item's host `index`. False: it does not fit.

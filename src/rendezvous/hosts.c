@@ -1,7 +1,7 @@
-// Finds which ranks share a host, from what every rank tells about its own host, once all are
-// connected. The result replaces what was guessed from the launcher's variables, because a wrong
-// local rank would take another rank's GPU. Where the launcher gives local ranks or counts that
-// differ, the run is refused.
+// Finds which ranks share a host, from what every rank tells about its own host when all are
+// connected. The result replaces the local ranks guessed from the launcher's variables, because
+// with a wrong local rank two ranks could use the same GPU. If the launcher gives local ranks or
+// counts that contradict the result, the run fails.
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Reads the id of this host's boot. A name is not enough to know a host, because clones of a
-// machine may have one name.
+// Reads the id of this host's current boot. It is needed because cloned machines may have the same
+// name.
 static void read_boot(char *out, size_t size) {
     char *text;
     size_t length;
@@ -24,7 +24,8 @@ static void read_boot(char *out, size_t size) {
 }
 
 void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out) {
-    memset(out, 0, sizeof *out); // it travels with its padding
+    // The struct is sent with its padding, which must not be random memory.
+    memset(out, 0, sizeof *out);
     memcpy(out->host, identity->host, sizeof out->host);
     read_boot(out->boot, sizeof out->boot);
     out->local_rank = identity->stated.local_rank ? identity->local_rank : -1;
@@ -35,7 +36,7 @@ bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *
     return !strncmp(a->host, b->host, sizeof a->host) && !strncmp(a->boot, b->boot, sizeof a->boot);
 }
 
-// A rank's number among those of its host, in the order of ranks, and how many there are.
+// A rank's number among the ranks of its host, in the order of ranks, and how many there are.
 typedef struct host_ranks {
     int own, count;
     bool numbered; // the launcher has given each of them a different local rank, from 0 on

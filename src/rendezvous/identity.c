@@ -1,7 +1,7 @@
 // Finds out which rank this process is, from the variables of the launcher that started it. There
-// is one table row per launcher, in order of precedence. A row is present if its rank variable is
-// set. The first present row names the launcher; later ones must agree with it, and supply numbers
-// that it lacks (a local rank).
+// is one table row for each launcher, in order of precedence. A row is present if its rank variable
+// is set. The first present row names the launcher; later rows must agree with it, and supply
+// numbers that it lacks (for example a local rank).
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
@@ -24,19 +24,21 @@ enum { JOB_VARIABLES = 4, UNKNOWN = -1, MAX_GENERATION = 1 << 30 };
 typedef struct launcher {
     const char *name;
     const char *rank;
-    const char *size[2]; // the second is read if the first is missing
+    const char *size[2]; // variables; the second is read if the first is missing
     const char *local_rank, *local_size;
-    const char *nodes;     // how many hosts there are, where nothing tells the local size
-    const char *only_with; // the row is present only beside this variable; NULL: always
-    bool from_slurm; // ignored beside Open MPI's variables, which describe the same job better
-    // The variables of `job` may all be missing; the launcher's process then tells jobs apart.
+    // Variable with the number of hosts, for launchers that do not tell the local size.
+    const char *nodes;
+    const char *only_with; // the row counts only if this variable is set too; NULL: always
+    // Ignored if Open MPI's variables are set, because they describe the same job better.
+    bool from_slurm;
+    // All variables of `job` may be missing; then the launcher's process tells jobs apart.
     bool no_job_name;
-    const char
-        *job[JOB_VARIABLES]; // together the same on all ranks of a run, and different in other runs
+    // Variables that together are the same on all ranks of a run, and different in other runs.
+    const char *job[JOB_VARIABLES];
 } launcher;
 
-// Where the rows come from: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI
-// rows as seen on Slurm 22.05 with Open MPI 4.1.
+// Sources of the rows: the manuals of torchrun, Slurm and each MPI; the rows of Slurm and Open MPI
+// were checked with Slurm 22.05 and Open MPI 4.1.
 static const launcher launchers[] = {
     {.name = "torchrun",
      .rank = "RANK",
@@ -99,11 +101,12 @@ static const launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-// What the variables of one launcher say, or of all launchers together; UNKNOWN: not set.
+// The numbers that the variables of one launcher give, or of all launchers together; UNKNOWN: not
+// set.
 typedef struct claim {
     const launcher *from;
     const char *size_name;
-    unsigned launchers_present; // a bit for each row of the table
+    unsigned launchers_present; // one bit for each row of the table
     int rank, size, local_rank, local_size;
     bool guesses_size; // local_size was computed from the sizes of the whole job
 } claim;
@@ -127,8 +130,8 @@ static tri_status read_number(get_variable get, const char *name, int low, int h
     return TRI_OK;
 }
 
-// Reads Slurm's list of the numbers of tasks on a step's nodes, "2(x3),1": 2 on each of three
-// nodes, 1 on the fourth. UNKNOWN: the text has another form or too few nodes.
+// Reads Slurm's list of the numbers of tasks on a step's nodes, for example "2(x3),1": 2 tasks on
+// each of three nodes, 1 on the fourth. UNKNOWN: the text has another form, or too few nodes.
 static int tasks_of_node(const char *text, int node) {
     while (text && *text && node >= 0) {
         char *end;
@@ -160,7 +163,7 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
     return TRI_OK;
 }
 
-// As if all hosts had the same number of ranks.
+// Guesses the local size as if all hosts had the same number of ranks.
 static tri_status guess_local_size(get_variable get, const char *name, claim *c) {
     int nodes;
     TRI_TRY(read_number(get, name, 1, TRI_MAX_RANKS, &nodes));
@@ -171,8 +174,8 @@ static tri_status guess_local_size(get_variable get, const char *name, claim *c)
 }
 
 // True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
-// too, but it is one process, so it must not wait for others: only srun gives a step's number.
-// Steps of other origin have names, or numbers from 0xfffffff0 on.
+// too, but it is a single process and must not wait for others. Only srun sets a step's number;
+// other steps have names, or numbers from 0xfffffff0 on.
 static bool in_slurm_step(get_variable get) {
     const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
     if (!step) step = value_of(get, "SLURM_STEPID");
@@ -239,8 +242,9 @@ static tri_status merge(claim *all, const claim *more) {
     return TRI_OK;
 }
 
-// The launcher whose variables alone count; NULL: those of all count. Workers of torchrun have its
-// run id, and are its ranks even where srun or mpirun started torchrun's agents.
+// Finds the launcher whose variables alone count; NULL: the variables of all launchers count.
+// Workers of torchrun have its run id. They are its ranks even if srun or mpirun started torchrun's
+// agents.
 static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;
@@ -275,7 +279,8 @@ static tri_status read_claims(get_variable get, claim *all) {
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
     for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return (hash ^ 0xff) * 0x100000001b3ull; // a separator, so that "a" "bc" and "ab" "c" differ
+    // A separator, so that "a" "bc" and "ab" "c" give different hashes.
+    return (hash ^ 0xff) * 0x100000001b3ull;
 }
 
 static bool process_has_variable(long pid, const char *name) {
@@ -303,8 +308,8 @@ static long parent_of(long pid) {
     return parent;
 }
 
-// Finds the launcher's process on this host, which tells two runs apart: the nearest ancestor
-// without the rank variable. Shells may lie between.
+// Finds the launcher's process on this host, which distinguishes two runs: the nearest ancestor
+// that does not have the rank variable. There may be shells in between.
 static long launcher_process(const char *rank_name) {
     long pid = getppid();
     for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_name); depth++)
@@ -312,8 +317,9 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-// Reads how often the run was started before, from the first of these variables that is set. It is
-// the generation, which tells the ranks of this start from those of an earlier one.
+// Reads how often the run was started before, from the first of these variables that is set. This
+// number is the generation, which distinguishes the ranks of this start from those of an earlier
+// one.
 static tri_status read_generation(get_variable get, tri_identity *out) {
     static const char *const names[] = {"TRIREME_GENERATION", "TORCHELASTIC_RESTART_COUNT",
                                         "SLURM_RESTART_COUNT"};
@@ -324,9 +330,9 @@ static tri_status read_generation(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Names the run, so that ranks of two runs on one host never meet: by the variables of its
-// launchers; where these set none that could, by the address that the user gave it, on several
-// hosts by the batch job, or on one host by the launcher's process.
+// Names the run, so that ranks of two runs on one host never meet. The name comes from the
+// variables of its launchers. If none of these can serve, it comes from the address that the user
+// gave; else, on several hosts, from the batch job, and on one host from the launcher's process.
 static uint64_t hash_run(get_variable get, const claim *all) {
     uint64_t hash = 0xcbf29ce484222325ull;
     char own[64] = "";
@@ -344,8 +350,8 @@ static uint64_t hash_run(get_variable get, const claim *all) {
                                             "SLURM_JOB_ID",  "PBS_JOBID",   "LSB_JOBID",
                                             "COBALT_JOBID",  "JOB_ID"};
         enum { ADDRESS = 3 };
-        // One batch job may start several runs on one host, which the launcher's process tells
-        // apart.
+        // One batch job may start several runs on one host. Then the launcher's process
+        // distinguishes them.
         bool is_spread = all->local_size >= 0 && all->local_size < all->size;
         for (size_t i = 0; i < (is_spread ? sizeof names / sizeof *names : ADDRESS); i++) {
             named |= value_of(get, names[i]) != NULL;
@@ -362,7 +368,7 @@ static uint64_t hash_run(get_variable get, const claim *all) {
 static void name_job(get_variable get, const claim *all, tri_identity *out) {
     uint64_t hash = hash_run(get, all);
     snprintf(out->run, sizeof out->run, "u%ld-%016llx", (long)getuid(), (unsigned long long)hash);
-    // `trireme run` sets a random number, so that other users cannot find out the name of its
+    // `trireme run` sets a random number, so that other users cannot find out the name of the
     // ranks' socket.
     hash = hash_text(hash, value_of(get, "TRIREME_NONCE"));
     snprintf(out->job, sizeof out->job, "%s-u%ld-n%d-g%lld-%016llx", out->launcher, (long)getuid(),
@@ -389,8 +395,8 @@ static tri_status read_alone(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Whether torchrun's --virtual-local-rank was given: then every rank has local rank 0 and sees no
-// device but its own, so the number says nothing about the host.
+// Whether torchrun's --virtual-local-rank was given. Then every rank has local rank 0 and sees only
+// its own device, so the local rank says nothing about the host.
 static bool sees_own_device_only(get_variable get, const claim *all) {
     const char *visible = value_of(get, "CUDA_VISIBLE_DEVICES");
     return all->local_rank == 0 && visible && !strchr(visible, ',');
@@ -418,7 +424,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->rank = all.rank;
         out->size = all.size;
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
-        // If the launcher gives no local rank, this is a guess until tri_identity_settle.
+        // If the launcher gives no local rank, this is a guess, which tri_identity_settle replaces.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
         out->stated.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
         out->stated.local_size = all.local_size >= 0 && !all.guesses_size;

@@ -1,4 +1,4 @@
-// Looks up addresses of hosts by name. Compares and prints addresses, of IPv4 and IPv6 alike.
+// Finds the addresses of a host by its name. Compares and prints addresses of IPv4 and IPv6.
 #include "rendezvous/resolve.h"
 
 #include <arpa/inet.h>

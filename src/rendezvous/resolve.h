@@ -1,4 +1,4 @@
-// Addresses of sockets, and names that stand for them.
+// Addresses of sockets, and the names from which they are found.
 #ifndef TRIREME_RENDEZVOUS_RESOLVE_H
 #define TRIREME_RENDEZVOUS_RESOLVE_H
 
@@ -24,15 +24,16 @@ typedef struct rendezvous_addresses {
     int count;
 } rendezvous_addresses;
 
-// All addresses of a host, by name or number, each once. TRI_NOT_FOUND: the name has none now; it
-// may have one later, while a cluster starts.
+// Finds all addresses of a host by name or number, each once. TRI_NOT_FOUND: the name has no
+// address now; it may get one later, while a cluster is starting.
 tri_status rendezvous_resolve(const char *host, int port, rendezvous_addresses *out);
-void rendezvous_wildcards(rendezvous_addresses *out); // all addresses of this host
+// Gets the wildcard addresses, which stand for all addresses of this host.
+void rendezvous_wildcards(rendezvous_addresses *out);
 void rendezvous_set_port(rendezvous_socket_address *address, int port);
 int rendezvous_port_of(const rendezvous_socket_address *address);
 bool rendezvous_is_loopback(const rendezvous_socket_address *address);
 bool rendezvous_is_same_host(const rendezvous_socket_address *a,
-                             const rendezvous_socket_address *b); // whatever their ports
+                             const rendezvous_socket_address *b); // the ports may differ
 // Writes the address as text, for messages. Returns `out`.
 const char *rendezvous_address_text(const rendezvous_socket_address *address, char *out,
                                     size_t size);

@@ -1,5 +1,6 @@
-// The server of a store in a process that is no rank: a launcher's agent. It outlives its workers,
-// so that a restarted rank 0 need not be found again. Ranks find it by TRIREME_STORE=HOST:PORT.
+// The server of a store in a process that is not a rank but a launcher's agent. The agent outlives
+// its workers, so that ranks still find the store after rank 0 is restarted. Ranks find it by
+// TRIREME_STORE=HOST:PORT.
 #ifndef TRIREME_RENDEZVOUS_SERVE_H
 #define TRIREME_RENDEZVOUS_SERVE_H
 
@@ -7,14 +8,14 @@
 
 typedef struct store_server tri_store_server;
 
-// Serves a generation of a run over TCP. `identity`: of any of its ranks, as tri_identity_read
-// finds it in that rank's environment; its address says where to listen (port 0: at any free one),
-// its interface at which interface only. TRI_NOT_FOUND: the address is another host's, or taken.
+// Serves a generation of a run over TCP. `identity` is that of any of its ranks, as
+// tri_identity_read finds it in that rank's environment. Its address says where to listen (port 0:
+// at any free port), and its interface at which network interface only. TRI_NOT_FOUND: the address
+// belongs to another host, or is taken.
 tri_status tri_store_serve(const tri_identity *identity, tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
 // Begins the next generation: the keys are removed, and ranks of earlier generations are told that
-// they have been replaced. The number of ranks may be another one. `identity` as in
-// tri_store_serve.
+// they have been replaced. The number of ranks may change. `identity` as in tri_store_serve.
 void tri_store_server_begin(tri_store_server *server, const tri_identity *identity);
 void tri_store_server_end(tri_store_server *server); // NULL allowed
 

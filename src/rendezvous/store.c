@@ -1,5 +1,5 @@
-// What users of the store call: opens it, sets and gets values. Requests go through
-// store_request.c.
+// The functions of the store that users call: to open it, and to set and get values. Requests go
+// through store_request.c.
 #include "rendezvous/store_client.h"
 
 #include "base/limits.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Keeps which rank is on which host, as the server has found.
+// Stores which rank is on which host, as the server has found it.
 static tri_status take_hosts(tri_store *store, store_answer *got) {
     size_t size = (size_t)store->identity.size * sizeof *store->host_of;
     if (got->size != size || got->number < 1 || got->number > store->identity.size)
@@ -35,8 +35,8 @@ static tri_status say_hello(tri_store *store, int timeout_ms, int64_t until_ns) 
     return status;
 }
 
-// If rank 0 has bad input, or hears of another rank's, its server ends, and begins again to say why
-// (store_refuse.c).
+// Opens the store. If rank 0 has bad input, or learns that another rank has, its server ends and
+// begins again to tell the ranks why (store_refuse.c).
 static tri_status meet(tri_store *store, int timeout_ms) {
     int64_t until_ns = store_after_ms(timeout_ms);
     tri_status status = say_hello(store, timeout_ms, until_ns);
@@ -81,7 +81,7 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
-        // Not through store_request, which would replace the thread's error message.
+        // It does not use store_request, which would replace the thread's error message.
         store_head bye = {.kind = STORE_BYE};
         if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);
@@ -139,7 +139,7 @@ tri_status tri_store_fail(tri_store *store, tri_status status) {
     store_answer got;
     snprintf(why, sizeof why, "%s", tri_error_message());
     int used = 0;
-    if (strncmp(why, "rank", 4) != 0) // else it names ranks already
+    if (strncmp(why, "rank", 4) != 0) // such a message already says which rank it was
         used = snprintf(text, sizeof text, "rank %d (host %.63s): ", me->rank, me->host);
     snprintf(text + used, sizeof text - (size_t)used, "%.*s", (int)sizeof text - used - 1, why);
     store_head head = {
@@ -164,8 +164,8 @@ tri_status tri_store_admit(tri_store *store) {
     store_answer got;
     tri_status status = store_request(store, (store_head){.kind = STORE_ADMIT}, "", NULL, &got);
     if (status == TRI_OK) free(got.value);
-    // The server closes the connections of a generation that has ended, so a lost connection may
-    // mean that this run was replaced. Those who connect again are told.
+    // The server closes the connections of a generation that has ended. So a lost connection may
+    // mean that this run was replaced; a new connection is told.
     int fd;
     if (status != TRI_PEER_LOST || !store->broken) return status;
     char why[TRI_MESSAGE_MAX_BYTES];

@@ -1,5 +1,5 @@
-// How a rank finds the server of the store: rank 0 starts it, unless an agent serves; all ranks
-// look for it on their host first, which is safe and fast, and then at rank 0's address.
+// How a rank finds the server of the store. Rank 0 starts it, unless an agent serves. All ranks
+// first look for it on their host, which is safe and fast, and then at rank 0's address.
 #include "base/log.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_unix.h"
@@ -13,7 +13,8 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// What to write where a launcher says nothing of hosts: how each sets a variable for all ranks.
+// The advice for users whose launcher tells nothing of hosts: how to set a variable for all ranks
+// with that launcher.
 static const char *store_line(const char *launcher) {
     static const struct {
         const char *launcher, *line;
@@ -29,7 +30,7 @@ static const char *store_line(const char *launcher) {
     return "TRIREME_STORE=HOST:29500";
 }
 
-// Finds whether ranks of other hosts are possible, and if so the token, which only they need.
+// Finds whether ranks may be on other hosts, and if so the token, which is needed only then.
 static tri_status prepare_tcp(tri_store *store) {
     const tri_identity *me = &store->identity;
     bool is_one_host = me->local_size == me->size, has_address = me->address.host[0] != 0;
@@ -54,10 +55,11 @@ static void close_sockets(store_server_config *config) {
 }
 
 // Opens the sockets at which rank 0 listens. TRI_NOT_FOUND: another process serves the job, or an
-// earlier run is about to end.
+// earlier run has not ended yet.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
-    bool is_first = store->uses_tcp && me->address.is_exact; // it decides whether this rank serves
+    // TCP comes first, because it decides whether this rank serves.
+    bool is_first = store->uses_tcp && me->address.is_exact;
     if (is_first) TRI_TRY(store_tcp_listen(me, &config->tcp));
     tri_status status = store_unix_listen(me, &config->unix_fd);
     if (status == TRI_NETWORK && errno == EADDRINUSE) return TRI_NOT_FOUND;
@@ -66,11 +68,11 @@ static tri_status listen_for_ranks(tri_store *store, store_server_config *config
     status = store_tcp_listen(me, &config->tcp);
     if (status == TRI_OK || me->local_size) return status;
     note_failure(store);
-    return TRI_OK; // all ranks may be on this host
+    return TRI_OK; // not a failure, because all ranks may be on this host
 }
 
-// Starts the server of rank 0. TRI_OK without a server: its addresses are taken for now, and the
-// caller tries again.
+// Starts the server of rank 0. TRI_OK without a server: its addresses are taken at the moment, and
+// the caller tries again.
 static tri_status serve(tri_store *store, int64_t limit_ns) {
     const tri_identity *me = &store->identity;
     store_server_config config = {.identity = me, .unix_fd = -1, .token = store->token};
@@ -86,7 +88,7 @@ static tri_status serve(tri_store *store, int64_t limit_ns) {
                     me->job, me->host);
 }
 
-// Looks once for the server, on this host and then over TCP. TRI_NOT_FOUND: it cannot be reached
+// Looks for the server once, on this host and then over TCP. TRI_NOT_FOUND: it cannot be reached
 // now.
 static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
     tri_status status = store_unix_connect(&store->identity, fd);
@@ -110,7 +112,7 @@ static void report_wait(const tri_store *store) {
 }
 
 // How long to pause before the next look for rank 0: a tenth of the time waited so far. So the wait
-// ends hardly later than rank 0 appears, and a long wait costs little.
+// ends soon after rank 0 appears, and a long wait costs little.
 static int64_t pause_ns(int64_t waited_ns) {
     const int64_t least = 500000, most = 50000000;
     int64_t tenth = waited_ns / 10;
@@ -120,12 +122,12 @@ static int64_t pause_ns(int64_t waited_ns) {
 static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
-    bool is_reported = me->rank != 1; // one rank reports for all
-    // How long rank 0 tries to listen: an earlier run that is about to end frees the address sooner
-    // than this.
+    bool is_reported = me->rank != 1; // only rank 1 reports that it waits, for all ranks
+    // How long rank 0 tries to listen: an earlier run that is about to end frees the address
+    // sooner.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
-    // Where a launcher's agent may serve, rank 0 looks for it first.
+    // If a launcher's agent may serve, rank 0 looks for its server first.
     bool may_serve = me->rank == 0 && !me->address.is_exact;
     for (int round_ms = 100;; round_ms = round_ms < TRI_STORE_PROBE_MS ? 2 * round_ms : round_ms) {
         if (may_serve && !store->server) TRI_TRY(serve(store, limit_ns));

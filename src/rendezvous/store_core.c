@@ -1,5 +1,5 @@
 // The store's server: keys and values, and clients that wait for a key or for the other ranks.
-// store_server.c runs it behind sockets.
+// store_server.c connects it to sockets.
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
@@ -22,33 +22,34 @@ typedef struct bytes {
 
 typedef struct client {
     bool used, arrived;
-    bool watches; // a rank's second connection
-    int rank;     // STORE_NO_RANK before its HELLO or WATCH
+    bool watches; // this connection is a rank's second one, over which it watches
+    int rank;     // STORE_NO_RANK until it sends HELLO or WATCH
     bytes in, out;
-    char *wanted;        // key of a GET that waits
-    int64_t deadline_ns; // of the wait for `wanted`, or for the others to arrive
-    int timeout_ms;      // the whole wait, for the message
+    char *wanted;        // key of a GET that is waiting
+    int64_t deadline_ns; // when the wait for `wanted`, or for the arrival of the others, ends
+    int timeout_ms;      // the time limit of that wait, for the message
 } client;
 
 struct store_core {
     char job[sizeof((tri_identity){0}.job)];
     int size;
-    bool has_agent; // serves, and not a rank
-    int arrived;    // ranks that have sent HELLO, also those that left
-    int lost;       // the first rank that was lost, or STORE_NO_RANK
-    int losses;     // the ranks are told of the first few: one ends the run
+    bool has_agent; // an agent serves, not a rank
+    int arrived;    // how many ranks have sent HELLO, including those that have left
+    int lost;       // the first rank that was lost; STORE_NO_RANK: none
+    // How many losses the ranks were told of: only the first few, since one ends the run.
+    int losses;
     struct {
-        tri_status status; // TRI_OK: no rank has reported one
+        tri_status status; // TRI_OK: no rank has reported a failure
         char text[TRI_MESSAGE_MAX_BYTES];
     } failure;
     bool *seen;
     store_watch watch;
     store_refusals refusals;
-    int32_t *claim_of;     // by rank: an index of `hosts`
-    int32_t *host_of;      // by rank: the number of its host, once all have arrived
-    tri_host_claim *hosts; // one rank's claim for each host
+    int32_t *claim_of;     // by rank: index in `hosts` of the claim of its host
+    int32_t *host_of;      // by rank: the number of its host, set when all ranks have arrived
+    tri_host_claim *hosts; // for each host, the claim of one rank
     int host_count, host_capacity;
-    int client_end; // all clients from here on are unused
+    int client_end; // entries of `clients` from this index on are not in use
     store_keys keys;
     client clients[TRI_MAX_STORE_CLIENTS];
 };
@@ -142,8 +143,8 @@ int store_core_join(store_core *core) {
     return STORE_NO_CLIENT;
 }
 
-// Names the ranks that have not arrived, so that a user sees which process to look at: "rank 2 of
-// 4" or "ranks 2, 3 of 4".
+// Writes which ranks have not arrived, so that a user sees which process to look at: "rank 2 of 4"
+// or "ranks 2, 3 of 4".
 static void name_missing(const store_core *core, char *text, size_t size) {
     int missing = core->size - core->arrived, named = 0;
     int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
@@ -155,7 +156,8 @@ static void name_missing(const store_core *core, char *text, size_t size) {
     snprintf(text + used, size - (size_t)used, " of %d", core->size);
 }
 
-// Answers all waits with a failure at once: as `rank` is lost, what they wait for may never come.
+// Ends all waits with a failure at once, because `rank` is lost, so whatever they wait for may
+// never come.
 static void fail_waits(store_core *core, int rank) {
     char text[256], missing[192];
     for (int i = 0; i < core->client_end; i++) {
@@ -172,7 +174,8 @@ static void fail_waits(store_core *core, int rank) {
     }
 }
 
-// Answers a wait for a key with the failure that a rank has reported: that key may never be set.
+// Ends a wait for a key with the failure that a rank has reported, because the key may never be
+// set.
 static void reply_failure(const store_core *core, client *c) {
     reply(c, core->failure.status, STORE_OF_RANK, core->failure.text, strlen(core->failure.text));
 }
@@ -227,8 +230,8 @@ static const char *put(store_core *core, const char *key, const void *value, siz
     return problem;
 }
 
-// Gives hosts their numbers, in the order of their lowest ranks, so that the numbers do not depend
-// on who arrived first.
+// Numbers the hosts in the order of their lowest ranks, so that the numbers do not depend on which
+// rank arrived first.
 static void number_hosts(store_core *core) {
     int32_t *numbers = allocate(NULL, (size_t)core->host_count * sizeof *numbers), next = 0;
     for (int i = 0; i < core->host_count; i++) numbers[i] = -1;
@@ -309,7 +312,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     return true;
 }
 
-// Those that wait for the others to arrive end too.
+// Handles STORE_REFUSE. Ranks that wait for the others to arrive are answered with the refusal too.
 static bool refuse(store_core *core, client *c, const store_head *head, const char *key,
                    const char *value, int64_t now_ns) {
     if (c->rank >= 0 || strcmp(key, core->job) != 0 ||
@@ -323,8 +326,8 @@ static bool refuse(store_core *core, client *c, const store_head *head, const ch
     return true;
 }
 
-// Begins a rank's second connection, over which it shows that it lives and hears of losses. It
-// needs one because a request on the first may block for long.
+// Begins a rank's second connection, over which it shows that it is alive and learns of losses. A
+// second one is needed because a request on the first may block for long.
 static bool watch(store_core *core, client *c, const store_head *head, const char *key,
                   int64_t now_ns) {
     bool is_rank = head->number >= 0 && head->number < core->size && head->timeout_ms > 0;
@@ -381,8 +384,8 @@ static bool watched(store_core *core, client *c, const store_head *head, const c
     return true;
 }
 
-// Answers whether a checkpoint may be committed. A run that has lost a rank may not: it ends
-// anyway, and what is left of it may be the smaller part of a network that was cut in two.
+// Answers whether a checkpoint may be committed. It may not if the run has lost a rank: such a run
+// ends anyway, and it may be the smaller half of a network that was cut in two.
 static void admit(store_core *core, client *c) {
     char text[192];
     if (core->lost < 0) {
@@ -447,20 +450,21 @@ static void add(store_core *core, client *c, const store_head *head, const char 
         reply(c, TRI_OK, counter, NULL, 0);
 }
 
-// Handles a message. False: the connection ends, because the client broke the protocol or sent BYE.
+// Handles a message. False: the connection has to end, because the client broke the protocol or
+// sent BYE.
 static bool handle(store_core *core, client *c, const store_head *head, const char *body,
                    int64_t now_ns) {
     char key[TRI_MAX_NAME_BYTES + 1];
     const char *value = body + head->key_bytes, *problem;
     memcpy(key, body, head->key_bytes);
     key[head->key_bytes] = 0;
-    if (strlen(key) != head->key_bytes) return false; // a key is text
+    if (strlen(key) != head->key_bytes) return false; // a key is text, so it contains no 0 byte
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
     if (head->kind == STORE_WATCH) return watch(core, c, head, key, now_ns);
     if (head->kind == STORE_REFUSE) return refuse(core, c, head, key, value, now_ns);
     if (c->watches) return watched(core, c, head, value, now_ns);
-    // A client may have one request under way, and none before HELLO was answered: so one wait for
-    // each client is all that there can be.
+    // A client may have only one request under way, and none before its HELLO was answered. So
+    // there is at most one wait for each client.
     if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;
     switch (head->kind) {
     case STORE_SET:
@@ -499,7 +503,7 @@ bool store_core_input(store_core *core, int number, const void *data, size_t siz
         if (store_head_check(&head) != TRI_OK) return false;
         size_t whole = sizeof head + head.key_bytes + head.value_bytes;
         if (c->in.size < whole) return true;
-        // A client that sends requests and never reads the answers would fill this process's
+        // A client that sends requests but never reads the answers would fill this process's
         // memory.
         if (c->out.size > 2 * (size_t)TRI_STORE_VALUE_MAX_BYTES) return false;
         if (!handle(core, c, &head, c->in.data + sizeof head, now_ns)) return false;
@@ -572,7 +576,7 @@ int store_core_present(const store_core *core) {
     int present = 0;
     for (int i = 0; i < core->client_end; i++) {
         const client *c = &core->clients[i];
-        // A rank that was given up, because it is silent, will not say goodbye.
+        // A rank that was given up because it is silent will not say goodbye, so it does not count.
         present += c->used && c->rank >= 0 && !core->watch.at[c->rank].is_lost;
     }
     return present;

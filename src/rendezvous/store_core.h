@@ -1,6 +1,6 @@
 // The store's server without sockets and clocks: it takes bytes from clients and makes bytes for
-// clients, so that tests and fuzzers can run all of it without a network. One thread at a time. All
-// that a client sends is checked before it is used.
+// clients, so that tests and fuzzers can run all of it without a network. Only one thread at a time
+// may call it. Everything that a client sends is checked before it is used.
 #ifndef TRIREME_RENDEZVOUS_STORE_CORE_H
 #define TRIREME_RENDEZVOUS_STORE_CORE_H
 
@@ -11,34 +11,35 @@
 typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
-void store_core_serve_as_agent(store_core *core); // the server's process is no rank's
-// Tells the ranks that the server ends as it should, so that they do not take it for lost.
+// Tells the core that an agent's process serves, not a rank's.
+void store_core_serve_as_agent(store_core *core);
+// Tells the ranks that the server ends in good order, so that they do not think it was lost.
 void store_core_say_bye(store_core *core);
-// Tells the ranks that a newer generation takes their place, so that they end.
+// Tells the ranks that a newer generation replaces them, so that they end.
 void store_core_say_replaced(store_core *core);
 void store_core_destroy(store_core *core); // NULL allowed
 
 enum { STORE_NO_CLIENT = -1 };
 
-// Adds a client and returns its number, reused after store_core_leave; STORE_NO_CLIENT: there are
-// too many.
+// Adds a client and returns its number, which is used again after store_core_leave.
+// STORE_NO_CLIENT: there are too many.
 int store_core_join(store_core *core);
 void store_core_leave(store_core *core, int client);
-// Handles the bytes that a client sent. False: it broke the protocol or sent BYE; then the caller
-// sends what is pending and calls store_core_leave.
+// Handles bytes that a client has sent. False: the client broke the protocol or sent BYE. Then the
+// caller sends what is pending and calls store_core_leave.
 bool store_core_input(store_core *core, int client, const void *data, size_t size, int64_t now_ns);
-// Gets the bytes to send to a client (*size 0: none), and takes note of how many of them the caller
-// has sent: sockets do not always take all.
+// store_core_output gets the bytes to send to a client (*size 0: none). store_core_sent tells how
+// many of them the caller has sent, because a socket does not always take all.
 const void *store_core_output(store_core *core, int client, size_t *size);
 void store_core_sent(store_core *core, int client, size_t size);
-// Answers the waits whose time is over. Returns when the next one's will be, so that the caller
-// knows how long it may sleep (INT64_MAX: none waits).
+// Ends the waits whose time is over. Returns when the next one's will be, so that the caller knows
+// how long it may sleep (INT64_MAX: nobody waits).
 int64_t store_core_expire(store_core *core, int64_t now_ns);
-// How many ranks are connected: they have sent HELLO and have not left.
+// How many ranks are connected: those that have sent HELLO and have not left.
 int store_core_present(const store_core *core);
 // The lowest rank that has not arrived, for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
-// Whether ranks that refuse have yet to hear the common answer, or to come for it.
+// Whether ranks with a refusal still have to get the common answer.
 bool store_core_has_refusals(const store_core *core);
 
 #endif

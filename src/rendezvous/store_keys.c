@@ -1,4 +1,4 @@
-// A hash table from keys to values, with bounds on both.
+// A hash table from keys to values, with limits for the number of keys and the size of values.
 #include "rendezvous/store_keys.h"
 
 #include "base/limits.h"

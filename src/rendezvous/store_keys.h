@@ -19,9 +19,9 @@ typedef struct store_keys {
     size_t value_bytes;
 } store_keys;
 
-// NULL: the key is not set.
+// Finds a key; NULL: it is not set.
 store_key *store_keys_find(const store_keys *keys, const char *name);
-// Sets the key, or replaces its value. Returns what is wrong, or NULL.
+// Sets the key, or replaces its value. Returns NULL, or what is wrong.
 const char *store_keys_put(store_keys *keys, const char *name, const void *value, size_t size);
 void store_keys_destroy(store_keys *keys);
 

@@ -1,6 +1,6 @@
-// A rank's end of the store over TCP: it tries all ports of all addresses that rank 0's host name
-// has. All are tried at once, because some may lead nowhere, or to other programs, and each of
-// these would cost a timeout.
+// A rank's search for the store over TCP: it tries all ports of all addresses that rank 0's host
+// name has. It tries them at the same time, because some may not answer, or belong to other
+// programs, and one after the other each of these would cost a timeout.
 #include "rendezvous/store_tcp.h"
 
 #include "base/os.h"
@@ -18,7 +18,7 @@ enum { PROBES = TRI_MAX_STORE_LISTENERS * TRI_STORE_PORTS };
 typedef struct probe {
     rendezvous_socket_address address;
     bool is_connected;
-    size_t got; // bytes of the challenge
+    size_t got; // how many bytes of the challenge have arrived
     store_challenge challenge;
 } probe;
 
@@ -26,11 +26,11 @@ typedef struct probing {
     const tri_identity *identity;
     const store_token *token;
     int64_t end_ns;
-    int count, found;          // found: a socket whose server has proved itself, or -1
-    int tried, refused;        // addresses; at those refused nobody listens
-    tri_status failed;         // ends the search
-    char note[256];            // what answered and was not our server
-    struct pollfd fds[PROBES]; // fd -1: given up
+    int count, found;   // found: a socket whose server has proved itself; -1: none yet
+    int tried, refused; // numbers of addresses: those tried, and those at which nobody listens
+    tri_status failed;  // a status that ends the search; TRI_OK: none
+    char note[256];     // which other program answered instead of our server
+    struct pollfd fds[PROBES]; // fd -1: this probe was given up
     probe at[PROBES];
 } probing;
 
@@ -57,7 +57,8 @@ static int left_ms(const probing *p) {
     return left < 0 ? 0 : (int)left;
 }
 
-// Sends all, or receives all; false: the other end has closed the connection, or the time is over.
+// Sends everything, or receives everything. False: the other end has closed the connection, or the
+// time is over.
 static bool exchange(int fd, const void *send, void *receive, size_t size) {
     size_t done = 0;
     int64_t end_ns = tri_os.monotonic_ns() + TRI_STORE_GREETING_MS * INT64_C(1000000);
@@ -169,7 +170,7 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
     rendezvous_addresses addresses;
     tri_status status = rendezvous_resolve(where->host, where->port, &addresses);
     if (status != TRI_OK) {
-        errno = 0; // it may be a name server's
+        errno = 0; // errno may still have the value of a name server's failure
         return status;
     }
     probing p = {.identity = identity,

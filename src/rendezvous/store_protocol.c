@@ -1,5 +1,5 @@
-// The bounds of a message, which both ends check before they read its key and its value: the other
-// end may be broken or hostile.
+// The limits of a message. Both ends check them before they read its key and its value, because the
+// other end may be broken or hostile.
 #include "rendezvous/store_protocol.h"
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-// Collects why ranks refuse to run, and decides which line tells it, and which rank prints it.
+// Collects why ranks refuse to run, and decides which line is printed, and by which rank.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"
@@ -56,7 +56,8 @@ bool store_refusals_take(store_refusals *r, int client, const store_head *head, 
     memcpy(&body, value, sizeof body);
     if (body.size != r->size) return false;
     for (int i = 0; i < r->waiting_count; i++)
-        if (r->waiting[i].client == client) return false; // one request at a time
+        // A client may have only one request at a time.
+        if (r->waiting[i].client == client) return false;
     copy_text(text, sizeof text, value + sizeof body, head->value_bytes - sizeof body);
     int rank = (int)head->number, wait_ms = head->timeout_ms > 0 ? head->timeout_ms : 0;
     if (!r->told) r->begun_ns = now_ns;
@@ -78,12 +79,14 @@ void store_refusals_leave(store_refusals *r, int client) {
     r->has_spoken |= r->is_decided && r->speaker_client == client;
     for (int i = 0; i < r->waiting_count; i++) {
         if (r->waiting[i].client != client) continue;
-        r->has_spoken |= r->is_decided && r->waiting[i].rank == r->speaker; // it was lost
+        // The speaker was lost, so the others need not wait for it.
+        r->has_spoken |= r->is_decided && r->waiting[i].rank == r->speaker;
         r->waiting[i--] = r->waiting[--r->waiting_count];
     }
 }
 
-// Names the rank, unless all have the same reason, or the reason names ranks already.
+// Adds the rank's name to the line, unless all ranks have the same reason, or the reason already
+// names ranks.
 static void describe(store_refusals *r) {
     bool is_common = r->reasons == r->size && !r->differ;
     char more[96] = "";
@@ -101,8 +104,8 @@ static void describe(store_refusals *r) {
     }
 }
 
-// Once all ranks have told, or after some time. A rank that serves tells too before it ends, so
-// that its answer is not given without it: it may have a reason of its own.
+// Decides the line, once all ranks have told or after some time. A rank that serves also tells
+// before it ends, because it may have a reason of its own.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);
@@ -119,8 +122,9 @@ const char *store_refusals_text(const store_refusals *r) {
     return r->is_decided ? r->text : r->first == STORE_NO_RANK ? r->other : r->reason;
 }
 
-// When the client is to be answered: the speaker once it is decided, the others when it has printed
-// and left, so that no launcher ends it before.
+// When the client is to be answered. The speaker gets its answer as soon as the line is decided.
+// The others get theirs when the speaker has printed and left, because a launcher may end all ranks
+// once one has ended.
 static int64_t answer_ns(const store_refusals *r, const store_refuser *w) {
     if (!r->is_decided) return w->until_ns;
     if (w->rank == r->speaker || r->has_spoken) return r->decided_ns;

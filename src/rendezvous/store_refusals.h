@@ -1,4 +1,4 @@
-// What the server of the store knows of the ranks' refusals, without connections and clocks. A rank
+// What the store's server knows of the ranks' refusals, without connections and clocks. A rank
 // refuses when it ends with exit code 2. All ranks then tell why, so that one of them prints one
 // line for all.
 #ifndef TRIREME_RENDEZVOUS_STORE_REFUSALS_H
@@ -9,28 +9,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// A rank that has told and waits for the answer.
+// A rank that has told its reason and waits for the answer.
 typedef struct store_refuser {
     int client, rank;
-    int64_t until_ns; // when it wants to know that there is none yet
+    int64_t until_ns; // when the rank wants an answer at the latest, even if nothing is decided
 } store_refuser;
 
 typedef struct store_refusals {
     int size;
-    bool has_agent; // the server's process is no rank, and answers without rank 0
-    bool *has_told; // by rank
-    int told;       // how many have
-    int reasons;    // of them, those that have a reason of their own
-    int first;      // the lowest of those, or STORE_NO_RANK; the next three are its own
+    bool has_agent; // the server's process is not a rank, so it can answer without rank 0
+    bool *has_told; // by rank: whether it has told its reason
+    int told;       // how many ranks have told their reason
+    int reasons;    // how many of them have a reason of their own
+    // The lowest rank with a reason, or STORE_NO_RANK; the next three members belong to it.
+    int first;
     char host[64];
     char reason[TRI_MESSAGE_MAX_BYTES];
     bool is_printed;
-    bool differ;                       // the reasons
-    char other[TRI_MESSAGE_MAX_BYTES]; // a text of a rank without a reason: of whom it heard
+    bool differ; // ranks have different reasons
+    // The text of a rank without a reason of its own: of which rank it learned.
+    char other[TRI_MESSAGE_MAX_BYTES];
     int64_t begun_ns;
-    bool is_decided; // then:
+    bool is_decided; // the line is decided, and the members below are set
     int64_t decided_ns;
-    int speaker; // the rank that prints the text; the others are answered when it has left
+    int speaker; // the rank that prints the line; the others are answered when it has left
     int speaker_client;
     bool has_spoken;
     char text[TRI_MESSAGE_MAX_BYTES];
@@ -40,22 +42,24 @@ typedef struct store_refusals {
 
 void store_refusals_create(store_refusals *r, int size);
 void store_refusals_destroy(store_refusals *r);
-// False: no rank sends such a message.
+// Takes over what a rank tells. False: no rank of ours sends such a message.
 bool store_refusals_take(store_refusals *r, int client, const store_head *head, const char *value,
                          int64_t now_ns);
-void store_refusals_leave(store_refusals *r, int client); // its connection has ended
+// The client's connection has ended.
+void store_refusals_leave(store_refusals *r, int client);
 typedef struct store_refusal_answer {
-    tri_status status; // TRI_TIMEOUT: not all have told yet
-    bool speaks;       // the client's rank prints the text
+    tri_status status; // TRI_TIMEOUT: not all ranks have told yet
+    bool speaks;       // the client's rank has to print the text
     const char *text;
 } store_refusal_answer;
-// Returns a client that is to be answered now, which then waits no longer, with its answer; or -1,
-// and in *next_ns when to ask again (INT64_MAX: after a message).
+// Finds a client that is to be answered now. Returns its number, with its answer in *out, and
+// forgets that it waits. -1: there is none; then *next_ns is when to ask again (INT64_MAX: after
+// the next message).
 int store_refusals_next(store_refusals *r, int64_t now_ns, store_refusal_answer *out,
                         int64_t *next_ns);
-// Whether there are ranks that have yet to hear the answer, or to come for it.
+// Whether there are ranks that still have to get the answer.
 bool store_refusals_are_open(const store_refusals *r);
-// What a rank is told that waits for the others to arrive.
+// Gets the text for a rank that waits for the others to arrive.
 const char *store_refusals_text(const store_refusals *r);
 
 #endif

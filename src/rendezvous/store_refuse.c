@@ -1,14 +1,14 @@
-// How a rank that ends with exit code 2 tells the others why, and hears which line is printed for
-// all of them. It works before the ranks have met as well as after they have parted: each looks for
-// rank 0, which serves once more for this.
+// How a rank that ends with exit code 2 tells the others why, and learns which line is printed for
+// all of them. It works both before the ranks have met and after the store was closed: each rank
+// looks for rank 0, which serves once more for this purpose.
 #include "rendezvous/store_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Waits for the answer until `until_ns`, and looks for rank 0 again if it has ended meanwhile: that
-// was the server of the meeting.
+// Waits for the answer until `until_ns`. If the server ends before that, it was still the one at
+// which the ranks met, so this function looks for rank 0 again.
 static tri_status tell(tri_store *store, const store_refusal *body, const char *text,
                        int64_t until_ns, store_answer *got) {
     char value[sizeof *body + TRI_MESSAGE_MAX_BYTES];
@@ -41,7 +41,7 @@ static void say(tri_refusal *refusal, const store_answer *got) {
     refusal->is_printed |= got->number == STORE_SPEAKS;
 }
 
-// The rank can wait no longer for a common line: prints its own.
+// Prints a line of this rank's own, because it can wait no longer for the common line.
 static void say_own(const tri_store *store, const char *text, tri_refusal *refusal) {
     const tri_identity *me = &store->identity;
     if (!refusal->has_reason || refusal->is_printed) return;

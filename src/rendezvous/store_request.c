@@ -1,5 +1,5 @@
-// A rank's requests to the server of the store. The rank sends one at a time and waits for the
-// answer, so that answers need no numbers.
+// A rank's requests to the store's server. The rank sends one at a time and waits for the answer,
+// so that answers need no numbers.
 #include "rendezvous/store_client.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static tri_status receive_answer(tri_store *store, store_answer *out, int64_t un
     return receive_bytes(store, out->value, out->size, until_ns);
 }
 
-// Sends one message and waits for the answer, whose value the caller frees. The wait ends a while
+// Sends one message and waits for the answer, whose value the caller frees. The wait ends some time
 // after the server's own time limit, in case the server never answers.
 static tri_status ask(tri_store *store, store_head head, const char *key, const void *value,
                       store_answer *out) {

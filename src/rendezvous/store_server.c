@@ -1,5 +1,5 @@
-// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c,
-// those of TCP connections once store_strangers.c has admitted them.
+// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c.
+// Bytes of TCP connections are passed on only after store_strangers.c has admitted the connections.
 #include "rendezvous/store_server.h"
 
 #include "base/limits.h"
@@ -23,8 +23,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// What `fds` holds, in this order, so that one poll waits for all. Without TCP, clients begin where
-// its sockets would.
+// What the entries of `fds` are, in this order, so that one poll waits for all of them. Without
+// TCP, the clients' entries take the place of the TCP sockets.
 enum {
     WAKE,
     UNIX,
@@ -32,7 +32,7 @@ enum {
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
     READ_BYTES = 1 << 16,
-    SPARE_DESCRIPTORS = 128, // of the rest of the process
+    SPARE_DESCRIPTORS = 128, // descriptors for the rest of the process
     NO_ROOM_US = 100000
 };
 
@@ -40,18 +40,19 @@ struct store_server {
     store_core *core;
     tri_identity identity;
     int tcp_count;
-    int64_t name_ns; // when to name a rank that has not arrived; INT64_MAX: done
+    int64_t name_ns; // when to report a rank that has not arrived; INT64_MAX: it was reported
     pthread_t thread;
     atomic_bool stopping;
     bool is_agent;
     int port, wake;
-    pthread_mutex_t lock; // of `next`
-    tri_identity *next;   // a generation that is to begin, or NULL
+    pthread_mutex_t lock; // protects `next`
+    tri_identity *next;   // the generation that is to begin; NULL: none
     bool has_said_full;
     store_strangers strangers;
-    struct pollfd *clients;                             // one for each, in fds
-    int client_end;                                     // those from here on are unused
-    struct pollfd fds[CLIENTS + TRI_MAX_STORE_CLIENTS]; // poll skips negative ones
+    struct pollfd *clients; // the clients' entries in `fds`
+    int client_end;         // entries of `clients` from this index on are not in use
+    // Poll ignores entries with a negative descriptor.
+    struct pollfd fds[CLIENTS + TRI_MAX_STORE_CLIENTS];
     char buffer[READ_BYTES];
 };
 
@@ -61,8 +62,8 @@ static void leave(store_server *s, int client) {
     s->clients[client].fd = -1;
 }
 
-// Called if accept failed because no descriptor or memory is free. The client stays in the
-// listening queue for the next accept; without a pause the thread would spin.
+// Called after accept failed because no descriptor or memory was free. The client stays in the
+// listening queue until the next accept. Without this pause the thread would spin.
 static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
@@ -145,7 +146,7 @@ static void flush(store_server *s, int client) {
     }
 }
 
-// Reads what a client sent. False: the client is gone, or has to go.
+// Reads what a client has sent. False: the client is gone, or its connection has to end.
 static bool receive(store_server *s, int client) {
     for (;;) {
         ssize_t got = tri_os.recv(s->clients[client].fd, s->buffer, sizeof s->buffer, MSG_DONTWAIT);
@@ -174,15 +175,15 @@ static void receive_all(store_server *s) {
     }
 }
 
-// Sends what is pending to all clients. Called after all input and all timeouts were handled, since
-// one client's request, or its leaving, can answer the requests of others.
+// Sends to all clients what is pending. Called after all input and all timeouts were handled,
+// because a request of one client, or its leaving, can answer the requests of others.
 static void send_all(store_server *s) {
     for (int i = 0; i < s->client_end; i++) {
         struct pollfd *p = &s->clients[i];
         if (p->fd < 0) continue;
         size_t pending;
-        // What the socket did not take is sent when it has room. A failed send shows in the next
-        // poll.
+        // What the socket did not take is sent when it has room. If sending failed, the next poll
+        // reports it.
         flush(s, i);
         store_core_output(s->core, i, &pending);
         p->events = pending ? POLLIN | POLLOUT : POLLIN;
@@ -197,22 +198,23 @@ static void name_missing(store_server *s) {
     if (!has_begun) return;
     int rank = store_core_missing(s->core);
     if (rank == STORE_NO_RANK) return;
-    char host[TRI_HOST_NAME_MAX + 4] = ""; // an agent does not know where its ranks are
+    char host[TRI_HOST_NAME_MAX + 4] = ""; // an agent does not know on which hosts its ranks are
     if (!s->is_agent) snprintf(host, sizeof host, " (%s)", s->identity.host);
     tri_log(TRI_LOG_WARNING,
             "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait", rank,
             host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core), s->identity.size);
 }
 
-// How many entries poll gets. poll refuses more entries than the process may have descriptors
-// (ulimit -n), used or not, so unused ones at the end are left out. Clients take the lowest free
-// entry, so that there are never too many.
+// How many entries poll gets. poll fails if there are more entries than the process may have
+// descriptors (ulimit -n), used or not. So unused entries at the end are left out. Clients get the
+// lowest free entries, so that there are never too many.
 static nfds_t used(store_server *s) {
     while (s->client_end > 0 && s->clients[s->client_end - 1].fd < 0) s->client_end--;
     return (nfds_t)(s->clients - s->fds) + (nfds_t)s->client_end;
 }
 
-// Stops listening, so that the next job of this name may listen while this one's last ranks finish.
+// Stops listening, so that the next job of this name can listen while the last ranks of this one
+// finish.
 static void close_listeners(store_server *s) {
     for (int i = UNIX; i < TCP + s->tcp_count; i++) {
         if (s->fds[i].fd >= 0) tri_os.close(s->fds[i].fd);
@@ -221,8 +223,8 @@ static void close_listeners(store_server *s) {
     if (s->tcp_count) store_strangers_close(&s->strangers);
 }
 
-// Waits until something happens. Where all strangers' entries are taken, no more are accepted: the
-// listening sockets are left out.
+// Waits until something happens. If all strangers' entries are in use, the listening sockets are
+// left out, so that no further stranger is accepted.
 static void wait_for_events(store_server *s, int64_t until_ns) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (s->tcp_count) {
@@ -237,7 +239,7 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
 }
 
 // Raises the limit on descriptors: each rank has two connections, and the usual limit is lower than
-// what the system allows. poll also fails if the limit is lower than the entries that have a fixed
+// what the system allows. poll also fails if the limit is below the number of entries with a fixed
 // index.
 static tri_status make_room(int ranks) {
     struct rlimit limit;
@@ -246,7 +248,8 @@ static tri_status make_room(int ranks) {
     rlim_t most = limit.rlim_max;
     if (limit.rlim_cur < needed) {
         limit.rlim_cur = needed < most ? needed : most;
-        (void)setrlimit(RLIMIT_NOFILE, &limit); // without room for a rank, accept_at says so
+        // If a rank then finds no room, accept_at reports it.
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
     if (most >= CLIENTS + SPARE_DESCRIPTORS) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
@@ -264,10 +267,10 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
     s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
 }
 
-// Ends the generation that is served, if store_server_begin has asked for another one.
+// Ends the current generation, if store_server_begin has asked for another one.
 static void begin_next(store_server *s) {
     uint64_t times;
-    if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* it was 0 */
+    if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* the counter was 0 */
     }
     pthread_mutex_lock(&s->lock);
     tri_identity *next = s->next;
@@ -279,13 +282,14 @@ static void begin_next(store_server *s) {
     for (int i = 0; i < s->client_end; i++)
         if (s->clients[i].fd >= 0) leave(s, i);
     store_core_destroy(s->core);
-    (void)make_room(next->size); // there is enough for the server itself
+    // A failure is harmless: there is enough room for the server itself.
+    (void)make_room(next->size);
     serve_generation(s, next);
     free(next);
 }
 
-// Returns when the server ends at the latest. While ranks may still come to hear why the others
-// refuse, it listens on.
+// Returns by when the server has to end. It keeps listening if ranks may still come to learn why
+// the others refuse.
 static int64_t begin_end(store_server *s) {
     bool stays = store_core_has_refusals(s->core);
     if (!stays) close_listeners(s);
@@ -305,7 +309,7 @@ static void *serve(void *context) {
         if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) end_ns = begin_end(s);
         // A rank's server waits for its ranks, which may still need keys. An agent ends after its
-        // ranks, so a rank that is still connected is lost.
+        // ranks, so a rank that is still connected then is lost.
         bool is_awaited = store_core_present(s->core) || store_core_has_refusals(s->core);
         if (end_ns != INT64_MAX &&
             (s->is_agent || !is_awaited || tri_os.monotonic_ns() >= end_ns)) {

@@ -1,4 +1,4 @@
-// The thread that serves the store: it gives store_core sockets and a clock.
+// The thread that serves the store: it connects store_core to sockets and a clock.
 #ifndef TRIREME_RENDEZVOUS_STORE_SERVER_H
 #define TRIREME_RENDEZVOUS_STORE_SERVER_H
 
@@ -9,18 +9,18 @@ typedef struct store_server store_server;
 typedef struct store_server_config {
     const tri_identity *identity;
     int unix_fd;       // listens for ranks of this host; -1: none
-    store_sockets tcp; // listen for those of other hosts
-    store_token token; // if tcp has any
-    bool is_agent;     // this process is no rank
+    store_sockets tcp; // listen for ranks of other hosts
+    store_token token; // set if `tcp` has sockets
+    bool is_agent;     // this process is an agent, not a rank
 } store_server_config;
 
 // Starts the thread. Takes over the listening sockets, also on failure.
 tri_status store_server_start(const store_server_config *config, store_server **out);
-// Accepts no more connections, gives connected ranks TRI_MAX_SHUTDOWN_MS to finish, because they
-// may still need keys, then ends. NULL allowed.
+// Ends the server. It accepts no more connections, and gives connected ranks TRI_MAX_SHUTDOWN_MS to
+// finish, because they may still need keys. NULL allowed.
 void store_server_stop(store_server *server);
-// From now on serves this generation, whose ranks may connect as soon as this has returned.
+// Serves this generation from now on. Its ranks may connect as soon as this call has returned.
 void store_server_begin(store_server *server, const tri_identity *identity);
-int store_server_port(const store_server *server); // over TCP
+int store_server_port(const store_server *server);
 
 #endif

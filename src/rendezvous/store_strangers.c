@@ -1,5 +1,5 @@
-// Greets whatever connects over TCP, and turns away all that do not have the token: any process of
-// the network can reach the port.
+// Handles the greeting of whatever connects over TCP, and closes all connections that do not have
+// the token, because any process of the network can reach the port.
 #include "rendezvous/store_strangers.h"
 
 #include "base/log.h"
@@ -43,8 +43,8 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
     store_stranger *one = &s->at[index];
     memset(one, 0, sizeof *one);
     one->since_ns = now_ns;
-    // The buffer of a new socket has room for so few bytes; a connection that has none is dropped,
-    // because a stranger is not waited for.
+    // The send buffer of a new socket has room for these few bytes. If it has none, the connection
+    // is closed, because the server never waits for a stranger.
     bool is_greeted = store_challenge_make(&one->challenge) == TRI_OK &&
                       tri_os.send(fd, &one->challenge, sizeof one->challenge,
                                   MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof one->challenge;
@@ -54,8 +54,8 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
         tri_os.close(fd);
 }
 
-// Closes a connection without the token. Only the first is reported: a port scan would fill the
-// log.
+// Closes a connection without the token. Only the first one is reported, because a port scan would
+// fill the log.
 static void turn_away(store_strangers *s, int index) {
     struct sockaddr_storage peer;
     socklen_t size = sizeof peer;
@@ -71,8 +71,8 @@ static void turn_away(store_strangers *s, int index) {
     drop(s, index);
 }
 
-// Returns the socket of an admitted rank, or -1. The verdict also tells a rank that has the token
-// but is not admitted (an ended generation) why.
+// Sends the verdict. Returns the socket of an admitted rank, or -1. A rank that has the token but
+// is not admitted (its generation has ended) learns why from the verdict.
 static int answer(store_strangers *s, int index) {
     const store_stranger *one = &s->at[index];
     store_verdict verdict;

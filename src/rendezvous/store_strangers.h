@@ -1,5 +1,5 @@
 // Strangers: connections over TCP that have not proved yet that they have the token. Anybody on the
-// network can be one, so there is room for a fixed number, each has a deadline, and nothing is
+// network can be one. So there is room for a fixed number only, each has a deadline, and nothing is
 // allocated or parsed for one. A thread of the server calls these functions.
 #ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 #define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
@@ -11,7 +11,7 @@
 
 typedef struct store_stranger {
     int64_t since_ns;
-    size_t got; // bytes of the proof
+    size_t got; // how many bytes of the proof have arrived
     store_challenge challenge;
     union {
         store_proof proof;
@@ -21,21 +21,22 @@ typedef struct store_stranger {
 
 typedef struct store_strangers {
     store_gate gate;
-    struct pollfd *fds;  // TRI_MAX_STORE_STRANGERS entries of what the server polls; fd -1: free
-    int64_t turned_away; // how many had no token
+    // TRI_MAX_STORE_STRANGERS entries of those that the server polls; fd -1: free.
+    struct pollfd *fds;
+    int64_t turned_away; // how many connections without the token were closed
     store_stranger at[TRI_MAX_STORE_STRANGERS];
 } store_strangers;
 
-// True if another stranger may be accepted now. If there is no room, the oldest is closed once it
-// is TRI_STORE_CROWDED_MS old, so that strangers that send nothing cannot keep ranks out.
+// True if another stranger may be accepted now. If there is no room, the oldest one is closed once
+// it is TRI_STORE_CROWDED_MS old, so that strangers that send nothing cannot keep ranks out.
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
 // Takes over the non-blocking socket of a connection that was just accepted.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
-// Reads what stranger `index` sent. Once it is admitted, returns its socket, which then belongs to
-// the caller; else -1.
+// Reads what stranger `index` has sent. Once it is admitted, returns its socket, which then belongs
+// to the caller; else -1.
 int store_strangers_read(store_strangers *s, int index);
-// Closes the connections whose time is over. Returns when this has to be called again, or when
-// there will be room; INT64_MAX: there is no stranger.
+// Closes the connections whose time is over. Returns when this has to be called again; INT64_MAX:
+// there is no stranger.
 int64_t store_strangers_expire(store_strangers *s, int64_t now_ns);
 void store_strangers_close(store_strangers *s);
 

@@ -1,4 +1,4 @@
-// The server's end of the store over TCP: finds at which addresses of this host rank 0 has to
+// The server's side of the store over TCP: finds at which addresses of this host rank 0 has to
 // listen, and listens there.
 #include "rendezvous/store_tcp.h"
 
@@ -29,13 +29,14 @@ void store_tcp_prepare(int fd) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms);
 }
 
-// Listens at one address and port. Returns a socket, or -1 with errno: the address is not this
-// host's (EADDRNOTAVAIL), or is taken (EADDRINUSE).
+// Listens at one address and port. Returns a socket, or -1 with errno: the address does not belong
+// to this host (EADDRNOTAVAIL), or is taken (EADDRINUSE).
 static int listen_at(const rendezvous_socket_address *address) {
     int family = address->any.sa_family, on = 1;
     int fd = tri_os.socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); // after an earlier run's end
+    // Allows the port of a run that has just ended.
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd, &address->any, address->size) == 0 && listen(fd, TRI_MAX_STORE_CLIENTS) == 0)
         return fd;
@@ -45,8 +46,8 @@ static int listen_at(const rendezvous_socket_address *address) {
     return -1;
 }
 
-// Listens at the first port of the range that is free at the address; port 0: at any. -1 with
-// errno. Other jobs on this host may have taken the first ports.
+// Listens at the first port of the range that is free at this address, because other jobs on this
+// host may have taken the first ports. Port 0: any port. -1: it failed, and errno says why.
 static int listen_in_range(const tri_identity *identity, rendezvous_socket_address address) {
     int fd = -1;
     for (int i = 0; fd < 0 && i < identity->address.ports; i++) {
@@ -93,8 +94,8 @@ static tri_status addresses_of_interface(const char *interface, rendezvous_addre
     return out->count ? TRI_OK : no_interface(interface);
 }
 
-// Checks that the interface is where ranks of other hosts look for rank 0: else they would wait in
-// vain.
+// Checks that the given interface is the one at which ranks of other hosts look for rank 0. If not,
+// they would never find it.
 static tri_status check_interface(const tri_identity *identity, const rendezvous_addresses *own) {
     rendezvous_addresses named;
     char text[INET6_ADDRSTRLEN];
@@ -114,8 +115,8 @@ static tri_status check_interface(const tri_identity *identity, const rendezvous
                     rendezvous_address_text(&own->at[0], text, sizeof text));
 }
 
-// Finds the addresses at which rank 0 has to listen. Addresses of other hosts may be among them;
-// listening there fails, and the next is tried.
+// Finds the addresses at which rank 0 has to listen. Some may belong to other hosts; listening
+// there fails, and the next one is tried.
 static tri_status addresses_of(const tri_identity *identity, rendezvous_addresses *out) {
     if (identity->interface[0]) {
         TRI_TRY(addresses_of_interface(identity->interface, out));
@@ -125,7 +126,8 @@ static tri_status addresses_of(const tri_identity *identity, rendezvous_addresse
         out->count = 0;
     bool only_loopback = true;
     for (int i = 0; i < out->count; i++) only_loopback &= rendezvous_is_loopback(&out->at[i]);
-    // /etc/hosts may give this host's own name a loopback address, where no other host reaches it.
+    // /etc/hosts may give this host's own name a loopback address, at which no other host can reach
+    // it.
     if (only_loopback && !store_address_is_loopback(identity)) out->count = 0;
     return TRI_OK;
 }

@@ -1,5 +1,5 @@
-// The store's unix socket. It is abstract: it has no file, so that nothing remains of a killed run;
-// it ends with the process, and the kernel tells which user is at the other end.
+// The store's unix socket. It is abstract: it has no file, so nothing remains of a killed run. It
+// ends with the process, and the kernel tells which user is at the other end.
 #include "rendezvous/store_unix.h"
 
 #include "base/limits.h"
@@ -17,8 +17,7 @@
 static tri_status make_address(const tri_identity *identity, struct sockaddr_un *address,
                                socklen_t *size) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    // The first byte stays 0, which makes the name abstract: no file stays behind when the run
-    // ends.
+    // The first byte stays 0, which makes the name abstract: no file remains when the run ends.
     int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-store/%s",
                         identity->job);
     if (used < 0 || (size_t)used >= sizeof address->sun_path - 1)
@@ -31,7 +30,7 @@ tri_status store_unix_connect(const tri_identity *identity, int *out) {
     struct sockaddr_un address;
     socklen_t size;
     TRI_TRY(make_address(identity, &address, &size));
-    // Non-blocking, so that this fails at once if the process that listens does not accept.
+    // Non-blocking, so that this fails at once if the listening process does not accept.
     int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return tri_os_fail("make a socket", identity->job);
     int failed;
@@ -62,8 +61,8 @@ tri_status store_unix_admit(int fd) {
     return TRI_OK;
 }
 
-// Tells who listens at the job's address if it is taken. TRI_BAD_INPUT: another user does; TRI_OK
-// also if that cannot be found out.
+// Finds out whose process listens at the job's address if the address is taken. TRI_BAD_INPUT:
+// another user's. TRI_OK: this user's, or that cannot be found out.
 static tri_status check_holder(const tri_identity *identity) {
     int fd;
     if (store_unix_connect(identity, &fd) != TRI_OK) return TRI_OK;

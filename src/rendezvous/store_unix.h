@@ -4,13 +4,13 @@
 
 #include "rendezvous/rendezvous.h"
 
-// Makes rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another
-// process of this user has the job's address; TRI_BAD_INPUT while one of another user has it.
+// Makes rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE: another process
+// of this user has the job's address. TRI_BAD_INPUT: a process of another user has it.
 tri_status store_unix_listen(const tri_identity *identity, int *fd);
-// Makes a blocking socket that is connected to rank 0. TRI_NOT_FOUND while rank 0 does not listen.
+// Makes a blocking socket that is connected to rank 0. TRI_NOT_FOUND: rank 0 does not listen yet.
 tri_status store_unix_connect(const tri_identity *identity, int *fd);
-// Checks who is at the other end; both ends call it before they send or read. TRI_BAD_INPUT if it
-// is another user's process: any user can listen at an abstract address.
+// Checks whose process is at the other end. Both ends call it before they send or read anything.
+// TRI_BAD_INPUT: it belongs to another user, because any user can listen at an abstract address.
 tri_status store_unix_admit(int fd);
 
 #endif

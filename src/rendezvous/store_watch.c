@@ -1,5 +1,5 @@
-// Keeps each rank's latest beat, and finds the ranks that are silent, because a host that loses its
-// power closes no connection.
+// Keeps each rank's latest beat, and finds ranks that are silent, because a host that loses its
+// power does not close its connections.
 #include "rendezvous/store_watch.h"
 
 #include "base/ledger.h"
@@ -55,8 +55,8 @@ bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, cons
 int store_watch_look(store_watch *watch, int64_t now_ns, int64_t *next_ns) {
     *next_ns = INT64_MAX;
     if (watch->watched == 0) return STORE_NO_RANK;
-    // This process was suspended, or had no core: what ranks sent meanwhile is not read yet, so
-    // their silence is not counted.
+    // If this process was suspended or had no core, beats that arrived meanwhile have not been read
+    // yet. So the ranks' silence in that time does not count.
     int64_t gap_ns = now_ns - watch->looked_ns;
     bool is_late = gap_ns > TRI_BEAT_LATE_MS * ms;
     watch->looked_ns = now_ns;

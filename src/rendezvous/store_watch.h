@@ -1,5 +1,5 @@
-// What the server of the store knows of the ranks' health, without connections and clocks, so that
-// tests decide what time it is.
+// What the store's server knows of the ranks' health, without connections and clocks, so that tests
+// can set the time.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
@@ -9,39 +9,42 @@
 #include <stdint.h>
 
 typedef struct store_watched {
-    bool is_watched; // it has a second connection
+    bool is_watched; // the rank has its second connection
     bool is_lost;
-    int awaited; // the rank that it waits for, or STORE_NO_RANK
+    int awaited; // the rank for which it waits, or STORE_NO_RANK
     int64_t silence_ns, heard_ns;
-    char *beat; // its latest one's value
+    char *beat; // the value of its latest beat
     size_t beat_bytes;
-    store_loss loss; // if it is lost
-    // Who asked for its beats last, is told each one until then.
+    store_loss loss; // set if the rank is lost
+    // The rank that last asked for this rank's beats, and the client through which it asked. Until
+    // `followed_ns` the server sends it each new beat.
     int follower, follower_client;
     int64_t followed_ns;
 } store_watched;
 
 typedef struct store_watch {
-    store_watched *at; // by rank
+    store_watched *at; // by rank: what the server knows about it
     int size;
-    int watched; // how many have a second connection
+    int watched; // how many ranks have their second connection
     int64_t looked_ns;
 } store_watch;
 
 void store_watch_create(store_watch *watch, int size);
 void store_watch_destroy(store_watch *watch);
 void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
-void store_watch_end(store_watch *watch, int rank); // it said BYE
-// Takes over a rank's beat. False: no rank sends such a beat, so the client is no rank of ours.
+// The rank has said BYE.
+void store_watch_end(store_watch *watch, int rank);
+// Takes over a rank's beat. False: no rank of ours sends such a beat, so the client is not one of
+// our ranks.
 bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, const void *value,
                       int64_t now_ns);
-// Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK;
-// *next_ns: when to look again. Time in which the server itself stood still does not count, because
-// beats may have arrived that it has not read.
+// Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK.
+// *next_ns: when to look again. Time in which the server itself did not run does not count, because
+// beats may have arrived that it has not read yet.
 int store_watch_look(store_watch *watch, int64_t now_ns, int64_t *next_ns);
-// Records that the rank is lost, with what happened to it. False: that is known already.
+// Records that the rank is lost, and what happened to it. False: this was known already.
 bool store_watch_lose(store_watch *watch, int rank, const char *what, const char *host);
-// Makes the value of STORE_LOST; the caller frees it.
+// Makes the value of the message STORE_LOST; the caller frees it.
 char *store_watch_loss(const store_watch *watch, int rank, size_t *size);
 
 #endif

@@ -1,6 +1,6 @@
 // Finds the user's token, or makes one. Processes on several hosts that share the home folder may
-// do so at the same time, and all have to end with the same token: link(2) lets one of them win,
-// and the others read its file.
+// do so at the same time, and must all end with the same token. link(2) lets one of them create the
+// file, and the others read that file.
 #include "rendezvous/token.h"
 
 #include "base/limits.h"
@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 static tri_status derive_key(const char *text, size_t size, const char *from, store_token *out) {
-    while (size > 0 && isspace((unsigned char)text[size - 1])) size--; // a file ends in a line feed
+    // A text file ends with a line feed.
+    while (size > 0 && isspace((unsigned char)text[size - 1])) size--;
     if (size < TRI_MIN_TOKEN_BYTES || size > TRI_MAX_TOKEN_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: the token has %zu bytes (%d to %d are allowed); `openssl rand -hex "
@@ -62,7 +63,7 @@ static tri_status read_open_file(int fd, const char *path, store_token *out) {
     return derive_key(text, size, path, out);
 }
 
-// Reads a token's file. TRI_NOT_FOUND: there is no such file.
+// Reads a token file. TRI_NOT_FOUND: there is no such file.
 static tri_status read_token_file(const char *path, store_token *out) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) return tri_os_fail("open", path);
