@@ -1,5 +1,5 @@
-// Decides which CPUs each worker of a host may use. Next to read: bind_rank.c, for ranks of other
-// launchers.
+// Decides which CPUs each worker of a host may use. Next: bind_rank.c, for ranks that other
+// launchers started.
 #include "launch/bind.h"
 
 #include <ctype.h>
@@ -17,8 +17,9 @@ static void add_core(const launch_core *core, launch_cpus *out) {
     for (int i = 0; i < core->thread_count; i++) launch_cpus_add(out, core->threads[i]);
 }
 
-// Adds share `index` of `sharers` of the cores; at least one core. Where there are fewer cores than
-// sharers, hardware threads are divided instead.
+// The cores `of` are divided among `sharers` workers. Adds share number `index`, which is at least
+// one core, to a worker's CPUs. If there are fewer cores than sharers, hardware threads are divided
+// instead.
 static void add_share(const launch_topology *t, cores of, int index, int sharers,
                       launch_cpus *out) {
     int count = of.end - of.first;
@@ -59,8 +60,8 @@ static cores cores_of_domain(const launch_topology *t, launch_binding binding, i
     return out;
 }
 
-// Gives each worker a domain. Worker i of n uses domain i * domains / n: where there are more
-// workers than domains, consecutive workers share one, because they exchange most.
+// Gives each worker a domain: worker i of n gets domain i * domains / n. If there are more workers
+// than domains, consecutive workers share one, because they exchange most with each other.
 static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
                          launch_place *out) {
     int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
@@ -79,8 +80,8 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
     }
 }
 
-// Finds the GPU of each worker: the visible one with the worker's number. False: not every worker
-// has one.
+// Finds each worker's GPU: the visible GPU with the worker's number. False: not every worker has
+// one.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
                         launch_place *out) {
     const char *at = visible;
@@ -105,9 +106,9 @@ static bool same_cores(const launch_device *a, const launch_device *b) {
 
 static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
 
-// Gives the NUMA nodes of a socket that no worker's GPU is at to the socket's workers: whole nodes,
-// each to a worker that has fewest cores and is nearest. If they cannot be shared out evenly, they
-// stay free.
+// Gives the workers of a socket those of its NUMA nodes that are near no worker's GPU. It gives
+// whole nodes, each to the nearest of the workers that have the fewest cores. Nodes that cannot be
+// divided evenly stay unused.
 static void add_free_nodes(const launch_topology *t, int socket, int workers, launch_place *out) {
     int free_nodes = 0, sharers = 0;
     bool *taken = calloc((size_t)t->nodes + 1, sizeof *taken);
@@ -139,8 +140,8 @@ static void add_free_nodes(const launch_topology *t, int socket, int workers, la
     free(taken);
 }
 
-// Gives each worker the cores near its GPU. Workers whose GPUs are at the same cores divide them,
-// in the order of the GPUs.
+// Gives each worker the cores near its GPU. Workers whose GPUs are near the same cores divide
+// these, in the order of the GPUs.
 static void plan_near_gpus(const launch_topology *t, int workers, launch_place *out) {
     for (int i = 0; i < workers; i++) {
         const launch_device *gpu = &t->gpus[out[i].gpu];
@@ -190,8 +191,8 @@ tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_b
         bool near = assign_gpus(t, visible, workers, out);
         if (near) plan_near_gpus(t, workers, out);
         for (int i = 0; !near && i < workers; i++) out[i].gpu = -1;
-        // GPUs may be at cores that overlap in part, or are too few for their workers: then
-        // nearness cannot decide.
+        // The sets of cores near the GPUs may overlap partly, or be too small for their workers.
+        // Then the cores are divided in order instead.
         if (!near || !are_disjoint(out, workers)) plan_in_order(t, workers, out);
     }
     for (int i = 0; i < workers; i++) out[i].cpus.bound = true;
@@ -212,7 +213,7 @@ tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int worker
     return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
 }
 
-// The network interfaces at the NUMA nodes where the worker's first core is, for the map that is
+// Lists the network interfaces at the NUMA nodes of the worker's first core, for the map that is
 // shown: "hsn0 hsn1"; "-": none.
 static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
                                    const launch_core *core) {
@@ -261,7 +262,7 @@ void launch_bind_print(tri_arena *arena, const launch_topology *t, const launch_
 
 int launch_bind_apply(const launch_cpus *cpus) {
     if (!cpus->bound) return 0;
-    // The kernel expects an array of words; on a little-endian machine an array of bytes is the
+    // The kernel expects an array of words. On a little-endian machine an array of bytes looks the
     // same in memory.
     return syscall(SYS_sched_setaffinity, 0, sizeof cpus->set, cpus->set) < 0 ? -1 : 0;
 }

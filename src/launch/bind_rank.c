@@ -1,4 +1,4 @@
-// Binds a rank that srun or mpirun started, where the ranks of a host would otherwise run on each
+// Binds a rank that srun or mpirun started, if the ranks of the host would otherwise run on each
 // other's cores.
 #include "launch/bind.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Counts the CPUs that are online on this host, whether this process may use them or not.
+// Counts the CPUs of this host that are online, including those that this process may not use.
 static int host_cpus(void) {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : (int)count;
@@ -21,8 +21,8 @@ tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
         return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_BIND: '%.40s' is neither auto nor none", choice);
     tri_identity me;
     TRI_TRY(tri_identity_read(get, &me));
-    // Workers of trireme run and torchrun are bound as their launcher's --numa-binding says, so
-    // they are left alone.
+    // Workers of trireme run and torchrun are left alone, because their launcher's --numa-binding
+    // decides how they are bound.
     bool other = strcmp(me.launcher, "torchrun") != 0 && strcmp(me.launcher, "none") != 0;
     if (!other || (choice && !strcmp(choice, "none")) || me.local_size < 2 ||
         me.local_size > TRI_MAX_LOCAL_RANKS || me.local_rank >= me.local_size)

@@ -1,4 +1,4 @@
-// The command line and the environment of each worker. Next to read: worker.c, which starts it.
+// Makes the command line and the environment of each worker. Next: worker.c, which starts it.
 #include "launch/command.h"
 
 #include "base/program.h"
@@ -18,7 +18,7 @@ static bool is_program(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-// Looks `name` up in the folders of PATH, as a shell does; NULL if none has such a program.
+// Looks for the program `name` in the folders of PATH, as a shell does. NULL: there is none.
 static const char *search_path(tri_arena *arena, const char *name) {
     const char *folders = getenv("PATH");
     for (const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; *at;) {
@@ -74,7 +74,7 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
         const char *python = getenv("PYTHON_EXEC");
         if (!python || !*python) python = "python3";
         out->argv[out->argc++] = python;
-        out->argv[out->argc++] = "-u"; // unbuffered output
+        out->argv[out->argc++] = "-u"; // makes Python's output unbuffered
         if (options->module) out->argv[out->argc++] = "-m";
         if (script && !options->module && access(name, R_OK) != 0)
             return TRI_FAIL(TRI_NOT_FOUND, "%.400s: there is no readable script of this name",
@@ -92,7 +92,7 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
     return TRI_OK;
 }
 
-// Replaces ${local_rank}, the only macro of torchrun's command lines.
+// Replaces ${local_rank}, the only macro in torchrun's command lines.
 static char *expand(tri_arena *arena, const char *text, int local_rank) {
     static const char macro[] = "${local_rank}";
     char *out = tri_arena_strdup(arena, text);
@@ -114,7 +114,8 @@ char **launch_command_arguments(tri_arena *arena, const launch_command *command,
 
 typedef struct variables {
     tri_arena *arena;
-    char *text[VARIABLES_MAX]; // "NAME=value"; "NAME" alone removes an inherited variable
+    // "NAME=value"; "NAME" alone removes a variable that would be inherited.
+    char *text[VARIABLES_MAX];
     int count;
 } variables;
 
@@ -128,7 +129,7 @@ __attribute__((format(printf, 2, 3))) static void put(variables *v, const char *
     v->text[v->count++] = tri_arena_strdup(v->arena, text);
 }
 
-// Adds what --virtual-local-rank asks for: worker i sees only GPU i of CUDA_VISIBLE_DEVICES, for
+// Adds the variable for --virtual-local-rank: worker i sees only GPU i of CUDA_VISIBLE_DEVICES, for
 // programs that always use GPU 0.
 static void put_virtual_rank(variables *v, int local_rank) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -143,16 +144,16 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-// Adds what workers of several nodes get from the serving agent: where they meet.
+// Adds the variables that workers of several nodes get from the serving agent: where they meet.
 static void put_agent(variables *v, const launch_members *m) {
-    // The generation also counts rounds that began because a node came or went, which are no
+    // The generation also counts rounds that began because a node came or went; these are not
     // restarts.
     put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_JOB=%s", m->job);
     if (m->store[0])
         put(v, "TRIREME_STORE=%s", m->store);
     else
-        put(v, "TRIREME_STORE"); // removed: it is not known yet
+        put(v, "TRIREME_STORE"); // removes the variable, because the store is not known yet
 }
 
 static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,
@@ -173,14 +174,16 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TORCHELASTIC_MAX_RESTARTS=%d", o->max_restarts);
     put(v, "TORCHELASTIC_RUN_ID=%s", m->run_id);
     put(v, "TORCHELASTIC_ERROR_FILE=%s", error_file);
-    put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store, not the launcher
+    // Rank 0 serves PyTorch's store; the launcher does not.
+    put(v, "TORCHELASTIC_USE_AGENT_STORE=False");
     put(v, "TRIREME_NONCE=%s", m->nonce);
     if (o->nodes_max > 1) put_agent(v, m);
-    put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
+    // Removes the variable, which describes how this launcher itself was started.
+    put(v, "TRIREME_LAUNCHER");
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    // Workers with cores of their own may have a thread for each of them; all others would each
-    // start a thread for every core of the host.
+    // Workers that have cores of their own may have a thread for each core. Other workers would
+    // each start a thread for every core of the host.
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1 && o->binding != LAUNCH_BIND_AUTO)
         put(v, "OMP_NUM_THREADS=1");
     if (o->virtual_local_rank) put_virtual_rank(v, local_rank);

@@ -1,5 +1,5 @@
-// Finds out which worker caused a failed run, from exit codes, signals and error files, and prints
-// the report.
+// Finds which worker caused the failure of a run, from exit codes, signals and error files, and
+// prints the report.
 #include "launch/failure.h"
 
 #include "base/log.h"
@@ -22,7 +22,8 @@ typedef struct failure {
     launch_cause cause;
 } failure;
 
-// Reads a time stamp, written as text or as a number, as programs differ; 0 where there is none.
+// Reads a time stamp, which is text or a number, depending on the program that wrote it; 0: there
+// is none.
 static double seconds_of(const tri_tree *node) {
     if (!node || node->kind != TRI_TREE_SCALAR) return 0;
     char *end;
@@ -74,8 +75,8 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
-// Whether all that the worker reports is that another rank failed, was lost or has bad input: then
-// the worker is not the cause.
+// Whether the worker only reports that another rank failed, was lost or has bad input. Then this
+// worker is not the cause.
 static bool is_consequence(const failure *f) {
     static const char *const names[] = {"TRI_PEER_LOST: ", "TRI_REFUSED: "};
     for (size_t i = 0; f->error.message && i < sizeof names / sizeof *names; i++)
@@ -107,9 +108,9 @@ static launch_cause cause_of(const failure *f) {
     };
 }
 
-// Fills out[count] with the failures, the cause first, and returns their number. A worker that
-// ended because the launcher stopped it did not fail, unless it wrote an error file, or was
-// suspended, so that the others were waiting for it.
+// Fills out[] with the failures, the cause first, and returns their number. A worker that ended
+// because the launcher stopped it did not fail, unless it wrote an error file, or was suspended, so
+// that the others were waiting for it.
 static int collect_failures(tri_arena *arena, const launch_worker *workers, int count,
                             failure *out) {
     int found = 0;
@@ -117,7 +118,7 @@ static int collect_failures(tri_arena *arena, const launch_worker *workers, int 
         if (!launch_worker_failed(&workers[i])) continue;
         failure f = {&workers[i], read_error(arena, &workers[i]), {0, 0, 0}};
         if (workers[i].was_suspended)
-            f.error = (launch_error){0}; // an error that it wrote is a consequence
+            f.error = (launch_error){0}; // if it wrote an error as well, that is a consequence
         else if (workers[i].asked_to_end && !f.error.message)
             continue;
         f.cause = cause_of(&f);
@@ -129,8 +130,8 @@ static int collect_failures(tri_arena *arena, const launch_worker *workers, int 
     return found;
 }
 
-// Prints text that a worker wrote: indented, and with control characters replaced, because they
-// must not reach the terminal.
+// Prints text that a worker wrote. It is indented, and control characters are replaced, because
+// they must not reach the terminal.
 static void print_text(FILE *to, const char *text) {
     int lines = 0;
     while (*text && lines++ < SHOWN_LINES) {
@@ -150,15 +151,15 @@ static bool stderr_is_on_console(const launch_worker *w) {
     return w->streams[LAUNCH_STREAMS - 1].goes_to_console;
 }
 
-// The message without the name of its error code: ranks may report one cause with different codes,
-// and then it is one message.
+// Gets the message without the name of its error code. Ranks may report one cause with different
+// codes, and it should count as one message.
 static const char *message_text(const failure *f) {
     const char *colon = strstr(f->error.message, ": ");
     return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;
 }
 
-// Whether the failure's text need not be printed: a worker already printed it on the console, or it
-// belongs to a failure nearer to the cause, which is printed with it.
+// Whether the failure's text need not be printed: a worker has already printed it on the console,
+// or it is the same as the text of a failure nearer to the cause, which is printed.
 static bool is_repeated(const failure *failures, int count, int index) {
     const char *own = message_text(&failures[index]);
     for (int i = 0; i < count; i++) {
@@ -169,7 +170,7 @@ static bool is_repeated(const failure *failures, int count, int index) {
     return false;
 }
 
-// Whether bad input was the cause, and a worker has printed the line that names it.
+// Whether bad input was the cause, and a worker has already printed a line about it.
 static bool is_told(const failure *failures, int count) {
     const failure *f = &failures[0];
     bool has_bad_input = !f->worker->signal && f->worker->exit_code == EXIT_BAD_INPUT;
@@ -197,7 +198,7 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
             print_text(to, f->error.message);
         else if (f->error.is_printed)
             fprintf(to, "      see its message above\n");
-        else if (index == 0) // the cause, whose message another worker printed
+        else if (index == 0) // another worker has printed the cause's message already
             fprintf(to, "      see the message above, which is also this rank's\n");
     } else if (w->was_suspended) {
         fprintf(to, "      SIGSTOP, a debugger, or job control\n");
@@ -236,7 +237,7 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
     fprintf(to, "root cause, the first to fail:\n");
     print_failure(to, failures, found, 0, host);
     fclose(to);
-    // If standard error is closed or full, the exit code is all that is left to report.
+    // If standard error is closed or full, only the exit code can report the failure.
     (void)!tri_os_write_all(STDERR_FILENO, text, size, "standard error");
     free(text);
     return failures[0].worker;

@@ -1,5 +1,5 @@
-// Makes the folder of a run's log and error files, and removes the temporary folders that killed
-// launchers left behind.
+// Creates the folder of a run's log and error files, and removes temporary folders that killed
+// launchers have left.
 #include "launch/folder.h"
 
 #include "base/log.h"
@@ -27,7 +27,7 @@ static const char *temporary_folder(void) {
 static const char PREFIX[] = "trireme-run-", OWNER[] = ".owner";
 
 // Whether `path` is the temporary folder of a launcher of this user that no longer runs. A folder
-// without the owner's file is left alone: its launcher may be about to write that file.
+// without the owner's file is left alone, because its launcher may be about to write that file.
 static bool is_left_behind(const char *path) {
     char owner[PATH_MAX], *text;
     size_t size;
@@ -98,8 +98,8 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
     return TRI_OK;
 }
 
-// Makes a folder. Unlike tri_os_make_folders it syncs nothing, which takes milliseconds: what
-// launchers write is of no use after a crash of the system.
+// Makes a folder. Unlike tri_os_make_folders it does not sync, which would take milliseconds: these
+// files are of no use after a crash of the system.
 static tri_status make_folder(const char *path) {
     if (tri_os.mkdir(path, 0777) == 0 || errno == EEXIST) return TRI_OK;
     return tri_os_fail("create the folder", path);

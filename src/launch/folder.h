@@ -1,5 +1,5 @@
-// Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/, the same
-// paths as torchrun's, so that tools for those work here.
+// Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/. These
+// paths are the same as torchrun's, so that tools for torchrun's files work here.
 #ifndef TRIREME_LAUNCH_FOLDER_H
 #define TRIREME_LAUNCH_FOLDER_H
 
@@ -7,13 +7,13 @@
 
 typedef struct launch_folder {
     char path[2048];
-    bool temporary; // holds only error files, and is removed at the end
+    bool temporary; // contains only error files, and is removed at the end
 } launch_folder;
 
-// Creates the folder: under --log-dir, or a temporary one where no log files were asked for.
+// Creates the folder: under --log-dir, or a temporary one if no log files were asked for.
 tri_status launch_folder_create(const launch_options *options, const char *run_id,
                                 launch_folder *out);
-// Makes the worker's folder of an attempt and sets its `folder` and `error_file`.
+// Makes the worker's folder for an attempt, and sets its `folder` and `error_file`.
 tri_status launch_folder_add(const launch_folder *folder, int attempt, launch_worker *worker);
 void launch_folder_end(const launch_folder *folder);
 

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Reads one message: a positive number adds that process group, a negative one removes it, and 0
-// means that the launcher ends in good order (and will kill the guardian). False at the end of the
-// pipe: the launcher is gone.
+// Reads one message. A positive number adds that process group, a negative one removes it, and 0
+// means that the launcher ends in good order (and will kill the guardian). False: the pipe has
+// ended, so the launcher is gone.
 static bool read_message(int fd, pid_t *message) {
     ssize_t got;
     do got = read(fd, message, sizeof *message);
@@ -46,8 +46,8 @@ tri_status launch_guardian_start(launch_guardian *out) {
         return tri_os_fail("start a process", "guardian");
     }
     if (out->pid == 0) {
-        // Signals sent to the launcher's process group or terminal must not end the guardian, and
-        // the guardian must not keep the launcher's files and pipes open.
+        // Signals to the launcher's process group or terminal must not end the guardian, and the
+        // guardian must not keep the launcher's files and pipes open.
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
@@ -62,8 +62,8 @@ tri_status launch_guardian_start(launch_guardian *out) {
 }
 
 static void send_message(launch_guardian *guardian, pid_t message) {
-    // This fails only if the guardian was killed. The run goes on without it: the workers'
-    // processes still end with their parent.
+    // This fails only if the guardian was killed. The run continues without it, because the
+    // workers' processes still end with their parent.
     (void)!tri_os.write(guardian->pipe, &message, sizeof message);
 }
 
@@ -76,6 +76,7 @@ void launch_guardian_remove(launch_guardian *guardian, pid_t group) {
 void launch_guardian_stop(launch_guardian *guardian) {
     send_message(guardian, 0);
     tri_os.close(guardian->pipe);
-    kill(guardian->pid, SIGKILL); // it may be suspended: SIGSTOP reaches every process of a user
+    // SIGKILL, because it may be suspended: a user's SIGSTOP may have reached it too.
+    kill(guardian->pid, SIGKILL);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

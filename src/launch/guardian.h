@@ -1,6 +1,6 @@
 // The guardian: a small process that kills the workers' process groups when the launcher is killed,
-// so that the workers' own children (data loaders, for example) end, too. The workers' processes
-// alone would end without it: they ask the kernel to end them with their parent.
+// so that the workers' own children (data loaders, for example) end too. The workers themselves do
+// not need it, because they ask the kernel to end them with their parent.
 #ifndef TRIREME_LAUNCH_GUARDIAN_H
 #define TRIREME_LAUNCH_GUARDIAN_H
 
@@ -10,13 +10,13 @@
 
 typedef struct launch_guardian {
     pid_t pid;
-    int pipe; // to its standard input: process groups to add and remove
+    int pipe; // leads to its standard input; carries the process groups to add and remove
 } launch_guardian;
 
 tri_status launch_guardian_start(launch_guardian *out);
 void launch_guardian_add(launch_guardian *guardian, pid_t group);
 void launch_guardian_remove(launch_guardian *guardian, pid_t group);
-// Ends the guardian without killing anything, and waits for its process.
+// Ends the guardian without killing the workers, and waits for the guardian's process.
 void launch_guardian_stop(launch_guardian *guardian);
 
 #endif

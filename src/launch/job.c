@@ -1,5 +1,5 @@
-// Makes a job of a site's profile and the flags of `trireme submit`, and refuses what the site does
-// not have or allow. Next to read: job_script.c.
+// Makes a job from a site's profile and the flags of `trireme submit`, and rejects what the site
+// does not have or allow. Next: job_script.c.
 #include "launch/job.h"
 
 #include "base/limits.h"
@@ -16,8 +16,8 @@ const char *tri_job_time_text(tri_arena *arena, int64_t seconds) {
     return days ? tri_arena_printf(arena, "%d-%s", days, clock) : clock;
 }
 
-// Fails with a message that begins with the site and the flag with its value, so that the user sees
-// what to change.
+// Fails with a message that begins with the site and with the flag and its value, so that the user
+// sees what to change.
 #define JOB_FAIL(job, flag, text, format, ...)                                                     \
     TRI_FAIL(TRI_BAD_INPUT, "%s: --%s %.60s: " format, (job)->site->name, flag, text, __VA_ARGS__)
 
@@ -45,7 +45,7 @@ static bool read_time(const char *text, int64_t *out) {
     return *out > 0;
 }
 
-// Lists the names of queues: "acc_debug, acc_ehpc".
+// Lists the names of queues, for example "acc_debug, acc_ehpc".
 static const char *list_queues(tri_arena *arena, const tri_site_queues *queues) {
     const char *text = "";
     for (int i = 0; i < queues->count; i++)
@@ -59,8 +59,8 @@ static const tri_site_queue *find_queue(const tri_site_queues *queues, const cha
     return NULL;
 }
 
-// Checks a name that stands in an option of sbatch as it is, where blanks or signs would become
-// other options.
+// Checks a name that is copied into an option of sbatch, because with blanks or special characters
+// it could become other options.
 static tri_status check_word(const tri_job *job, const char *flag, const char *text) {
     for (const char *c = text; c && *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("_-.@+", *c))
@@ -120,7 +120,8 @@ static tri_status settle_ranks(tri_job *job) {
     int64_t most = gpus ? gpus : cores ? cores : TRI_MAX_LOCAL_RANKS;
     if (most > TRI_MAX_LOCAL_RANKS) most = TRI_MAX_LOCAL_RANKS;
     job->ranks_per_node = gpus ? gpus : 1;
-    // Where a job may have fewer GPUs than a node has, what the partition allows is the default.
+    // If a job may have fewer GPUs than a node has, the number that the partition allows is the
+    // default.
     if (gpus && partition && partition->gpus && partition->gpus / job->nodes < gpus)
         job->ranks_per_node = partition->gpus / job->nodes;
     if (job->ranks_per_node < 1) job->ranks_per_node = 1;
@@ -167,7 +168,7 @@ static tri_status check_queue(const tri_job *job, const char *kind, const tri_si
     return TRI_OK;
 }
 
-// Reads IMAGE, or RUNTIME:IMAGE if the profile has that runtime.
+// Reads IMAGE, or RUNTIME:IMAGE if the profile has that container runtime.
 static tri_status choose_container(tri_arena *arena, tri_job *job) {
     const tri_site *site = job->site;
     const char *text = job->request->container;
@@ -215,8 +216,8 @@ static void fill_values(tri_arena *arena, tri_job *job) {
                              memory % 1024 ? "M" : "G");
 }
 
-// Refuses line feeds in the recipe's path and in overrides, which would end the script's line and
-// begin a command.
+// Rejects line feeds in the recipe's path and in overrides, because they would end the script's
+// line and begin a new command.
 static tri_status check_words(const tri_job *job) {
     const tri_job_request *r = job->request;
     for (int i = -2; i < r->words; i++) {

@@ -1,5 +1,5 @@
-// A job at a site: what `trireme submit` was asked for, checked against the site's profile, and the
-// script that the batch system gets. A mistake is so found before the job has waited in a queue.
+// A job at a site: the request of `trireme submit`, checked against the site's profile, and the
+// script for the batch system. So a mistake is found before the job has waited in a queue.
 #ifndef TRIREME_LAUNCH_JOB_H
 #define TRIREME_LAUNCH_JOB_H
 
@@ -10,24 +10,25 @@ typedef enum tri_job_launcher {
     TRI_JOB_RUN,  // srun starts one `trireme run` on each node, which starts the ranks
 } tri_job_launcher;
 
-// Texts as the user gave them; NULL: not given.
+// The request. Texts are as the user gave them; NULL: not given.
 typedef struct tri_job_request {
     const tri_site *site;
     const char *nodes, *ranks_per_node, *time, *account, *partition, *qos, *launcher, *container;
-    const char *name;           // of the run
+    const char *name;           // name of the run
     const char *program;        // path of this program
-    const char *const *command; // words after the program: "train", recipe, …
+    const char *const *command; // the words after the program: "train", recipe, …
     int words;
-    const char *folder; // where the job is submitted from
+    const char *folder; // the folder from which the job is submitted
 } tri_job_request;
 
 typedef struct tri_job {
     const tri_job_request *request;
     const tri_site *site;
-    const tri_site_queue *partition, *qos; // of the profile; NULL: it does not list them
+    // Rows of the profile; NULL: the profile does not list them.
+    const tri_site_queue *partition, *qos;
     const char *partition_name, *qos_name; // NULL: the batch system's default
     int64_t nodes, ranks_per_node;
-    int64_t cpus_per_rank; // as Slurm counts them; 0: not known
+    int64_t cpus_per_rank; // number of CPUs for each rank, as Slurm counts CPUs; 0: not known
     int64_t time_s;        // 0: the batch system's default
     tri_job_launcher launcher;
     const tri_site_container *container;
@@ -35,14 +36,14 @@ typedef struct tri_job {
     tri_site_values values;
 } tri_job;
 
-// Checks the request and fills in what the profile says. TRI_BAD_INPUT: one line names the site,
+// Checks the request and adds the profile's values. TRI_BAD_INPUT: one line that names the site,
 // the flag and what is allowed.
 tri_status tri_job_make(tri_arena *arena, const tri_job_request *request, tri_job *out);
 // Writes the job script.
 char *tri_job_script(tri_arena *arena, const tri_job *job);
 // Writes a time as "2-00:00:00", or as "12:30:00" below a day.
 const char *tri_job_time_text(tri_arena *arena, int64_t seconds);
-// Hands the script to sbatch, which prints the job's number. TRI_NOT_FOUND: there is no sbatch.
+// Passes the script to sbatch, which prints the job's number. TRI_NOT_FOUND: there is no sbatch.
 tri_status tri_job_submit(const tri_job *job, const char *script);
 
 #endif

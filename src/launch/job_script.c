@@ -1,5 +1,5 @@
-// Writes a job's script, the same way for all sites: what differs is in their profiles. Next to
-// read: sbatch.c, which submits it.
+// Writes a job's script, by the same code for all sites: their differences are in their profiles.
+// Next: sbatch.c, which submits it.
 #include "launch/job.h"
 
 #include "base/shell.h"
@@ -11,15 +11,16 @@
 
 enum { SIGNAL_BEFORE_END_S = 120, LINE_COLUMNS = 96, FIRST_PORT = 20000, PORTS = 10000 };
 
-// The script while it is being written.
+// A script that is being written.
 typedef struct script {
     tri_arena *arena;
     const tri_job *job;
     FILE *out;
-    int column; // of a command that is written over several lines
+    int column; // column at which the current line of a long command ends
 } script;
 
-// Adds a word to the command that is being written; if the line becomes long, goes on in the next.
+// Adds a word to the command that is being written. If the line gets too long, continues on the
+// next one.
 static void put_raw(script *s, const char *word) {
     int length = (int)strlen(word);
     if (s->column && s->column + length > LINE_COLUMNS) s->column = fprintf(s->out, " \\\n   ") - 3;
@@ -37,8 +38,8 @@ static void end_command(script *s) {
     s->column = 0;
 }
 
-// Adds an option of sbatch. Leaves out an option whose placeholder has no value, because sbatch
-// would refuse it.
+// Adds an option of sbatch, unless it has a placeholder without a value, because sbatch would
+// reject it then.
 static void put_option(script *s, const char *option) {
     const char *text = tri_site_expand(s->arena, option, &s->job->values);
     if (text) fprintf(s->out, "#SBATCH %s\n", tri_shell_word(s->arena, text));
@@ -107,7 +108,7 @@ static void write_environment(script *s) {
         fprintf(s->out, "%s\n", job->site->setup.items[i]);
 }
 
-// Writes where the ranks meet, if Slurm's own names of nodes do not suffice: under srun they do,
+// Writes where the ranks meet, if Slurm's names of the nodes cannot be used. Under srun they can,
 // unless the fast network has other names.
 static void write_meeting(script *s) {
     const tri_job *job = s->job;

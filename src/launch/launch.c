@@ -1,5 +1,5 @@
 // `trireme run` from its command line to its exit code: the attempts of a run and their workers.
-// Next to read: watch.c, the loop while the workers run.
+// Next: watch.c, the loop while the workers run.
 #include "launch/launch.h"
 
 #include "base/limits.h"
@@ -22,7 +22,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_STOPPED = 75, EXIT_SIGNAL = 128 };
 
-// How an attempt ended.
+// How an attempt has ended.
 typedef enum outcome { DONE, STOPPED, FAILED } outcome;
 
 typedef struct run {
@@ -34,13 +34,13 @@ typedef struct run {
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
     launch_worker *workers;
-    launch_place *places; // of the workers; NULL: not bound
+    launch_place *places; // places to which the workers are bound; NULL: workers are not bound
     sigset_t mask;        // the signal mask from before the run
     sigset_t handled;     // the signals that signal_fd reads
     int signal_fd;
-    int stdin_fd;    // of the workers; -1: inherited
-    bool own_groups; // each worker leads a process group
-    int signal;      // the signal that ended the run; 0: none
+    int stdin_fd;    // standard input of the workers; -1: they inherit it
+    bool own_groups; // each worker is the leader of a process group
+    int signal;      // the signal that ended the run; 0: none did
     char host[256];
 } run;
 
@@ -89,9 +89,9 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
-// The worker whose exit code says what went wrong: the cause, unless the launcher stopped it while
-// it was still writing its error file. Then it is the worker that ended by itself first, because a
-// stopped worker's code says nothing.
+// Finds the worker whose exit code tells what went wrong. That is the cause, unless the launcher
+// stopped it while it was still writing its error file: a stopped worker's exit code says nothing.
+// Then it is the worker that ended first by itself.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;
@@ -104,19 +104,19 @@ static const launch_worker *worker_with_exit_code(const run *r, const launch_wor
     return first;
 }
 
-// Whether bad usage, a bad recipe or bad input was the cause. A restart would fail in the same way,
-// so there is none.
+// Whether bad usage, a bad recipe or bad input was the cause. Then the run is not restarted,
+// because it would fail in the same way.
 static bool is_bad_input(const run *r, const launch_worker *cause) {
     const launch_worker *w = worker_with_exit_code(r, cause);
     return w && !w->signal && w->exit_code == EXIT_BAD_INPUT;
 }
 
-// The exit code of a run that is not started again; prints the report of a failure.
+// Returns the exit code of a run that is not started again, and prints the report of a failure.
 static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     if (result == DONE) return 0;
     if (result == STOPPED) return EXIT_STOPPED;
-    // If a signal to the launcher ended the run, workers that ended on it did not fail; the report
-    // names only those that failed before.
+    // If a signal to the launcher ended the run, workers that ended because of it did not fail. The
+    // report names only those that failed before.
     const launch_worker *cause = launch_failure_report(
         arena, r->workers, r->options->workers, r->host, attempt + 1, r->options->max_restarts + 1);
     if (r->signal) return EXIT_SIGNAL + r->signal;
@@ -126,7 +126,8 @@ static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
 static bool may_retry(const run *r, tri_arena *arena, outcome result, int attempt) {
     if (result != FAILED || r->signal || attempt >= r->options->max_restarts) return false;
     for (int i = 0; i < r->options->workers; i++)
-        if (r->workers[i].lost) return false; // it may hold what the next attempt needs
+        // A lost worker may still hold what the next attempt needs.
+        if (r->workers[i].lost) return false;
     return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
 
@@ -139,11 +140,11 @@ static tri_status start_workers(run *r, tri_arena *arena) {
     return status;
 }
 
-// What is done after an attempt that has ended.
+// What follows an attempt that has ended.
 typedef struct verdict {
-    bool retry;   // another attempt may follow
-    bool returns; // ... once this node has reached the others again
-    int code;     // else the exit code of the run
+    bool retry;   // there may be another attempt
+    bool returns; // there may be one after this node has joined the others again
+    int code;     // if neither: the exit code of the run
 } verdict;
 
 // Decides what follows an attempt of a run on one node.
@@ -157,7 +158,7 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
     return (verdict){.retry = true};
 }
 
-// Takes what the serving agent has decided about a run on several nodes.
+// Takes over what the serving agent has decided about a run on several nodes.
 static verdict obey(const nodes_message *message) {
     const nodes_order *order = &message->order;
     if (message->head.kind == NODES_AGAIN) {
@@ -173,7 +174,8 @@ static verdict obey(const nodes_message *message) {
     return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
-// Tells the serving agent how the workers ended, and waits until all other agents have done so.
+// Tells the serving agent how the workers have ended, and waits until all other agents have done so
+// too.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
         [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};
@@ -192,8 +194,8 @@ static verdict report(run *r, tri_arena *arena, outcome result, const nodes_mess
     return obey(&answer);
 }
 
-// Waits until this node takes part in a round. False: the run has ended instead, with the verdict's
-// code.
+// Waits until this node takes part in a round. False: the run has ended, with the exit code in the
+// verdict.
 static bool join_round(run *r, verdict *out) {
     nodes_message message;
     launch_nodes_wait(r->nodes, &r->signal, &message);
@@ -209,8 +211,8 @@ static bool join_round(run *r, verdict *out) {
     return true;
 }
 
-// Lets a node that was cut off join the others again, if they are still there. Else the run has
-// ended for it, with the code of its loss.
+// Lets a node that was cut off join the others again, if they are still there. If not, the run has
+// ended for this node, with the exit code of its loss.
 static void join_again(run *r, verdict *out) {
     tri_status status = launch_nodes_return(r->nodes, &r->signal);
     out->retry = status == TRI_OK && !r->signal;
@@ -264,14 +266,15 @@ static tri_status run_with_others(run *r, int *code) {
 }
 
 // If this process was started with closed standard files, the next files that it opens would get
-// their numbers: opens /dev/null in their stead.
+// their numbers. So this opens /dev/null in their place.
 static void open_standard_files(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && tri_os.open("/dev/null", O_RDWR, 0) < 0) return;
 }
 
 static tri_status prepare_signals(run *r, launch_options *options) {
-    // Under nohup SIGHUP is ignored, because the run has to survive a hang-up; this stays so.
+    // Under nohup SIGHUP is ignored, so that the run survives the end of its terminal. Then it
+    // stays ignored.
     struct sigaction hang_up;
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN)
         sigdelset(&options->signals, SIGHUP);
@@ -279,15 +282,15 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     sigaddset(&r->handled, SIGCHLD);
     sigaddset(&r->handled, SIGUSR1);
     sigaddset(&r->handled, SIGUSR2);
-    signal(SIGCHLD, SIG_DFL); // if it were ignored, waitid would not report how workers ended
+    signal(SIGCHLD, SIG_DFL); // if it were ignored, waitid could not report how workers ended
     sigprocmask(SIG_BLOCK, &r->handled, &r->mask);
     r->signal_fd = signalfd(-1, &r->handled, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signal_fd < 0 ? tri_os_fail("read", "signals") : TRI_OK;
 }
 
-// Decides who reads from the terminal. A single worker keeps it, so that a debugger works in it.
-// Several workers are in process groups of their own, and would be suspended when they read from
-// the terminal.
+// Decides which process reads from the terminal. A single worker gets it, so that a debugger works
+// in it. Several workers are in process groups of their own, and reading from the terminal would
+// suspend them.
 static tri_status prepare_terminal(run *r) {
     bool terminal = isatty(STDIN_FILENO) == 1;
     r->own_groups = !terminal || r->options->workers > 1;
@@ -314,8 +317,8 @@ static tri_status run_guarded(run *r, int *code) {
     return status;
 }
 
-// Chooses the workers' CPUs, so that workers do not run on each other's cores, and prints the map
-// where --show-binding asks for it: on standard output if nothing else is to be done.
+// Chooses the workers' CPUs, so that workers do not run on each other's cores. With --show-binding
+// it prints the map: on standard output if nothing is to be run.
 static tri_status plan_binding(run *r, tri_arena *arena) {
     const launch_options *o = r->options;
     launch_topology topology;
@@ -337,7 +340,7 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     open_standard_files();
     TRI_TRY(plan_binding(r, arena));
     if (!*options->program) return TRI_OK;
-    TRI_TRY(launch_members_check(options, &r->members)); // before files are made
+    TRI_TRY(launch_members_check(options, &r->members)); // before any file is created
     if (options->nodes_max > 1) TRI_TRY(launch_nodes_check(options));
     TRI_TRY(launch_command_find(arena, options, &r->command));
     launch_options_warn_idle(options);
@@ -349,8 +352,8 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     if (r->signal_fd >= 0) tri_os.close(r->signal_fd);
     if (r->stdin_fd >= 0) tri_os.close(r->stdin_fd);
     for (int k = 0; k < LAUNCH_STREAMS; k++) launch_console_free(&r->consoles[k]);
-    // The handled signals stay blocked: one that comes after the run's end was decided must not end
-    // this process in another way.
+    // The handled signals stay blocked: a signal that arrives after the run's exit code was decided
+    // must not end this process in another way.
     sigaction(SIGPIPE, &pipe_before, NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     return status;

@@ -1,5 +1,5 @@
-// Finds who takes part in an attempt, and where rank 0 listens, by the rendezvous backends of
-// `trireme run`.
+// Finds which nodes take part in an attempt, and where rank 0 listens, by the rendezvous backends
+// of `trireme run`.
 #include "launch/members.h"
 
 #include "base/os.h"
@@ -15,7 +15,7 @@ typedef struct backend {
     tri_status (*join)(const launch_options *options, launch_members *out);
 } backend;
 
-// Fills in the members of a run on one node: rank 0 listens at `address`, on the port of the
+// Fills in the members of a run on one node: rank 0 listens at `address`, at the port in the
 // options.
 static tri_status join_at(const launch_options *options, const char *address, launch_members *out) {
     out->group_size = 1;
@@ -33,7 +33,7 @@ static tri_status static_join(const launch_options *options, launch_members *out
 }
 
 // The backend c10d, torchrun's rendezvous at the node of rank 0. With one node, each attempt uses a
-// new free port, because the last one's may still be in use.
+// new free port, because the port of the last one may still be in use.
 static tri_status c10d_join(const launch_options *options, launch_members *out) {
     TRI_TRY(
         join_at(options, options->local_addr ? options->local_addr : options->master_addr, out));

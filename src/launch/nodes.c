@@ -1,6 +1,6 @@
-// An agent's connection to the serving agent: a thread reads it and gives signs of life, so that
-// whatever keeps the launcher's main thread busy does not make this node look lost.
-// Next to read: nodes_core.c, what the serving agent decides.
+// An agent's connection to the serving agent. A thread of its own reads it and sends signs of life,
+// so that this node does not look lost while the launcher's main thread is busy. Next:
+// nodes_core.c, the decisions of the serving agent.
 #include "launch/nodes.h"
 
 #include "base/log.h"
@@ -26,21 +26,21 @@ enum { DEFAULT_PORT = 29400, PAUSE_MS = 100, PROBE_MS = 500, QUEUE = 64 };
 struct launch_nodes {
     const launch_options *options;
     tri_identity identity;
-    nodes_server *server; // if this process serves
+    nodes_server *server; // NULL: another process serves
     int signal_fd;
     store_token token;
     int fd;
-    bool is_listening; // the thread has been started
+    bool is_listening; // the reading thread has been started
     int returns;       // how often this node was cut off and has joined again
-    int event;         // wakes the main thread
+    int event;         // an event counter that wakes the main thread
     int wake[2];       // a pipe that ends the reading thread
     pthread_t thread;
     atomic_int round;
     pthread_mutex_t sending;
-    pthread_mutex_t lock; // of what follows
+    pthread_mutex_t lock; // protects the members below
     nodes_message queue[QUEUE];
     int count;
-    bool has_ended; // END is in the queue, or was taken from it
+    bool has_ended; // the message END is in the queue, or was taken from it
 };
 
 static bool is_static(const launch_options *o) { return !strcmp(o->backend, "static"); }
@@ -57,7 +57,7 @@ static bool is_addressed(const launch_options *o) {
     return *o->endpoint || is_static(o) || strcmp(o->master_addr, "127.0.0.1") != 0;
 }
 
-// Describes where the agents meet, and what they say that they are, as the greeting wants it.
+// Describes, for the greeting, where the agents meet and what this agent is.
 static tri_status describe(const launch_options *o, tri_identity *out) {
     *out = (tri_identity){.rank = o->node_rank, .size = o->nodes_max};
     const char *interface = getenv("TRIREME_INTERFACE");
@@ -103,14 +103,13 @@ static bool is_own_name(const tri_identity *me) {
            (strlen(me->address.host) == first && !strncmp(me->address.host, me->host, first));
 }
 
-// Starts a server if this is the node that has to serve. TRI_OK without a server: another one
-// serves.
+// Starts a server if this node has to serve. TRI_OK without a server: another agent serves.
 static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
-    // The server listens only at an address of this host. Where the host's own name resolves to
-    // none, as with Debian's 127.0.1.1, at any.
+    // The server listens only at the given address of this host. If this host's own name resolves
+    // to none of its addresses (as with Debian's 127.0.1.1), it listens at all of them.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {
@@ -123,7 +122,8 @@ static tri_status serve(launch_nodes *n) {
     return nodes_server_start(&config, &n->server);
 }
 
-// Reads the signals that wait, and returns the first that asks the run to end; 0: none does.
+// Reads the signals that have arrived, and returns the first that asks the run to end; 0: there is
+// none.
 static int read_signals(const launch_nodes *n) {
     struct signalfd_siginfo info;
     while (tri_os.read(n->signal_fd, &info, sizeof info) == sizeof info)
@@ -131,8 +131,8 @@ static int read_signals(const launch_nodes *n) {
     return 0;
 }
 
-// Connects to the serving agent, which may not have started yet. With `is_return`, an address where
-// nobody listens any more ends the search, because the run is over then.
+// Connects to the serving agent, which may not have started yet. With `is_return` the search ends
+// if nobody listens at the address any more, because the run is over then.
 static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_return, int *signal) {
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -223,7 +223,8 @@ static void beat(reader *r, int64_t now_ns) {
     r->beat_ns = now_ns + TRI_NODES_BEAT_MS * INT64_C(1000000);
 }
 
-// Gives signs of life and looks for those of the serving agent until it is lost or this one ends.
+// The reading thread: sends signs of life and watches for those of the serving agent, until that
+// agent is lost or this one ends.
 static void *listen_to_server(void *context) {
     reader r = {.nodes = context};
     launch_nodes *n = context;
@@ -231,8 +232,8 @@ static void *listen_to_server(void *context) {
     r.heard_ns = r.looked_ns = tri_os.monotonic_ns();
     for (;;) {
         int64_t now_ns = tri_os.monotonic_ns();
-        // Time in which this process itself stood still does not count: messages may have arrived
-        // that were not read.
+        // Time in which this process itself did not run does not count, because messages may have
+        // arrived that were not read.
         if (now_ns - r.looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000)) r.heard_ns = now_ns;
         r.looked_ns = now_ns;
         beat(&r, now_ns);
@@ -310,11 +311,11 @@ tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *
 static void stop_listening(launch_nodes *n) {
     char byte;
     if (!n->is_listening) return;
-    if (tri_os.write(n->wake[1], "", 1) < 0) { /* an empty pipe has room */
+    if (tri_os.write(n->wake[1], "", 1) < 0) { /* the empty pipe has room */
     }
     pthread_join(n->thread, NULL);
     n->is_listening = false;
-    if (tri_os.read(n->wake[0], &byte, 1) < 0) { /* it has the byte */
+    if (tri_os.read(n->wake[0], &byte, 1) < 0) { /* the pipe has the byte */
     }
 }
 
@@ -326,7 +327,7 @@ void launch_nodes_close(launch_nodes *n) {
     release(n);
 }
 
-// Forgets the connection that was lost, and what came over it, before a new one is made.
+// Forgets the lost connection and everything that came over it, before a new one is made.
 static void forget_connection(launch_nodes *n) {
     nodes_message message;
     stop_listening(n);
@@ -366,7 +367,8 @@ bool launch_nodes_next(launch_nodes *n, nodes_message *out) {
         *out = n->queue[0];
         memmove(n->queue, n->queue + 1, (size_t)--n->count * sizeof *n->queue);
     }
-    if (!n->count && tri_os.read(n->event, &count, sizeof count) < 0) { /* it was not set */
+    if (!n->count &&
+        tri_os.read(n->event, &count, sizeof count) < 0) { /* the counter was not set */
     }
     pthread_mutex_unlock(&n->lock);
     if (has_one && out->head.kind == NODES_ROUND) atomic_store(&n->round, out->head.round);

@@ -1,5 +1,5 @@
-// The rounds of a run over several nodes. nodes_server.c runs this behind sockets; the end of a
-// round is in nodes_verdict.c.
+// The rounds of a run over several nodes. nodes_server.c connects this code to sockets;
+// nodes_verdict.c has the end of a round.
 #include "launch/nodes_state.h"
 
 #include "base/os.h"
@@ -58,8 +58,8 @@ void nodes_end(nodes_core *core, int code, const char *text) {
         if (core->at[i].state > NODE_ARRIVED) order(core, i, NODES_END, code, text);
 }
 
-// Stops the workers of all nodes but `except`, which has stopped its own, unless they are being
-// stopped already.
+// Stops the workers of all nodes except node `except`, which has stopped its own, unless they are
+// already being stopped.
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text) {
     if (core->stopping >= how) return;
     core->stopping = how;
@@ -79,7 +79,7 @@ static bool comes_before(const nodes_core *core, int a, int b) {
 }
 
 // Chooses the nodes of the next round: puts those that may take part into chosen[], in the order of
-// their numbers. A node that has a number that is taken waits until the other one has left.
+// their numbers. If a node's number is taken, it waits until the other node has left.
 static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
     int count = 0;
     for (int i = 0; i < core->end; i++) {
@@ -95,7 +95,7 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
                         core->at[chosen[kept - 1]].join.node_rank == one->node_rank;
         if (!is_taken) chosen[kept++] = chosen[i];
     }
-    // Rank 0 has to be on the node that serves, where the other agents have found it.
+    // Rank 0 has to be on the serving node, because the other agents have found that one.
     if (kept && !core->at[chosen[0]].join.is_serving) return 0;
     return kept < core->rules.nodes_max ? kept : core->rules.nodes_max;
 }
@@ -118,7 +118,7 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
         node *n = &core->at[chosen[i]];
         n->state = NODE_RUNS;
         n->signal = 0;
-        n->order = ++core->orders; // later ones wait behind the members
+        n->order = ++core->orders; // later nodes wait behind the members
         message.round.group_rank = i;
         nodes_send(core, chosen[i], NODES_ROUND, &message);
     }
@@ -158,7 +158,7 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// What another node's agent said when it joined, with which a new one has to agree; NULL: the new
+// What another node's agent told when it joined, with which a new agent has to agree; NULL: the new
 // one is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
@@ -166,8 +166,8 @@ static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     return NULL;
 }
 
-// Refuses an agent's join. Before the first round the command of one of the nodes is wrong, so no
-// round can begin and the run ends.
+// Rejects an agent's join. Before the first round this ends the run: one of the nodes has a wrong
+// command, so no round can begin.
 static void refuse(nodes_core *core, int agent, const char *text) {
     if (core->round == 0 && core->phase == NODES_GATHERING) {
         core->at[agent].state = NODE_WAITS;
@@ -196,7 +196,7 @@ static bool agrees(const nodes_core *core, int agent, char text[NODES_TEXT_BYTES
     return false;
 }
 
-// What a node of a static run said that has the same number; NULL: there is none.
+// Finds the node of a static run that has the same number as this one; NULL: there is none.
 static const nodes_join *namesake(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end && core->rules.is_static; i++)
         if (i != agent && core->at[i].state == NODE_WAITS &&
@@ -256,21 +256,21 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (report->failed) {
         bool has_bad_input = report->cause.flags & LAUNCH_BAD_INPUT;
         core->is_told |= has_bad_input && report->cause.flags & LAUNCH_TOLD;
-        // Ranks that refuse end together, and one of them says why.
+        // Ranks with bad input end together, and one of them reports the reason.
         snprintf(text, sizeof text, has_bad_input ? "" : "%s failed", report->name);
         nodes_stop(core, NODES_STOP_AT_ONCE, agent, text);
     }
     if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
-// Notes that a member of the round is gone. Its ranks are missing, so the round will end for all.
+// Records that a member of the round is gone. Its ranks are missing, so the round will end for all.
 static void lose(nodes_core *core, int agent, const char *how, double seconds, int64_t now_ns) {
     node *n = &core->at[agent];
     char name[128], text[NODES_CAUSE_BYTES];
     snprintf(name, sizeof name, "node %.100s", n->join.host);
     snprintf(text, sizeof text, "  node %.200s: its agent was lost: %s\n", n->join.host, how);
-    // Other nodes' workers may have noticed the loss sooner than this agent, and failed; the loss
-    // has to count as earlier.
+    // Workers on other nodes may have noticed the loss sooner than this agent, and failed. The loss
+    // has to count as earlier than their failures.
     launch_cause cause = {.seconds = seconds - 1, .flags = LAUNCH_CRASHED};
     consider(core, &cause, name, text, true);
     core->lost++;
@@ -352,8 +352,8 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
     }
 }
 
-// Finds an agent that is silent for too long, and so is lost. Time in which this process itself
-// stood still does not count, because messages may wait unread.
+// Finds an agent that has been silent for too long, and so is lost. Time in which this process
+// itself did not run does not count, because messages may have arrived that were not read.
 static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);

@@ -1,4 +1,5 @@
-// Sizes and bounds of the messages between agents, which are checked before anything is used.
+// Sizes and limits of the messages between agents, which are checked before anything in a message
+// is used.
 #include "launch/nodes_message.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ static const size_t bytes_of[] = {
 
 size_t nodes_message_bytes(uint32_t kind) {
     if (kind < NODES_BEAT || kind >= NODES_KIND_END) return 0;
-    // The union may begin after a gap behind the head, for its alignment.
+    // The union may begin after a gap behind the head, because of its alignment.
     size_t bytes = bytes_of[kind - NODES_BEAT], gap = offsetof(nodes_message, join);
     return bytes == sizeof(nodes_head) ? bytes : bytes + gap - sizeof(nodes_head);
 }
@@ -48,8 +49,8 @@ static bool check_order(nodes_order *o) {
     return o->code >= 0 && o->code < 256;
 }
 
-// Checks a LEAVE. Its number becomes an exit code, 128 + number; 0 would mean that nobody has asked
-// for the end.
+// Checks a LEAVE. Its `code` is a signal and becomes the exit code 128 + code, so it must not be 0:
+// that would mean that nobody has asked for the end.
 static bool check_leave(nodes_order *o) { return check_order(o) && o->code >= 1 && o->code < NSIG; }
 
 static bool check(nodes_message *m) {

@@ -1,5 +1,5 @@
-// Polls the agents' connections and passes their messages to nodes_core.c, those of connections
-// that store_strangers.c has admitted.
+// Polls the agents' connections and passes their messages to nodes_core.c. store_strangers.c admits
+// the connections.
 #include "launch/nodes_server.h"
 
 #include "base/os.h"
@@ -20,33 +20,33 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-// What `fds` holds, in this order, so that one poll waits for all.
+// What the entries of `fds` are, in this order, so that one poll waits for all of them.
 enum {
     WAKE,
     TCP,
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
-    MAX_PENDING = 1 << 20 // bytes for one agent, which does not read
+    MAX_PENDING = 1 << 20 // bytes that may wait for an agent that does not read them
 };
 
 typedef struct client {
-    size_t got; // bytes of `in`
+    size_t got; // how many bytes of `in` have arrived
     nodes_message in;
     char *out;
     size_t pending, capacity;
-    bool must_go; // its connection is to be closed
+    bool must_go; // the connection of this client has to be closed
 } client;
 
 struct nodes_server {
     nodes_core *core;
     tri_identity identity;
     const launch_options *options;
-    launch_store store; // of the workers
+    launch_store store; // the store of the workers
     pthread_t thread;
     atomic_bool stopping;
     int tcp_count, client_end;
     store_strangers strangers;
-    client *clients; // by agent
+    client *clients; // the clients, indexed by the agents' numbers
     struct pollfd fds[CLIENTS + TRI_MAX_NODES];
 };
 
@@ -67,8 +67,8 @@ static void queue_message(void *context, int agent, const nodes_message *message
     c->pending += bytes;
 }
 
-// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, where the other
-// agents have found it.
+// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, because the
+// other agents have found that one.
 static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     nodes_server *s = context;
     unsigned char bytes[16];
@@ -98,14 +98,14 @@ static void flush(nodes_server *s, int agent) {
         ssize_t sent = tri_os.send(s->fds[CLIENTS + agent].fd, c->out, c->pending,
                                    MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) break; // a connection that has ended shows in the next poll
+        if (sent < 0) break; // the next poll reports a connection that has ended
         c->pending -= (size_t)sent;
         memmove(c->out, c->out + sent, c->pending);
     }
     s->fds[CLIENTS + agent].events = c->pending ? POLLIN | POLLOUT : POLLIN;
 }
 
-// Handles what has arrived of the agent's messages. False: the agent is gone, or breaks the rules.
+// Handles what has arrived of an agent's messages. False: the agent is gone, or broke the protocol.
 static bool receive(nodes_server *s, int agent) {
     client *c = &s->clients[agent];
     for (;;) {
@@ -125,7 +125,7 @@ static bool receive(nodes_server *s, int agent) {
         if (got < 0) return errno == EAGAIN;
         if (got == 0) return false;
         c->got += (size_t)got;
-        // Messages of some kinds are only a head, so one may be complete here.
+        // Messages of some kinds are only a head, so this one may be complete already.
         if (c->got < wanted) return true;
     }
 }

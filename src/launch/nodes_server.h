@@ -1,6 +1,6 @@
-// The thread of the serving agent of a run over several nodes: nodes_core with sockets and a clock.
-// It admits only agents that have the user's token (rendezvous/token.h), because anybody on the
-// network can connect.
+// The thread of the serving agent of a run over several nodes: connects nodes_core to sockets and a
+// clock. It admits only agents that have the user's token (rendezvous/token.h), because anybody on
+// the network can connect.
 #ifndef TRIREME_LAUNCH_NODES_SERVER_H
 #define TRIREME_LAUNCH_NODES_SERVER_H
 
@@ -11,16 +11,16 @@ typedef struct nodes_server nodes_server;
 
 typedef struct nodes_server_config {
     const launch_options *options;
-    const tri_identity
-        *identity; // what agents say that they are; its address is where this one listens
+    // Identity that the greeting announces; its address is where this agent listens.
+    const tri_identity *identity;
     store_sockets sockets;
     store_token token;
 } nodes_server_config;
 
 // Starts the thread. Takes over the listening sockets, also on failure.
 tri_status nodes_server_start(const nodes_server_config *config, nodes_server **out);
-// Gives the agents TRI_MAX_SHUTDOWN_MS to take their last message and go, then ends the thread.
-// NULL allowed.
+// Gives the agents TRI_MAX_SHUTDOWN_MS to receive their last message and disconnect, then ends the
+// thread. NULL allowed.
 void nodes_server_stop(nodes_server *server);
 
 #endif

@@ -1,5 +1,5 @@
-// The state of a run over several nodes, which nodes_core.c (the rounds) and nodes_verdict.c (how
-// they end) share.
+// The state of a run over several nodes, which nodes_core.c (the rounds) and nodes_verdict.c (what
+// follows a round) share.
 #ifndef TRIREME_LAUNCH_NODES_STATE_H
 #define TRIREME_LAUNCH_NODES_STATE_H
 
@@ -14,18 +14,18 @@ enum {
 
 typedef enum node_state {
     NODE_ABSENT,
-    NODE_ARRIVED,  // its agent is connected, but takes no part
-    NODE_WAITS,    // for the next round
-    NODE_RUNS,     // a member of the round, with workers
-    NODE_REPORTED, // a member of the round, whose workers have ended
+    NODE_ARRIVED,  // the node's agent is connected, but does not take part yet
+    NODE_WAITS,    // waits for the next round
+    NODE_RUNS,     // a member of the round; its workers run
+    NODE_REPORTED, // a member of the round; its workers have ended
 } node_state;
 
 typedef struct node {
     node_state state;
     nodes_join join;
-    nodes_outcome outcome; // if it reported
-    int signal;            // asked it to end; 0: none
-    int64_t order;         // in which it joined
+    nodes_outcome outcome; // set if the node has reported
+    int signal;            // the signal that asked it to end; 0: none did
+    int64_t order;         // its position in the order in which nodes joined
     int64_t heard_ns;
 } node;
 
@@ -42,33 +42,35 @@ struct nodes_core {
     nodes_phase phase;
     int round, restarts;
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
-    // These are about the present round.
+    // The members below concern the current round.
     nodes_stopping stopping;
     int group_size;
-    int failed, lost; // workers, nodes
+    int failed, lost; // numbers of workers that failed, and of nodes that were lost
     int reported[NODES_OUTCOMES];
-    bool is_final;       // nothing can be started again
-    bool is_told;        // a worker has printed what bad input there is
-    bool is_joined_late; // a node waits for the next round
-    launch_cause cause;  // if failed or lost
+    bool is_final;       // no worker can be started again
+    bool is_told;        // a worker has already printed why the input is bad
+    bool is_joined_late; // a node that came too late for this round waits for the next one
+    launch_cause cause;  // set if a worker failed or a node was lost
     bool cause_is_lost_node;
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
-    // These are about the end of the run.
+    // The members below concern the end of the run.
     int code;
     char last_words[NODES_TEXT_BYTES];
-    int end; // all nodes from here on are absent
+    int end; // nodes from this index on are absent
     node at[TRI_MAX_NODES];
 };
 
-int nodes_arrived(const nodes_core *core, node_state state); // how many are in this state
+// How many nodes are in this state.
+int nodes_arrived(const nodes_core *core, node_state state);
 void nodes_send(nodes_core *core, int agent, nodes_kind kind, nodes_message *message);
 void nodes_order_text(nodes_message *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void nodes_end(nodes_core *core, int code, const char *text); // for all, with one line
+// Ends the run for all nodes, with this exit code and one line of text.
+void nodes_end(nodes_core *core, int code, const char *text);
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
-// Begins a round if enough nodes wait; returns when to look again.
+// Begins a round if enough nodes wait. Returns when to look again.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
-// Called when all members of the round have reported or are lost: decides what follows.
+// Decides what follows a round. Called when all its members have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);
 
 #endif

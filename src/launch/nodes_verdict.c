@@ -1,6 +1,6 @@
-// Decides what follows a round over several nodes: another one, or the end of the run. A failure
-// counts against --max-restarts, a change of membership does not, because it may happen any number
-// of times.
+// Decides what follows a round over several nodes: another round, or the end of the run. A failure
+// counts against --max-restarts. A change of membership does not count, because it may happen any
+// number of times.
 #include "launch/nodes_state.h"
 
 #include "base/quantity.h"
@@ -14,7 +14,8 @@ static bool has_all(const nodes_core *core, nodes_outcome outcome) {
     return !core->lost;
 }
 
-// Goes on with the next round: all that reported take part. The text says why.
+// Continues with the next round, in which all nodes that have reported take part. `why` tells the
+// reason.
 static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
     nodes_message message = {0};
     if (is_restart)
@@ -34,8 +35,8 @@ static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Ends a run that failed. The serving agent prints the report, the others one line, so that it
-// appears once.
+// Ends a run that failed. The serving agent gets the report and the others one line, so that the
+// report is printed once.
 static void end_failed(nodes_core *core, int code) {
     nodes_message report = {.order = {.code = code, .is_report = 1}};
     nodes_message line = {.order = {.code = code}};
@@ -79,8 +80,8 @@ static void fail(nodes_core *core, int64_t now_ns) {
         end_failed(core, NODES_EXIT_FAILED);
 }
 
-// Finds a member that a signal asked to end, the serving one first, because the run ends with it;
-// NODES_NOBODY: none.
+// Finds a member that a signal asked to end; NODES_NOBODY: there is none. The serving node is found
+// first, because the run ends with it.
 static int find_leaving(const nodes_core *core) {
     int found = NODES_NOBODY;
     for (int i = 0; i < core->end; i++) {
@@ -95,7 +96,7 @@ static int code_of_leaving(const node *n) {
     return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
 }
 
-// Lets some nodes leave: the others go on if they are enough.
+// Lets nodes leave that signals asked to end. If enough nodes remain, these continue.
 static void part(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];
@@ -137,7 +138,7 @@ void nodes_conclude(nodes_core *core, int64_t now_ns) {
     else if (core->failed || core->lost)
         fail(core, now_ns);
     else if (core->reported[NODES_FAILED])
-        // Workers ended because they were asked to, and nobody knows who asked.
+        // Somebody has asked the workers to end, and it is not known who.
         nodes_end(core, NODES_EXIT_FAILED, "workers were stopped");
     else
         nodes_end(core, NODES_EXIT_STOPPED, "");

@@ -1,5 +1,5 @@
-// The table of `trireme run`'s flags, and how the command line and the PET_ variables are read by
-// it. Values with a grammar of their own are read in values.c.
+// The table of `trireme run`'s flags, by which the command line and the PET_ variables are read.
+// values.c reads values that have a grammar of their own.
 #include "launch/options.h"
 
 #include "base/log.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 
 typedef enum value_kind {
-    SWITCH, // no value
+    SWITCH, // a flag without a value
     TEXT,
-    COUNT, // 0, 1, 2, …
+    COUNT, // a number: 0, 1, 2, …
     SECONDS,
     WORKERS,
     NODES,
@@ -25,22 +25,24 @@ typedef enum value_kind {
     CONF,
     BINDING,
     START_METHOD,
-    ONLY_DEFAULT, // names one of torchrun's plugins, which are Python: only the default is accepted
+    // Names one of torchrun's plugins, which are written in Python: only the default is accepted.
+    ONLY_DEFAULT,
 } value_kind;
 
 typedef struct flag {
     const char *name;
     char letter;
     value_kind kind;
-    size_t offset; // of the field in launch_options
+    size_t offset; // where the value is stored in launch_options
     const char *initial;
-    const char *values; // as --help shows them
+    const char *values; // the values as --help shows them
     const char *help;
 } flag;
 
 #define FIELD(name) offsetof(launch_options, name)
 
-// torchrun's flags, in its order. Names with underscores, and variables PET_<NAME>, work as well.
+// torchrun's flags, in torchrun's order. Names with underscores, and variables PET_<NAME>, are
+// accepted too.
 static const flag flags[] = {
     {"nnodes", 0, NODES, FIELD(nodes_min), "1", "N|MIN:MAX",
      "nodes of the job: on each, the same command is started; MIN:MAX begins with MIN, and others "
@@ -124,7 +126,7 @@ static tri_status read_seconds(const char *name, const char *text, double *out) 
     return TRI_OK;
 }
 
-// Reads one of several words; *out is its index.
+// Reads one of several words; *out is the word's index.
 static tri_status read_word(const char *name, const char *text, const char *const *words,
                             int *out) {
     char list[128] = "";
@@ -228,7 +230,7 @@ static tri_status read_arguments(int argc, char **argv, launch_options *o) {
         letters[letter++] = flags[i].letter;
         if (argument) letters[letter++] = ':';
     }
-    optind = 0; // glibc: start from the beginning
+    optind = 0; // glibc: 0 makes getopt start from the beginning
     for (int code; (code = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
         const flag *f = code >= 256 ? &flags[code - 256] : NULL;
         for (int i = 0; i < FLAGS && !f; i++)
@@ -254,7 +256,7 @@ static bool has_static_address(const launch_options *o) { return is_one_node(o) 
 static bool has_given_address(const launch_options *o) { return !is_static(o) && o->local_addr; }
 static bool is_numbered(const launch_options *o) { return !is_one_node(o) && !is_static(o); }
 
-// Flags of torchrun that are accepted, so that its command lines work, but have no effect.
+// Flags of torchrun that have no effect. They are accepted so that command lines for torchrun work.
 static const struct {
     const char *name;
     bool (*is_idle)(const launch_options *o);
@@ -312,7 +314,7 @@ tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const 
         if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));
     TRI_TRY(read_arguments(argc, argv, out));
-    // --show-binding alone needs a binding that it can show.
+    // --show-binding without --numa-binding needs a binding that it can show.
     if (out->shows_binding && out->binding == LAUNCH_BIND_NONE) out->binding = LAUNCH_BIND_AUTO;
     return out->help ? TRI_OK : check(out);
 }

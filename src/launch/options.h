@@ -1,4 +1,5 @@
-// The options of `trireme run`: torchrun's flags, from the command line or PET_<NAME>.
+// The options of `trireme run`: torchrun's flags, from the command line or from PET_<NAME>
+// variables.
 #ifndef TRIREME_LAUNCH_OPTIONS_H
 #define TRIREME_LAUNCH_OPTIONS_H
 
@@ -9,18 +10,18 @@
 #include <signal.h>
 #include <stdbool.h>
 
-// Bits of a stream map; torchrun's numbers, which users write.
+// Bits of a stream map. The numbers are torchrun's, and users write them.
 enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
 
-// Which streams of which local rank: bits of LAUNCH_STDOUT and LAUNCH_STDERR.
+// Which output streams of which local ranks are meant: bits LAUNCH_STDOUT and LAUNCH_STDERR.
 typedef struct launch_stream_map {
-    unsigned char of_all; // of every rank, unless per_rank
+    unsigned char of_all; // streams of every rank, unless per_rank
     bool per_rank;
-    unsigned char of[TRI_MAX_LOCAL_RANKS]; // by local rank, if per_rank
+    unsigned char of[TRI_MAX_LOCAL_RANKS]; // by local rank: the rank's streams, if per_rank is set
 } launch_stream_map;
 
 typedef struct launch_rank_set {
-    bool limited; // false: all
+    bool limited; // false: all ranks are in the set
     bool has[TRI_MAX_LOCAL_RANKS];
 } launch_rank_set;
 
@@ -30,34 +31,37 @@ typedef enum launch_binding {
     LAUNCH_BIND_SOCKET,
     LAUNCH_BIND_EXCLUSIVE,
     LAUNCH_BIND_CORE_COMPLEX,
-    LAUNCH_BIND_AUTO, // disjoint cores, near each worker's GPU
+    LAUNCH_BIND_AUTO, // disjoint cores for the workers, near their GPUs
 } launch_binding;
 
 // torchrun's settings of the rendezvous (--rdzv-conf), in seconds.
 typedef struct launch_conf {
-    double join_timeout_s; // for enough nodes to join
-    double last_call_s;    // for more of them, once there are enough
-    double silence_s;      // after which a node is lost
-    double read_timeout_s; // for a node that was cut off to reach the serving agent again
+    double join_timeout_s; // how long to wait for enough nodes to join
+    double last_call_s;    // how long to wait for further nodes, once there are enough
+    double silence_s;      // a node without a sign of life for so long is lost
+    // How long a node that was cut off tries to reach the serving agent again.
+    double read_timeout_s;
     double interval_s,
-        attempts; // of signs of life, as torchrun has them: their product is silence_s
+        // How many signs of life may be missing, as torchrun counts: this number times the interval
+        // between two of them gives silence_s.
+        attempts;
 } launch_conf;
 
 typedef struct launch_options {
     bool help;
     int nodes_min, nodes_max;
-    int workers; // on this node
+    int workers; // workers on this node
     bool standalone;
     const char *backend, *endpoint, *run_id;
-    launch_conf conf; // rdzv-conf
+    launch_conf conf; // values of --rdzv-conf
     int max_restarts;
     double monitor_interval_s;
     double shutdown_s; // how long workers may take to end
     const char *role;
     bool module, no_python, run_path;
-    const char *log_dir; // NULL: a temporary one
+    const char *log_dir; // NULL: a temporary folder
     launch_stream_map redirects, tee;
-    launch_rank_set shown; // ranks whose output reaches the console
+    launch_rank_set shown; // ranks whose output is shown on the console
     int node_rank;
     const char *master_addr;
     int master_port;
@@ -66,26 +70,26 @@ typedef struct launch_options {
     launch_binding binding;
     bool shows_binding;
     bool virtual_local_rank;
-    sigset_t signals; // passed on to the workers, which then have to end
-    char **program;   // PROGRAM [ARG…], NULL at the end
-    uint64_t given;   // flags that were set, one bit each in the order of the table
+    sigset_t signals; // signals that are passed on to the workers, and end the run
+    char **program;   // PROGRAM [ARG…]; NULL at the end
+    uint64_t given;   // which flags were set: one bit for each, in the order of the table
 } launch_options;
 
-// Reads argv, and the environment through `get`; the texts of *out point into both. TRI_BAD_INPUT
-// names the flag (or PET variable) and the values that it accepts.
+// Reads argv and, through `get`, the environment; the texts in *out point into both. TRI_BAD_INPUT:
+// a value is wrong; the message names the flag (or PET variable) and the values that it accepts.
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out);
-// Logs one warning for each flag that was given and has no effect: it is accepted only so that
-// torchrun's command lines work.
+// Logs one warning for each given flag that has no effect; such flags are accepted only so that
+// command lines for torchrun work.
 void launch_options_warn_idle(const launch_options *options);
 // Prints --help on standard output, from the table of flags.
 void launch_options_help(void);
 
-// Enumerates the flags, for manuals and completion, so that these are never out of date; false:
-// there is no flag `index`. `values` is NULL for switches.
+// Lists the flags, for manuals and completion, so that these are never out of date. False: there is
+// no flag `index`. `values` is NULL for flags without a value.
 typedef struct tri_launch_flag {
     const char *name, *values, *help;
-    char letter; // 0: none
+    char letter; // the flag's short form; 0: it has none
 } tri_launch_flag;
 bool tri_launch_flag_at(int index, tri_launch_flag *out);
 
@@ -93,21 +97,21 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out);
     "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
     "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
 
-// Reads a stream map: "3" for all ranks, or "0:1,1:2" for some.
+// Reads a stream map: "3" for all ranks, or "0:1,1:2" for some ranks.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
-// Reads local ranks: "0,2"; empty: all.
+// Reads a list of local ranks: "0,2"; an empty text means all.
 tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out);
 // Reads a number of nodes: "2", or "1:4" for at least one and at most four.
 tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max);
-// Reads names of signals: "SIGTERM,SIGINT".
+// Reads a list of signals: "SIGTERM,SIGINT".
 tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
-// Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun's that values.c does
-// not list are accepted without effect, so that its command lines work.
+// Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun that values.c does
+// not list are accepted and have no effect, so that command lines for torchrun work.
 tri_status launch_conf_parse(const char *name, const char *text, launch_conf *out);
 // Reads how many workers to start: a number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if
 // there are any, else CPUs).
 tri_status launch_workers_parse(const char *name, const char *text, int *out);
-// The name of a signal for messages: "SIGKILL", or "signal 34" for one without a name. Static text.
+// Gets the name of a signal for messages: "SIGKILL", or "signal 34" if it has no name. Static text.
 const char *launch_signal_name(int number);
 
 #endif

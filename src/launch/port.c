@@ -1,5 +1,5 @@
-// Asks the system for a free port, by binding to port 0: only the system knows which ports are
-// free.
+// Asks the system for a free port by binding to port 0, because only the system knows which ports
+// are free.
 #include "launch/port.h"
 
 #include "base/os.h"

@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-// A port that is free now, on the loopback interface or on all of them. Nobody holds it until rank
-// 0 binds it; but the system hands out free ports in turn, so it will very probably still be free
-// then.
+// Finds a port that is free now, on the loopback interface or on all interfaces. Nothing reserves
+// it until rank 0 binds it. But the system gives out free ports in turn, so it will very probably
+// still be free then.
 tri_status launch_free_port(bool is_local, int *port);
 
 #endif

@@ -1,4 +1,4 @@
-// Hands a job's script to sbatch, through its standard input.
+// Passes a job's script to sbatch through its standard input.
 #include "launch/job.h"
 
 #include "base/os.h"
@@ -35,7 +35,8 @@ tri_status tri_job_submit(const tri_job *job, const char *script) {
         tri_os.close(ends[1]);
         return status;
     }
-    // If sbatch ends before it has read everything, this write fails, but its exit code says more.
+    // If sbatch ends before it has read everything, this write fails; sbatch's exit code then tells
+    // more.
     tri_status written = tri_os_write_all(ends[1], script, strlen(script), "sbatch");
     tri_os.close(ends[1]);
     while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) continue;

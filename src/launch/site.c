@@ -1,5 +1,5 @@
-// The tables of a site's profile, and how a profile is read and checked by them. Next to read:
-// job.c, which makes a job of a profile and the flags of `trireme submit`.
+// The tables of a site's profile, by which a profile is read and checked. Next: job.c, which makes
+// a job from a profile and the flags of `trireme submit`.
 #include "launch/site.h"
 
 #include "base/limits.h"
@@ -130,8 +130,8 @@ static tri_status check_plain(const tri_tree *at, const char *key, const char *t
     return TRI_OK;
 }
 
-// Checks the text of one line of a script: no control characters, which could begin a command, and
-// only placeholders that exist.
+// Checks the text of one line of a script: it may have no control characters, which could begin a
+// command, and only placeholders that exist.
 static tri_status check_text(const tri_tree *at, const char *key, const char *text) {
     TRI_TRY(check_plain(at, key, text));
     for (const char *open = text; (open = strchr(open, '{')); open++) {
@@ -152,7 +152,7 @@ static tri_status check_lines(const tri_tree *at, const char *key, tri_strings l
     return TRI_OK;
 }
 
-// Whether the text is a name that can stand in an option of sbatch as it is.
+// Whether the text is a name that can be copied into an option of sbatch.
 static bool is_name(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     return text && *text && strlen(text) < 64 && strspn(text, plain) == strlen(text);

@@ -1,5 +1,5 @@
-// Finds where profiles of sites lie: in share/trireme/sites beside the installed program, in the
-// source tree for a program that was not installed, or where the user says.
+// Finds the folder with the profiles of sites: share/trireme/sites beside an installed program, a
+// folder of the source tree for one that was not installed, or the folder that the user names.
 #include "launch/site.h"
 
 #include "base/limits.h"
@@ -18,8 +18,8 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Finds the folder of sites from that of the program, which is installed as bin/trireme or built as
-// build/PRESET/bin/trireme.
+// Finds the folder of sites from the folder of the program, which is installed as bin/trireme or
+// built as build/PRESET/bin/trireme.
 static tri_status find_folder(tri_arena *arena, const char **out) {
     static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
     char program[PATH_MAX];
@@ -48,7 +48,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// Lists the names of the folder's files without .yaml, sorted.
+// Lists the names of the folder's .yaml files, without .yaml and sorted.
 static tri_status list_names(tri_arena *arena, const char *folder, const char ***out, int *count) {
     int capacity = 0;
     *out = NULL;

@@ -1,5 +1,6 @@
-// Serves the workers' store in the serving agent. The server has to know the names that the workers
-// give their run and their generation, so it reads the variables that they will have.
+// Serves the workers' store in the serving agent. The server has to know by which names the workers
+// will call their run and their generation, so it reads the environment variables that they will
+// get.
 #include "launch/store.h"
 
 #include "base/os.h"
@@ -10,8 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-// The variables of a worker, while tri_identity_read reads them: it takes a function and no
-// context.
+// A worker's variables, while tri_identity_read reads them through a function that gets no context.
 static _Thread_local char **variables;
 
 static const char *get_variable(const char *name) {
@@ -35,7 +35,8 @@ static tri_status read_identity(const launch_options *options, int generation,
     return status;
 }
 
-// Names the job. Another run with the same --rdzv-id gets another name, so that the two do not mix.
+// Names the job. Another run with the same --rdzv-id gets another name, so that the two cannot be
+// confused.
 static tri_status name_job(const launch_options *options, launch_store *store) {
     uint64_t number;
     if (getrandom(&number, sizeof number, 0) != sizeof number)
@@ -49,7 +50,7 @@ static tri_status start(launch_store *store, tri_identity *identity) {
     tri_store_address *address = &identity->address;
     tri_status status = tri_store_serve(identity, &store->server);
     // A name that resolves to no address of this host, such as that of a service, may stand for all
-    // of its addresses.
+    // of the host's addresses.
     if (status == TRI_NOT_FOUND && address->is_exact) {
         address->is_exact = false;
         status = tri_store_serve(identity, &store->server);
@@ -65,7 +66,7 @@ tri_status launch_store_begin(launch_store *store, const launch_options *options
     TRI_TRY(read_identity(options, generation, out, &identity));
     identity.address = *where;
     snprintf(identity.address.host, sizeof identity.address.host, "%s", out->master_addr);
-    identity.address.port = 0; // any free one
+    identity.address.port = 0; // 0: any free port
     identity.address.ports = 1;
     if (store->server)
         tri_store_server_begin(store->server, &identity);

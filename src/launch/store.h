@@ -1,6 +1,6 @@
-// The store where the workers of a run over several nodes meet: the serving agent serves it as long
-// as the run lasts, one generation after the other, because it outlives the workers. (With one
-// node, rank 0 serves it.)
+// The store where the workers of a run over several nodes meet. The serving agent has it as long as
+// the run lasts, for one generation after the other, because the agent outlives the workers. (With
+// one node, rank 0 has it.)
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 
@@ -13,9 +13,9 @@ typedef struct launch_store {
     char job[64];             // the run's name for its workers, the same in all generations
 } launch_store;
 
-// Begins a generation, whose workers may connect as soon as this has returned; those of the last
-// one are told that they were replaced. `where`: the addresses at which the agent itself listens.
-// Reads the rest of `out`, and sets its store_port and job.
+// Begins a generation. Its workers may connect as soon as this call has returned; workers of the
+// last generation are told that they were replaced. `where`: the addresses at which the agent
+// itself listens. Reads the rest of `out`, and sets its store_port and job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,
                               const tri_store_address *where, int generation, nodes_round *out);
 void launch_store_end(launch_store *store);

@@ -1,5 +1,5 @@
 // Reads the workers' output from pipes, writes it to log files, and shows it on the console line by
-// line, so that lines of different workers do not mix.
+// line, so that lines of different workers are not mixed.
 #include "launch/streams.h"
 
 #include "base/log.h"
@@ -123,7 +123,7 @@ void launch_stream_end(launch_stream *s) {
 bool launch_stream_must_wait(const launch_stream *s) { return s->console->size > CONSOLE_BYTES; }
 
 void launch_console_write(launch_console *c) {
-    // If poll reports a pipe as writable, it takes PIPE_BUF bytes without blocking.
+    // If poll reports a pipe as writable, it accepts PIPE_BUF bytes without blocking.
     size_t size = c->size < PIPE_BUF ? c->size : PIPE_BUF;
     if (!size) return;
     ssize_t done = tri_os.write(c->fd, c->pending, size);

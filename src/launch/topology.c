@@ -1,4 +1,4 @@
-// Reads a host's topology by hwloc into plain tables. Next to read: bind.c.
+// Reads a host's topology into plain tables, by hwloc. Next: bind.c.
 #include "launch/topology.h"
 
 #include <ctype.h>
@@ -62,8 +62,9 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
     return tri_arena_printf(arena, "0x%s", digits);
 }
 
-// Numbers the objects of a type (sockets, NUMA nodes, caches) as their usable cores are met.
-// `counted`: how many were met so far; `last`: the latest. Returns the number of `object`.
+// Numbers the objects of one type (sockets, NUMA nodes, caches) in the order in which their usable
+// cores come. `counted`: how many objects came so far; `last`: the latest one. Returns the number
+// of `object`.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;
@@ -78,7 +79,7 @@ static hwloc_obj_t node_of(hwloc_topology_t topology, hwloc_obj_t core) {
 }
 
 static void read_cores(tri_arena *arena, hwloc_topology_t topology, launch_topology *out) {
-    // Some virtual machines tell of no cores; there every CPU counts as one.
+    // Some virtual machines report no cores; then every CPU counts as a core.
     hwloc_obj_type_t type =
         hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     int count = hwloc_get_nbobjs_by_type(topology, type);
@@ -108,9 +109,9 @@ static void read_cores(tri_arena *arena, hwloc_topology_t topology, launch_topol
     out->cpu_width = all ? hwloc_bitmap_last(all) + 1 : 0;
 }
 
-// Whether a PCI device is a GPU for computing: a display controller (GPUs of servers are among
-// them) or an accelerator of a vendor that makes such GPUs; the chips that show a server's console
-// are of other vendors.
+// Whether a PCI device is a GPU for computing: a display controller or accelerator of a vendor of
+// such GPUs. (GPUs of servers can be display controllers. The chips for a server's console are too,
+// but come from other vendors.)
 static bool is_gpu(hwloc_obj_t pci) {
     int class = pci->attr->pcidev.class_id >> 8, vendor = pci->attr->pcidev.vendor_id;
     return (class == 0x03 || class == 0x12) &&
@@ -121,8 +122,8 @@ static int by_address(const void *a, const void *b) {
     return strcmp(((const launch_device *)a)->name, ((const launch_device *)b)->name);
 }
 
-// The usable cores under the object to which the device is attached; all, if there are none,
-// because then none is near.
+// Finds the usable cores under the object to which the device is attached. If there are none, no
+// core is near, so it takes all.
 static launch_device make_device(hwloc_topology_t topology, const launch_topology *host,
                                  hwloc_obj_t device, const char *name) {
     launch_device out = {.first_core = 0, .end_core = host->core_count};
@@ -162,8 +163,8 @@ tri_status launch_topology_read(tri_arena *arena, const char *xml, bool devices,
     *out = (launch_topology){0};
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) return TRI_FAIL(TRI_NO_MEMORY, "hwloc: no memory");
-    // Keep only the CPUs that this process may use: a batch system may have granted a part of the
-    // host.
+    // Keeps only the CPUs that this process may use, because a batch system may have granted only
+    // some of the host.
     if (!xml)
         hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
                                                HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);

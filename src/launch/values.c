@@ -1,4 +1,4 @@
-// Reads the values of `trireme run`'s flags that have a grammar of their own, such as lists of
+// Reads those values of `trireme run`'s flags that have a grammar of their own, such as lists of
 // ranks.
 #include "base/os.h"
 #include "launch/options.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Reads digits as a number of at most `high`; -1 for anything else. *end: the first byte after it.
+// Reads digits as a number of at most `high`; -1: there is no such number. *end: the first byte
+// after it.
 static int read_number(const char *text, int high, const char **end) {
     int value = 0;
     *end = text;
@@ -157,8 +158,8 @@ tri_status launch_conf_parse(const char *name, const char *text, launch_conf *ou
     return TRI_OK;
 }
 
-// Counts GPUs without any library: NVIDIA's device files, limited to the GPUs that
-// CUDA_VISIBLE_DEVICES lists.
+// Counts GPUs without a library: NVIDIA's device files, limited to the GPUs in
+// CUDA_VISIBLE_DEVICES.
 static int count_gpus(void) {
     int count = 0;
     DIR *folder = opendir("/dev");

@@ -1,5 +1,5 @@
-// The loop of the launcher while the workers of one attempt run. Next to read: failure.c, which
-// finds the cause if one of them failed.
+// The launcher's loop while the workers of one attempt run. Next: failure.c, which finds the cause
+// if a worker failed.
 #include "launch/watch.h"
 
 #include "base/limits.h"
@@ -22,16 +22,16 @@ typedef struct state {
     launch_watch *watch;
     int running, ended;
     bool stopping;
-    bool killed; // workers that did not end in time were killed
-    // When workers that still run are killed, or, if `killed`, are left behind; INT64_MAX: not yet
-    // decided.
+    bool killed; // workers that did not end in time have been killed
+    // When workers that still run are killed or, if `killed`, given up; INT64_MAX: not decided yet.
     int64_t kill_ns;
-    bool flushing; // all have ended, and only the console's reader is waited for
-    // After all have ended: until when their output is read, or, if `flushing`, written; INT64_MAX:
-    // unlimited.
+    bool flushing; // all workers have ended, and only output for the console is left to write
+    // After all workers have ended: until when their output is read or, if `flushing`, written;
+    // INT64_MAX: without a limit.
     int64_t drain_ns;
     int64_t first_interrupt_ns;
-    sigset_t passed_on; // signals to the launcher that the workers got, and that do not end the run
+    // Signals that the launcher has passed on to the workers and that do not end the run.
+    sigset_t passed_on;
 } state;
 
 static int grace_ms(const state *s) { return (int)(s->watch->options->shutdown_s * 1e3); }
@@ -50,7 +50,7 @@ static void stop_all(state *s, int number, int grace_ms) {
         w->was_suspended = !s->watch->signal && launch_worker_is_suspended(w);
     }
     signal_all(s, number);
-    signal_all(s, SIGCONT); // a suspended process does not receive other signals
+    signal_all(s, SIGCONT); // a suspended process does not handle other signals
     s->kill_ns = tri_os.monotonic_ns() + (int64_t)grace_ms * 1000000;
 }
 
@@ -61,7 +61,7 @@ static void describe_end(const launch_worker *w, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", w->exit_code);
 }
 
-// Notices whether worker i has just ended. If a signal ended it that the launcher had passed on,
+// Checks whether worker i has just ended. If it ended by a signal that the launcher had passed on,
 // the worker had no handler for that signal, or not yet; then the signal ends the run.
 static bool check_worker(state *s, int i) {
     launch_worker *w = &s->watch->workers[i];
@@ -76,13 +76,13 @@ static bool check_worker(state *s, int i) {
     return true;
 }
 
-// The time that workers get to end after a failure: little, because the others wait for ranks that
-// are gone.
+// How much time workers get to end after a failure. It is short, because the others wait for ranks
+// that are gone.
 static int short_grace_ms(const state *s) {
     return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
 }
 
-// Tells the serving agent of a failure, so that the workers of other nodes are stopped at the same
+// Tells the serving agent of a failure, so that workers on other nodes are stopped at the same
 // time.
 static void tell_failure(state *s, const launch_worker *w, const char *how) {
     char text[128];
@@ -90,19 +90,20 @@ static void tell_failure(state *s, const launch_worker *w, const char *how) {
     if (s->watch->nodes) launch_nodes_failing(s->watch->nodes, text);
 }
 
-// Notices which workers have ended; after the first failure, begins to stop the others.
+// Checks which workers have ended. After the first failure, begins to stop the others.
 static void check_workers(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
         if (!check_worker(s, i) || !launch_worker_failed(w) || s->stopping) continue;
         char how[64];
         describe_end(w, how, sizeof how);
-        // All ranks end with bad input by themselves, and one of them has said why.
+        // If input is bad, all ranks end by themselves, and one of them has printed why.
         bool is_told = !w->signal && w->exit_code == EXIT_BAD_INPUT;
         if (s->running && !is_told)
             tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
                     (long)w->pid, how, s->running);
-        // Workers that have ended by now did so by themselves: look before any of them is stopped.
+        // Workers that have ended by now did so by themselves: this checks all of them before any
+        // is stopped.
         for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
         if (!is_told) tell_failure(s, w, how);
         stop_all(s, SIGTERM, short_grace_ms(s));
@@ -110,7 +111,7 @@ static void check_workers(state *s) {
 }
 
 static void handle_signal(state *s, int number) {
-    if (number == SIGCHLD) return; // it only wakes the loop, for check_workers
+    if (number == SIGCHLD) return; // SIGCHLD only wakes the loop, for check_workers
     if (sigismember(&s->watch->options->signals, number) != 1) {
         sigaddset(&s->passed_on, number);
         signal_all(s, number);
@@ -140,8 +141,8 @@ static void read_signals(state *s) {
         handle_signal(s, (int)info.ssi_signo);
 }
 
-// Reads what the serving agent has sent. It may end the round; if the agent was lost, the round
-// ends too.
+// Reads messages of the serving agent. They may end the round. The round also ends if the agent was
+// lost.
 static void read_nodes(state *s) {
     nodes_message message;
     while (launch_nodes_next(s->watch->nodes, &message)) {
@@ -165,8 +166,8 @@ static bool has_output(const state *s) {
     return false;
 }
 
-// Closes all output, also where children of the workers still hold the pipes open and would keep it
-// for ever.
+// Closes all output, even if children of the workers still hold the pipes open, which could
+// otherwise last for ever.
 static void end_output(state *s) {
     for (int i = 0; i < s->watch->count; i++)
         for (int k = 0; k < LAUNCH_STREAMS; k++) {
@@ -182,7 +183,8 @@ static int wait_ms(const state *s) {
     return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
 }
 
-// Waits for a signal, for output or for a time limit, and forwards what can be read and written.
+// Waits for a signal, for output or for a time limit, and forwards output that can be read and
+// written.
 static void wait_and_forward(state *s) {
     struct pollfd fds[FDS_MAX];
     launch_stream *streams[FDS_MAX] = {NULL};
@@ -210,8 +212,8 @@ static void wait_and_forward(state *s) {
     if (fds[1].revents) read_nodes(s);
 }
 
-// Gives up workers that do not end even when they are killed: a process that waits inside the
-// kernel, for a disk or a network file system that does not answer, cannot.
+// Gives up workers that do not end even when they are killed, such as a process that waits inside
+// the kernel for a disk or a network file system that does not answer.
 static void leave_behind(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
@@ -262,8 +264,9 @@ void launch_watch_run(launch_watch *watch) {
         wait_and_forward(&s);
     }
     end_output(&s);
-    read_signals(&s); // the workers may have ended by a signal that the launcher got too
-    // The reader of the console may be slow: wait for it, but after a signal only for so long.
+    read_signals(&s); // workers may have ended by a signal that the launcher got too
+    // The program that reads the console's output may be slow, so the launcher waits for it; after
+    // a signal only for a limited time.
     s.flushing = true;
     s.drain_ns =
         watch->signal ? tri_os.monotonic_ns() + grace_ms(&s) * INT64_C(1000000) : INT64_MAX;

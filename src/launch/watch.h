@@ -10,19 +10,19 @@ typedef struct launch_watch {
     const launch_options *options;
     launch_worker *workers;
     int count;
-    launch_console *consoles; // LAUNCH_STREAMS of them
-    int signal_fd;            // of SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    // The first signal that asked the run to end, or that was passed on to a worker which had no
+    launch_console *consoles; // LAUNCH_STREAMS entries
+    int signal_fd;            // receives SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
+    // The first signal that asked the run to end, or that was passed on to a worker without a
     // handler for it; 0: none.
     int signal;
     launch_nodes *nodes; // NULL: the run has only this node
-    nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has come
+    nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has arrived
 } launch_watch;
 
-// Runs until every worker has ended and its output was written. If one fails, a signal comes or the
-// serving agent says so, the others get SIGTERM (or that signal), some time to end, and then
-// SIGKILL, so that no attempt hangs. How each ended is in workers[]; their processes are not
-// reaped, so that their numbers cannot be reused.
+// Runs until every worker has ended and its output was written. If a worker fails, a signal arrives
+// or the serving agent demands it, the others get SIGTERM (or that signal), some time to end, and
+// then SIGKILL, so that no attempt hangs. workers[] tells how each has ended. Their processes are
+// not reaped, so that their numbers cannot be reused.
 void launch_watch_run(launch_watch *watch);
 
 #endif

@@ -1,4 +1,4 @@
-// Starts one worker's process and finds out how it ended. Next to read: watch.c.
+// Starts one worker's process and finds out how it ended. Next: watch.c.
 #include "launch/worker.h"
 
 #include "base/os.h"
@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What the new process sends to the launcher if the program cannot be started, because its standard
-// error may go to a file.
+// What the new process sends to the launcher if the program cannot be started. It does not use its
+// standard error, which may be a file.
 typedef struct child_error {
-    int error; // errno
+    int error; // value of errno
     char what[24];
 } child_error;
 
@@ -24,12 +24,11 @@ static _Noreturn void report_and_exit(int fd, const char *what) {
     _exit(127);
 }
 
-// Turns the new process into the worker's program. Calls only functions that are safe between fork
-// and exec.
+// Turns the new process into the worker's program. It calls only functions that are safe between
+// fork and exec.
 static _Noreturn void exec_program(const launch_worker *worker, const launch_worker_start *start,
                                    pid_t launcher, int error_fd) {
-    // The kernel kills the worker when the launcher ends for any reason, so that no worker is left
-    // over.
+    // The kernel kills the worker when the launcher ends for any reason, so that no worker remains.
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) report_and_exit(error_fd, "watch its parent");
     if (getppid() != launcher) _exit(1);
     if (worker->own_group) setpgid(0, 0);
@@ -101,8 +100,8 @@ bool launch_worker_is_suspended(const launch_worker *worker) {
 void launch_worker_signal(const launch_worker *worker, int number) {
     if (!worker->pid || (worker->ended && !worker->own_group)) return;
     bool is_sent = worker->own_group && kill(-worker->pid, number) == 0;
-    // A worker may have left its group, so SIGKILL goes to the worker, too. Other signals must not
-    // come twice, because the worker may have a handler for them.
+    // A worker may have left its group, so SIGKILL is sent to the worker as well. Other signals
+    // must not arrive twice, because the worker may have a handler for them.
     if (!is_sent || number == SIGKILL) kill(worker->pid, number);
 }
 
