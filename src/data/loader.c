@@ -1,4 +1,4 @@
-// The loader: worker threads fill a ring of buffers, one micro-batch each, in order.
+// The loader: worker threads fill a ring of buffers with micro-batches, in order.
 #include "data/loader.h"
 
 #include "base/os.h"
@@ -15,14 +15,13 @@ enum { ALIGN_BYTES = 64, HINT_AHEAD = 3 };
 typedef enum buffer_state { BUFFER_FREE, BUFFER_FILLING, BUFFER_READY, BUFFER_HELD } buffer_state;
 
 // Memory for one micro-batch. Micro-batches are numbered in the order of the run, from the loader's
-// first. Number n uses buffer n mod buffer_count, so that threads need not agree on who takes
-// which.
+// first one on. Number n uses buffer n mod buffer_count, so that threads need not agree on buffers.
 typedef struct buffer {
     tri_data_batch batch;
     buffer_state state;
     int64_t *samples;
     tri_status status;
-    char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
+    char *message; // message of a failure; [TRI_MESSAGE_MAX_BYTES]
 } buffer;
 
 // The position of a micro-batch in the run.
@@ -34,21 +33,22 @@ struct tri_loader {
     const tri_dataset *dataset;
     tri_sampler sampler;
     tri_loader_options options;
-    int64_t steps; // of an epoch
+    int64_t steps; // steps of an epoch
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
-    int64_t free_count; // buffers in state BUFFER_FREE
-    int64_t asleep;     // workers that wait for one
-    cursor next_cursor; // the micro-batch of next_fill
-    int64_t next_fill;  // the number of the next micro-batch that a worker fills
-    int64_t next_taken; // the number of the next micro-batch that the caller gets
+    int64_t free_count; // how many buffers are in the state BUFFER_FREE
+    int64_t asleep;     // how many workers wait for a free buffer
+    cursor next_cursor; // position of micro-batch number next_fill
+    int64_t next_fill;  // number of the next micro-batch that a worker fills
+    int64_t next_taken; // number of the next micro-batch that the caller gets
     bool stopping;
 
     int64_t buffer_count;
     buffer *buffers;
-    char *memory;   // of all buffers, and all scratch
-    char **scratch; // of each thread; without threads, [0] is the caller's
+    char *memory; // one block for all buffers and all scratch memory
+    // By thread: the thread's scratch memory; if there are no threads, [0] is the caller's.
+    char **scratch;
     int64_t thread_count;
     pthread_t *threads;
     int64_t waited_ns;
@@ -109,8 +109,8 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, void *scra
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Waits until the buffer of the next micro-batch to fill is free, and claims both for the calling
-// thread; called with the lock held. NULL: no more micro-batches.
+// Waits until the buffer of the next micro-batch is free, and reserves both for the calling thread.
+// The caller holds the lock. NULL: there are no more micro-batches.
 static buffer *claim_next(tri_loader *loader, cursor *at) {
     for (;;) {
         if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;
@@ -165,8 +165,8 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
         if (loader->asleep > 0) pthread_cond_signal(&loader->freed);
         pthread_cond_wait(&loader->ready, &loader->lock);
     }
-    // A micro-batch that could not be read stays ready, so that each further call returns its error
-    // too.
+    // A micro-batch that could not be read stays ready, so that every further call returns its
+    // error too.
     if (!ended && target->status == TRI_OK) {
         target->state = BUFFER_HELD;
         loader->next_taken++;
@@ -177,9 +177,9 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     return ended || *out ? TRI_OK : TRI_FAIL(target->status, "%s", target->message);
 }
 
-// Waking a thread takes the caller longer than a small batch takes to load. So a worker sleeps
-// until half of the buffers are free, and is woken when the caller no longer holds the lock that it
-// needs.
+// It takes the caller longer to wake a thread than it takes to load a small batch. So a worker
+// sleeps until half of the buffers are free. The caller wakes it after releasing the lock, because
+// the worker needs the lock.
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch) {
     for (int64_t i = 0; i < loader->buffer_count; i++) {
         if (&loader->buffers[i].batch != batch) continue;
@@ -222,7 +222,7 @@ static void free_block(tri_loader *loader) {
 }
 
 // Allocates all memory as one block, so that steps allocate nothing: for each buffer its fields,
-// sample numbers and message, then the scratch of each thread.
+// sample numbers and message, then each thread's scratch memory.
 static tri_status allocate(tri_loader *loader) {
     const tri_dataset *dataset = loader->dataset;
     const tri_sampler_options *sampler = &loader->sampler.options;
