@@ -43,13 +43,15 @@ template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_f16>(float low, flo
     template <>                                                                                    \
     __device__ __forceinline__ void gpu_multiply<T>(gpu_matrix_c & c, const gpu_matrix_a &a,       \
                                                     const gpu_matrix_b &b) {                       \
-        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                         \
-            "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                      \
-            : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])                           \
-            : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1])); \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                \
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+                     : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])                  \
+                     : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]),       \
+                       "r"(b.at[1]));                                                              \
     }
 
-// c += a b, added in F32.
+// c += a b, added in F32. The instruction is of the whole warp: `volatile` keeps it out of
+// branches.
 template <typename T>
 GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_matrix_b &b);
 GPU_MULTIPLY_AS(gpu_bf16, "bf16")

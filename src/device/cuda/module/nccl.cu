@@ -24,7 +24,9 @@ typedef cudaStream_t nccl_stream;
 
 struct cuda_nccl {
     cuda_context *context;
-    ncclComm_t handle;
+    ncclComm_t handle; // of a split: NCCL writes it when the ranks have found each other
+    bool is_split;
+    cuda_nccl *next; // in `lost`
 };
 
 namespace {
@@ -125,6 +127,16 @@ const library *nccl() {
     static const bool is_found = (find_library(&found), true);
     (void)is_found;
     return &found;
+}
+
+// Communicators that were closed while they were split, because something failed. NCCL may still
+// write their handles, so they stay where they are.
+std::atomic<cuda_nccl *> lost;
+
+void lose(cuda_nccl *c) {
+    c->next = lost;
+    while (!lost.compare_exchange_weak(c->next, c)) {
+    }
 }
 
 tri_status check(ncclResult_t result, const char *call, char *why) {
@@ -232,7 +244,7 @@ tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int
     *out = nullptr;
     tri_status status = use(context, why);
     if (status != TRI_OK) return status;
-    cuda_nccl *c = new (std::nothrow) cuda_nccl{context, nullptr};
+    cuda_nccl *c = new (std::nothrow) cuda_nccl{context, nullptr, false, nullptr};
     if (!c) return TRI_NO_MEMORY;
     config.blocking = 0;
     memcpy(&unique, id, sizeof unique);
@@ -251,9 +263,9 @@ tri_status vendor_split_nccl(cuda_nccl *parent, int colour, int key, cuda_nccl *
     *out = nullptr;
     tri_status status = use(parent->context, why);
     if (status != TRI_OK) return status;
-    cuda_nccl *c = new (std::nothrow) cuda_nccl{parent->context, nullptr};
+    bool takes_part = colour >= 0;
+    cuda_nccl *c = new (std::nothrow) cuda_nccl{parent->context, nullptr, takes_part, nullptr};
     if (!c) return TRI_NO_MEMORY;
-    // NCCL writes the handle when the ranks have found each other, so it must stay where it is.
     status = check(nccl()->CommSplit(parent->handle, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key,
                                      &c->handle, nullptr),
                    "CommSplit", why);
@@ -340,7 +352,10 @@ void vendor_close_nccl(cuda_nccl *c, bool aborts) {
         else
             (void)nccl()->CommAbort(c->handle);
     }
-    delete c;
+    if (!c->handle && c->is_split)
+        lose(c);
+    else
+        delete c;
 }
 
 #else // built without NCCL: communication between ranks goes through the host's memory

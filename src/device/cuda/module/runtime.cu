@@ -24,11 +24,12 @@ struct cuda_graph {
 // HIP have the same numbers.
 static bool ends_device(int error) {
     static const int errors[] = {
-        214,           // memory that cannot be corrected (ECC)
-        700, 702, 710, // an illegal address, a kernel that takes too long, an assertion
+        214, 220, 226, // memory or NVLink that cannot be corrected, a contained error of memory
+        700, 702, 709, // an illegal address, a kernel that takes too long, a destroyed context
+        710, 721,      // an assertion, memory of tensor cores that a kernel keeps
         714, 715, 716, // a corrupt stack, an illegal instruction, a misaligned address
         717, 718, 719, // an illegal address space, an illegal program counter, any other failure
-        999,           // unknown
+        810, 911, 999, // a client of MPS that was ended, another device's failure, unknown
     };
     for (int one : errors)
         if (one == error) return true;
