@@ -158,5 +158,5 @@ tri_status engine_run_between(tri_engine *e, tri_comm *comm, const tri_comm_op *
     waiting.waits_at_once = true;
     TRI_TRY(comm->backend->start(comm, &waiting, 1, &started));
     ticket = tri_comm_ticket_of(comm, started);
-    return e->device->backend->wait(e->queue, &ticket);
+    return engine_let_wait(e, e->queue, &ticket);
 }

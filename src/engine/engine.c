@@ -165,10 +165,20 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
+// Only devices that capture load kernels when they are first issued.
+static bool loads_kernels(const tri_engine *e) {
+    return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
+}
+
+tri_status engine_let_wait(tri_engine *e, tri_queue *queue, const tri_ticket *ticket) {
+    return loads_kernels(e) ? tri_ticket_wait(ticket) : e->device->backend->wait(queue, ticket);
+}
+
 // Lets an action start only after the work of `other`, the ticket of an action on which it depends.
 // Where possible the lane's own queue or communicator waits, so that the host can go on issuing.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
+    if (loads_kernels(e)) return tri_ticket_wait(other);
     tri_lane lane = tri_action_lane(a->kind);
     if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, other);
     if (lane == TRI_LANE_TAKE) return e->device->backend->wait(e->takes.queue, other);
@@ -262,7 +272,7 @@ static tri_status run_schedule(tri_engine *e) {
     TRI_TRY(engine_end_takes(e));
     for (int i = 0; i < s->count; i++)
         if (e->run.tickets[i].kind && tri_action_lane(s->actions[i].kind) != TRI_LANE_COMPUTE)
-            TRI_TRY(e->device->backend->wait(e->queue, &e->run.tickets[i]));
+            TRI_TRY(engine_let_wait(e, e->queue, &e->run.tickets[i]));
     return TRI_OK;
 }
 
@@ -296,6 +306,7 @@ static tri_status issue(tri_engine *engine, const tri_step_input *input) {
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
     TRI_TRY(engine_send_results(engine, flight));
+    engine->was_issued[input->shape] = true;
     flights->count++;
     return TRI_OK;
 }

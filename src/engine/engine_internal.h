@@ -233,7 +233,8 @@ struct tri_engine {
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
-    bool is_stale; // parameters were written and not cast since
+    bool is_stale;                         // parameters were written and not cast since
+    bool was_issued[TRI_STEP_SHAPE_COUNT]; // a whole step of the shape
     // By block: bit k is set if the block's compute actions make a gradient of its k-th unit.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
@@ -261,6 +262,12 @@ void engine_release_kernels(tri_engine *engine);
 // Gets the kernels of a program, by node. A kernel without `def` belongs to a node that needs no
 // kernel: a view, or a collective, which a communicator runs.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
+
+// Lets the queue wait for the ticket. In the first step of a shape the host waits instead: kernels
+// are loaded then, and a driver may keep all calls of the process waiting until the device has
+// nothing to do. A queue that waited for what another thread still has to issue would wait for
+// ever.
+tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticket *ticket);
 
 // Describes an action of the compute lane for the ledger, so that traces and messages name actions
 // as schedules do.

@@ -29,7 +29,7 @@ tri_status engine_may_take(tri_engine *e, const tri_action *a) {
     bool has_own = r->takes_ahead;
     for (int i = 0; i < a->round && has_own; i++) has_own = r->round_sizes[i] == 0;
     const tri_ticket *ticket = has_own ? &e->takes.read[e->takes.turn] : &e->run.begin;
-    return e->device->backend->wait(e->takes.queue, ticket);
+    return engine_let_wait(e, e->takes.queue, ticket);
 }
 
 // Waits for the oldest copy, and gives the memory back to the loader. Copies end in the order in

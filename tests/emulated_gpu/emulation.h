@@ -53,8 +53,8 @@ void emulated_copy_wait();
 int64_t emulated_clock_ns();
 // Adds work of the host to the stream.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
-tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int shared_bytes,
-                           std::function<void()> body, char *why);
+tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
+                           int shared_bytes, std::function<void()> body, char *why);
 void emulated_trap();
 bool emulated_failed(const cuda_stream *stream); // its device, for ever
 int gpu_multiprocessors(const cuda_stream *stream);
@@ -84,7 +84,7 @@ static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int6
                                     int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
     return emulated_launch(
-        stream, blocks, threads, shared_bytes, [=] { kernel(params); }, why);
+        stream, (const void *)kernel, blocks, threads, shared_bytes, [=] { kernel(params); }, why);
 }
 
 #endif

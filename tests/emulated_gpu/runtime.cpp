@@ -106,6 +106,18 @@ void add(cuda_stream *stream, work item) {
     stream->changed.notify_one();
 }
 
+std::atomic<int> host_waits; // of streams for the host, from the call on
+std::mutex loading;          // held while a kernel is loaded, so that no other call goes on
+
+// The first launch of a kernel loads it, for which nothing may run: here, no stream may wait for
+// the host.
+void load(const void *kernel) {
+    static std::set<const void *> loaded;
+    std::lock_guard<std::mutex> guard(loading);
+    if (!loaded.insert(kernel).second) return;
+    while (host_waits > 0) usleep(20);
+}
+
 // Gives the stream work. As many calls as the driver takes may be waiting, of all streams together;
 // then all callers block.
 void push(cuda_stream *stream, work item) {
@@ -116,6 +128,8 @@ void push(cuda_stream *stream, work item) {
         add(stream, std::move(item));
         return;
     }
+    loading.lock();
+    loading.unlock();
     while (waiting >= MOST_WAITING) usleep(20);
     waiting++;
     add(stream, [=] {
@@ -284,8 +298,10 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why)
 
 tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char *why) {
     NOT_WHILE_CAPTURING(why);
+    host_waits++;
     push(stream, [=] {
         while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) usleep(20);
+        host_waits--;
     });
     return TRI_OK;
 }
@@ -404,10 +420,11 @@ bool emulated_failed(const cuda_stream *stream) { return stream->context->failed
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
 // With CUDA_LAUNCH_BLOCKING=1, a launch waits for its kernel and returns how that ended.
-tri_status emulated_launch(cuda_stream *stream, int64_t blocks, int threads, int shared_bytes,
-                           std::function<void()> body, char *why) {
+tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
+                           int shared_bytes, std::function<void()> body, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
+    load(kernel);
     push(stream, [=] {
         if (!context->failed && !emulated_run(blocks, threads, shared_bytes, is_sampled, body))
             context->failed = true;
