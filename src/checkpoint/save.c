@@ -47,7 +47,7 @@ struct tri_pending_save {
     void (*stage)(save *s);
     pthread_t thread;
     _Atomic bool is_ready, is_cancelled;
-    int64_t worked_ns; // how long the begin and the finished stages worked
+    int64_t worked_ns; // how long the begin of the save and its finished stages have worked
     tri_status status; // this rank's first failure; `message` is its text
     char message[TRI_MESSAGE_MAX_BYTES];
 };

@@ -55,7 +55,8 @@ static void say_own(const tri_store *store, const char *text, tri_refusal *refus
 }
 
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal) {
-    if (identity->size > TRI_MAX_RUN_RANKS) { // all ranks know it, and there is no store
+    // All ranks know their number, and no store serves so many.
+    if (identity->size > TRI_MAX_RUN_RANKS) {
         refusal->is_printed = identity->rank == 0;
         if (refusal->is_printed) refusal->print(text);
         return;

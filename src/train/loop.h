@@ -45,7 +45,7 @@ typedef struct train_loop {
     tri_pending_save *saving;     // the save in progress; NULL: there is none
     tri_arena *saving_arena;
     int64_t saving_step;
-    double saving_worked_s; // how long the last save worked, without the steps meanwhile
+    double saving_worked_s; // how long the last save worked, without the training steps in between
     // Results of steps issued before this one belong to an earlier stage of the save.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
@@ -89,7 +89,9 @@ void train_start_again(train_loop *loop);
 // Defined in train.c. Whether an evaluation is due after the step that comes `ahead` steps after
 // the latest one. The deadline has to leave time for it.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
-bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead); // likewise
+// Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
+// latest one.
+bool train_checkpoint_is_due(const train_loop *loop, int64_t ahead);
 
 // Defined in evaluate.c. Rejects monitored metrics of the recipe that do not exist or that this run
 // will not have. It does so before the first step, because otherwise the run would fail only hours

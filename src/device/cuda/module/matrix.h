@@ -1,12 +1,14 @@
 // Products of small matrices of half types, which the lanes of a warp compute together on tensor
 // cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0), and copies to shared
-// memory that run behind the computation ("cp.async"). AMD's GPUs have other instructions, so HIP
-// goes without; the emulation computes the same from the same registers of the same lanes.
+// memory that run beside the computation ("cp.async"). AMD's GPUs have other instructions, so there
+// is no version for HIP. The emulation computes the same from the same registers of the same lanes.
 //
-// Lane l holds of a matrix c [16, 8] the elements [l / 4][l % 4 * 2] and the one to the right of
-// it, and the same 8 rows below; of a [16, 16] these of its left half, then of its right half; of b
-// [16, 8] the elements [l % 4 * 2][l / 4] and the one below, and the same 8 rows below. So c has
-// the elements of one half of a where a has them, and can be used as a without a move.
+// The elements of a matrix are spread over the lanes. Of a matrix c [16, 8], lane l holds the
+// elements [l / 4][l % 4 * 2] and their right neighbours, in rows 0 to 7 and again 8 rows below. Of
+// a matrix a [16, 16] it holds these elements of the left half, then of the right half. Of a matrix
+// b [16, 8] it holds the elements [l % 4 * 2][l / 4] and those one row below, and again 8 rows
+// below. So a lane holds the same elements of c as of one half of a, and c can be used as half of
+// an a without moving anything.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
 #define TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
 
@@ -16,7 +18,7 @@
 #define GPU_HAS_MATRIX 1
 
 struct gpu_matrix_a {
-    uint32_t at[4]; // two elements each
+    uint32_t at[4]; // two elements in each
 };
 struct gpu_matrix_b {
     uint32_t at[2];
@@ -26,7 +28,8 @@ struct gpu_matrix_c {
 };
 
 #if !defined(TRIREME_EMULATED_GPU)
-// The two elements of T that are nearest to low and high, low in the low bits.
+// Converts two floats to the type T (to nearest) and puts them into one word, `low` in the low
+// bits.
 template <typename T> GPU_DEVICE uint32_t gpu_pair(float low, float high);
 template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_bf16>(float low, float high) {
     uint32_t pair;
@@ -50,15 +53,16 @@ template <> __device__ __forceinline__ uint32_t gpu_pair<gpu_f16>(float low, flo
                        "r"(b.at[1]));                                                              \
     }
 
-// c += a b, added in F32. The instruction is of the whole warp: `volatile` keeps it out of
-// branches.
+// c += a · b, summed in F32. The whole warp executes the instruction together; `volatile` keeps the
+// compiler from moving it into a branch.
 template <typename T>
 GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_matrix_b &b);
 GPU_MULTIPLY_AS(gpu_bf16, "bf16")
 GPU_MULTIPLY_AS(gpu_f16, "f16")
 
-// Reads four matrices [8, 8] from shared memory: lane l names row l % 8 of number l / 8 (16 bytes,
-// aligned), and gets of each the elements [l / 4][l % 4 * 2] and the one to the right.
+// Reads four matrices [8, 8] from shared memory. Lane l passes the address of row l % 8 of matrix l
+// / 8 (16 bytes, aligned). Of each matrix it gets the elements [l / 4][l % 4 * 2] and the one to
+// the right.
 GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -66,7 +70,8 @@ GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
                  : "memory");
 }
 
-// Likewise of the matrices transposed: the elements [l % 4 * 2][l / 4] and the one below.
+// As gpu_load_rows, but transposes the matrices: a lane gets the elements [l % 4 * 2][l / 4] and
+// the one below.
 GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -74,9 +79,9 @@ GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
                  : "memory");
 }
 
-// Begins to copy 16 bytes, both ends aligned, from global to shared memory, or zeros if they are
-// not there. The thread that began copies sees them after gpu_copy_wait, others after a barrier
-// behind that.
+// Begins to copy 16 bytes, both ends aligned, from global to shared memory; writes zeros if
+// `is_there` is false. After gpu_copy_wait the thread that began a copy sees its result; other
+// threads see it after a barrier that follows.
 GPU_DEVICE void gpu_copy(void *shared, const void *global, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
