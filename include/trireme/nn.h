@@ -57,8 +57,8 @@ tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options optio
 // The mean of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d. Zeros of the
 // padding count, as in PyTorch.
 tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
-// The means of size × size windows that cover each channel: x [N, C, H, W] → [N, C, size, size],
-// PyTorch's AdaptiveAvgPool2d. Size 1 is the mean of the whole channel.
+// Divides each channel into a grid of size × size windows and takes the mean of each: x [N, C, H,
+// W] → [N, C, size, size], PyTorch's AdaptiveAvgPool2d. Size 1 is the mean of the whole channel.
 tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size);
 
 typedef struct tri_batch_norm_options {

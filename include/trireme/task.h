@@ -32,9 +32,9 @@ typedef struct tri_task {
 // The whole program: every command of `trireme` with this task as its model. Returns the exit code.
 int tri_main(int argc, char **argv, const tri_task *task);
 
-// Exports the task of a shared object, which a recipe names as `model.name`. Write
-// TRI_EXPORT_TASK(my_task) once. The version of the headers is part of the symbol's name, so that
-// an object built for another version is refused instead of crashing.
+// Exports a task from a shared object, whose path a recipe gives as `model.name`. Write
+// TRI_EXPORT_TASK(my_task) once in the object. The version of the headers is part of the symbol's
+// name, so that an object built for another version is refused instead of crashing.
 #ifdef __cplusplus
 #define TRI_TASK_LINKAGE extern "C"
 #else

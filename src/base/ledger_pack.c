@@ -1,6 +1,7 @@
-// Packs a ledger's ring as bytes for processes that share no memory: totals, open actions, and the
-// newest actions of other lanes. The bytes need no conversion, because both ends run the same
-// program on machines with the same byte order.
+// Packs a ledger's ring as bytes for processes that share no memory: totals, the open actions of
+// the compute lane and, of each other lane, the newest action that has not ended and the newest
+// that has. The bytes need no conversion, because both ends run the same program on machines with
+// the same byte order.
 #include "base/ledger.h"
 
 #include <pthread.h>
@@ -120,9 +121,10 @@ static void forget_events(tri_ledger_ring *ring) {
             atomic_store(&ring->events[i].number, 0);
 }
 
-// Bytes replace a ring as a whole, so a reader between two of their fields would find neither the
-// old state nor the new one. One lock serves all rings of the process: only its own threads unpack
-// them, none of which blocks meanwhile.
+// tri_ledger_unpack overwrites a whole ring, field by field. A reader that looked meanwhile would
+// find some old fields and some new ones; this lock prevents that. One lock serves all unpacked
+// rings, because only threads of this process unpack and read them, and none of them blocks while
+// it holds the lock.
 static pthread_mutex_t unpacked = PTHREAD_MUTEX_INITIALIZER;
 
 void tri_ledger_lock_unpacked(void) { pthread_mutex_lock(&unpacked); }

@@ -40,7 +40,8 @@ enum {
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
     // How long a rank waits for rank 0's answer before it prints its own line.
     TRI_REFUSAL_LOOK_MS = 5000,
-    // How long the rank still looks for rank 0 after it has printed its own line.
+    // How long a rank that got no answer, and has printed its own line, goes on trying to reach
+    // rank 0.
     TRI_REFUSAL_END_MS = 5000,
     TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,

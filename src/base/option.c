@@ -1,4 +1,5 @@
-// Reads options from trees by their tables, and writes them back.
+// Reads the options of a struct from a parsed YAML file (tri_tree), as an option table describes
+// them, and makes such a tree from a struct.
 #include "base/option.h"
 
 #include <ctype.h>

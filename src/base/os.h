@@ -1,6 +1,6 @@
 // The operating system behind a table of functions: clock, files, sockets. A test can replace the
-// functions, so that time is simulated and every failure can be tried. If there is a slot for a
-// function, code calls tri_os.slot(...) and never the C library's function.
+// functions, so that time is simulated and every failure can be tried. If the table has a function,
+// for instance `open`, code calls tri_os.open(...) and never the C library's function.
 #ifndef TRIREME_BASE_OS_H
 #define TRIREME_BASE_OS_H
 
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// A slot has the meaning, return value and errno of the system's function of the same name. If
-// there is no such function, a comment tells what the slot does.
+// Each function has the meaning, return value and errno of the system's function of the same name.
+// If the system has none of that name, a comment tells what the function does.
 typedef struct tri_os_hooks {
     int64_t (*monotonic_ns)(void); // the time of CLOCK_MONOTONIC
     int64_t (*realtime_ns)(void);  // the time of CLOCK_REALTIME

@@ -1,6 +1,7 @@
-// Connects the ranks of a run. The recipe, the launcher and the hosts determine by what. Ranks of
-// one host share memory. Between hosts there are messages: among all ranks or, if each host has the
-// same number of ranks, among those with the same number on their hosts (comm/pair).
+// Connects the ranks of a run by shared memory, by messages over the network, or by both. The
+// recipe, the launcher and the number of hosts decide which. With both (comm/pair), ranks of one
+// host share memory, and messages go between ranks with the same local rank. That needs the same
+// number of ranks on each host; else all ranks send messages to each other.
 #include "cli/connect.h"
 
 #include "base/log.h"

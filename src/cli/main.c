@@ -1,10 +1,12 @@
-// The program `trireme`. A user's own program calls tri_main in the same way, with its own task.
+// The program `trireme`, whose recipes name built-in models. A user's own program calls tri_main in
+// the same way, with a tri_task, the user's model, instead of NULL.
 #include <trireme/trireme.h>
 
 #include <sys/prctl.h>
 
 int main(int argc, char **argv) {
-    // Without this call ps would show the loader's name if a loader started the program.
+    // A bundle starts the dynamic loader (ld.so) with this program as its argument. Without this
+    // call ps would then show the loader's name.
     prctl(PR_SET_NAME, "trireme");
     return tri_main(argc, argv, NULL);
 }

@@ -38,7 +38,7 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
 }
 
 // The largest number of checkpoints that exist at the same time, including one that is being
-// written, to find the space on disk; -1: not known.
+// written; -1: not known. It decides how much space on disk the run needs.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t saved = 0;

@@ -9,8 +9,8 @@
 #include "device/device.h"
 
 // What every data communicator can do: accumulate and use half types on the wire, which gradients
-// need, and report ranks that disagree, for the user. trainer.deterministic also demands
-// TRI_COMM_RANK_ORDER.
+// need; and report ranks whose calls differ, so that the user gets an error instead of a hang.
+// trainer.deterministic also demands TRI_COMM_RANK_ORDER.
 enum {
     TRI_COMM_DATA_ABILITIES =
         TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES | TRI_COMM_FINDS_MISMATCHES,

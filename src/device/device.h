@@ -129,7 +129,7 @@ struct tri_device_backend {
     tri_status (*alloc_host)(tri_device *device, size_t size_bytes, void **out);
     void (*free_host)(tri_device *device, void *memory);
     // Opens a new queue. A device whose work is done when a call returns uses the functions of
-    // device/queue.h for this slot and the next three.
+    // device/queue.h for this member and the next three.
     tri_status (*open_queue)(tri_device *device, tri_queue **out);
     void (*close_queue)(tri_queue *queue); // waits until the queue's work is done; NULL allowed
     // Makes a ticket: *out stands for all work that was issued to the queue so far.
@@ -158,7 +158,7 @@ struct tri_device_backend {
     // micro-batches are copied while the device computes, to memory of their own.
     bool runs_ahead;
     // Whether a queue can capture work that is issued to it, to repeat it as one (a CUDA graph),
-    // which takes the host less time. If not, the next four slots are NULL.
+    // which takes the host less time. If not, the next four members are NULL.
     bool captures;
     // Begins to capture: until end_capture, work that is issued to the queue is not done but
     // captured. This may be kernels without uses_host, `zero`, `add` and `time`. The caller does
@@ -170,7 +170,7 @@ struct tri_device_backend {
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
     void (*close_capture)(tri_captured *captured);                  // all repeats have to be done
     // Gives the work that is issued from now on a name in a profiler, if one is attached; NULL ends
-    // that. The slot is NULL if no profiler knows this device.
+    // that. `mark` is NULL if no profiler knows this device.
     void (*mark)(tri_device *device, const char *name);
     // Whether images of bytes are copied as bytes and normalised by the device, which saves three
     // quarters of the copy. If not, the loader's threads normalise them.

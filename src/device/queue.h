@@ -4,9 +4,9 @@
 
 #include "device/device.h"
 
-// Four slots of tri_device_backend for a device whose work is done when a call returns, so that it
-// needs no queues of its own. Its tickets are always done. Waiting for a ticket of another device
-// blocks the caller.
+// Four functions of tri_device_backend for a device whose work is done when a call returns, so that
+// it needs no queues of its own. Its tickets are always done. Waiting for a ticket of another
+// device blocks the caller.
 tri_status tri_queue_open_immediate(tri_device *device, tri_queue **out);
 void tri_queue_close_immediate(tri_queue *queue);
 tri_status tri_queue_record_nothing(tri_queue *queue, tri_ticket *out);

@@ -22,8 +22,8 @@ typedef struct engine_range_kernel {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // number of optimizer states that it reads and writes
-    // For a sum of squares: which of the sums the kernel writes; for a finder: the number of its
-    // first range.
+    // For a sum of squares: which of the sums the kernel writes. For a finder, which looks at one
+    // range for each parameter of its bucket: where the first of them stands in numbers.ranges.
     int64_t at;
 } engine_range_kernel;
 
@@ -263,10 +263,10 @@ void engine_release_kernels(tri_engine *engine);
 // kernel: a view, or a collective, which a communicator runs.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
-// Lets the queue wait for the ticket. In the first step of a shape the host waits instead: kernels
-// are loaded then, and a driver may keep all calls of the process waiting until the device has
-// nothing to do. A queue that waited for what another thread still has to issue would wait for
-// ever.
+// Lets the queue wait for the ticket. The first time that a step of a tri_step_shape runs, the host
+// waits instead: kernels are loaded then, and a driver may block all calls of the process until the
+// device has nothing to do. If a queue waited for work that another thread has yet to issue, that
+// thread would be blocked, and neither would ever go on.
 tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticket *ticket);
 
 // Describes an action of the compute lane for the ledger, so that traces and messages name actions

@@ -26,8 +26,8 @@ void protobuf_varint(protobuf *out, int field, uint64_t value);
 void protobuf_double(protobuf *out, int field, double value);
 void protobuf_float(protobuf *out, int field, float value);
 void protobuf_string(protobuf *out, int field, const char *text);
-// Makes all bytes that were written since protobuf_size() was `end` a message, as field number
-// `field`.
+// Makes a message of the bytes that were written last, with field number `field`. `end` is what
+// protobuf_size() returned before the first of these bytes was written.
 void protobuf_message(protobuf *out, int field, size_t end);
 
 #endif

@@ -97,9 +97,9 @@ static tri_status parse_shape(const tri_safetensors *file, const char *name, jso
     return TRI_OK;
 }
 
-// Computes the size of a tensor in bytes; -1: the number overflows. A tensor with a size of 0 is
-// rejected too if the product of the sizes before it overflows, because other programs would fail
-// on it.
+// Computes the bytes of a tensor; -1: the number overflows. A shape with a dimension of 0 gives -1
+// too if the product of the dimensions before the 0 overflows, because other programs would fail on
+// such a tensor.
 static int64_t bytes_of(const tri_shape *shape, tri_dtype dtype) {
     int64_t count = tri_shape_count(shape), bytes;
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)tri_dtype_bytes(dtype), &bytes))

@@ -108,8 +108,10 @@ static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
-    // The server listens only at the given address of this host. If this host's own name resolves
-    // to none of its addresses (as with Debian's 127.0.1.1), it listens at all of them.
+    // In a static run node 0 serves, whatever address is given: if it is none of this host's, the
+    // server listens at all addresses of this host. In other runs the agent serves that has the
+    // given address; if that is this host's own name, which may resolve to none of its addresses
+    // (as with Debian's 127.0.1.1), it listens at all of them too.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {

@@ -97,7 +97,8 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out);
     "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
     "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
 
-// Reads a stream map: "3" for all ranks, or "0:1,1:2" for some ranks.
+// Reads which output streams are meant, as torchrun writes it (1: stdout, 2: stderr, 3: both): "3"
+// for all local ranks, or "0:1,1:2" for some: of rank 0 stdout, of rank 1 stderr.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
 // Reads a list of local ranks: "0,2"; an empty text means all.
 tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out);

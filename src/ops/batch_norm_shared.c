@@ -1,6 +1,6 @@
 // Defines the ops for batch norm over the micro-batches of all replicas. Each replica computes the
 // moments of its own micro-batch, the moments of all replicas are gathered, and each replica joins
-// them and normalises. Joining moments is exact for samples of any size (Chan, Golub and LeVeque,
+// them and normalises. Joining moments is exact for groups of any size (Chan, Golub and LeVeque,
 // "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 #include "ops/rules.h"
 

@@ -185,8 +185,8 @@ static int compare(const void *x, const void *y) {
     return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
 
-// Where this rank's compute actions stand in its list, and when each of them begins on the ideal
-// machine.
+// Where this rank's compute actions stand in its list, and when each of them would begin on the
+// ideal machine of clock_work.
 typedef struct index_of_actions {
     int *of[2];     // of[ALONG] and of[BACK]: by block and round, the action's index
     int64_t *start; // by index: when the action begins

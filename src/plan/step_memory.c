@@ -371,7 +371,7 @@ static bool receives(const step *s, int action) {
 
 // Adds waits, so that an action that uses a buffer comes after all actions that used the same
 // memory before. Usually it is enough that the buffer's first action waits, because the others come
-// after it. Only messages arrive in any order, so each RECV has to wait itself.
+// after it. RECVs are an exception: they run in no fixed order, so each of them has to wait.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {

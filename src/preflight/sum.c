@@ -96,7 +96,8 @@ static void judge(preflight *p, preflight_row *row) {
     tri_tree_put(p->arena, row->values, "seconds", tri_tree_double(p->arena, p->sum_s));
     row->summary = tri_arena_printf(p->arena, "%s in %s", tri_bytes_text(p->sum_bytes),
                                     preflight_time_text(p, p->sum_s));
-    // On one host messages over shared memory are slower than sums, so the rates say nothing.
+    // On one host an all-reduce is faster than the messages by which the pairs' rates were
+    // measured, so no time can be expected from these rates.
     if (p->host_count < 2) return;
     tri_tree_put(p->arena, row->values, "expected_s", tri_tree_double(p->arena, p->sum_expected_s));
     row->summary = tri_arena_printf(p->arena, "%s, %.0f%% of what the slowest pair allows",

@@ -114,8 +114,9 @@ static bool has_file(tri_arena *arena, const char *folder, const char *text) {
     return colon && access(tri_arena_printf(arena, "%.*s", (int)(colon - path), path), F_OK) == 0;
 }
 
-// Does for a recipe without data.path what settle_path does for a path: if the training file lies
-// beside the recipe, and not in the working directory, data.path becomes the recipe's folder.
+// For a recipe without data.path: if the training file lies beside the recipe, and not in the
+// working directory, data.path becomes the recipe's folder, so that a recipe can be shipped with
+// its data.
 static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
     tri_tree *data = tri_tree_get(root, "data");
     const tri_tree *train = tri_tree_find(root, "data.train");

@@ -148,9 +148,9 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
-        // Rank 0's decision to end reaches all ranks as a number that the steps sum, so all learn
-        // of it in the same step. They stop there, even within a chunk, because the next step would
-        // be collective.
+        // Rank 0's decision to end is a number that each step sums over all ranks, so all ranks
+        // learn of it in the same step. All stop after that step, even within a chunk: a rank that
+        // went on would wait in the next step's collectives for ranks that have stopped.
         for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;

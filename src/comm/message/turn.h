@@ -29,12 +29,13 @@ bool message_say_goodbye(message_family *family);
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 
-// The functions with which threads sleep and wake, for the progress base.
+// Functions that the progress base calls: threads sleep until something arrives, and are woken.
 uint32_t message_sleep_begin(progress_family *family);
 void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);
 void message_wake(progress_family *family);
 void message_wake_all(progress_family *family);
+// Likewise: moves messages once, and asks whether rank r of the communicator is lost.
 void message_beat(progress_family *family);
 const char *message_loss(progress_comm *comm, int r);
 

@@ -25,14 +25,14 @@ typedef struct nccl_comm {
     nccl_sums sums;
     bool splits; // every rank's NCCL can split communicators
     int timeout_ms;
-    // What the thread has found, in its current pass over all groups, about the groups before the
-    // current one:
+    // The communicator's thread goes through all operation groups again and again. These members
+    // are what it has found, since it began at the first, about the groups before the current one:
     bool is_first; // there is no group before the current one
-    // All of these groups have begun to compare their calls, or are past that state.
+    // For each of these groups, the comparison of the ranks' calls has begun or is done.
     bool all_compare;
-    // All collectives among these groups have begun to compare, or are past that state.
-    bool collectives_compare;
-    bool messages_done, collectives_done;
+    bool collectives_compare; // likewise for those of them that are collectives
+    bool messages_done;       // all messages among them are done
+    bool collectives_done;    // all collectives among them are done
 } nccl_comm;
 
 static const tri_comm_backend nccl_backend;

@@ -26,14 +26,14 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     progress_result result = progress_advance(comm);
     if (result == PROGRESS_BLOCKED) progress_watch(comm);
     atomic_store(&comm->executing, 0);
-    // A thread that began to wait while this thread was executing may have gone to sleep. It is
-    // woken here.
+    // Only one thread at a time executes operations. Another thread that began to wait meanwhile
+    // may have gone to sleep; it is woken, so that it executes what is left.
     if (atomic_load(&comm->waiters) > 0) comm->family->backend->wake(comm->family);
     return wanted ? result : PROGRESS_IDLE;
 }
 
-// Tries all communicators once. THREAD_ALL: also operations after thread_target, so that a lost
-// rank is noticed even while the caller computes.
+// Tries all communicators once. THREAD_ALL: also operations for which nobody waits yet, so that a
+// lost rank is noticed even while the caller computes.
 static progress_result try_all(progress_family *family, thread_scope scope) {
     progress_result best = PROGRESS_IDLE;
     pthread_mutex_lock(&family->lock);

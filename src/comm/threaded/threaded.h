@@ -1,6 +1,7 @@
 // The base of communicators that have a thread of their own, because their operations wait for a
-// device. The base has the operation groups in order, tickets, failures, and a way to end
-// everything at once. A backend supplies what a group is and how it is advanced. An inner
+// device. The base keeps the operation groups in the order in which they were started, makes their
+// tickets, reports failures, and can end everything at once. A backend supplies what an operation
+// group consists of and how it is advanced. An inner
 // communicator of the same ranks, in the host's memory, tells the other ranks of failures.
 #ifndef TRIREME_COMM_THREADED_THREADED_H
 #define TRIREME_COMM_THREADED_THREADED_H

@@ -131,7 +131,8 @@ static CPU_AVX512 void store_row(const attention_state *s, const float *from, fl
     }
 }
 
-// Computes queries [first, first + 6) of a head, or as many as there are.
+// Computes the outputs of CPU_TILE_ROWS queries of a head from `first` on, or of as many as are
+// left.
 static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_t first,
                          float *workspace) {
     const attention_state *s = job->state;

@@ -211,9 +211,9 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     }
 }
 
-// Chooses what a tile prefetches into the L2 cache: its share of the next block of b or, without
-// that, c of a later tile if it lies directly behind. The hardware's own prefetches come too late
-// if only a few tiles use the same data.
+// Chooses what a tile prefetches into the L2 cache. If there is a next block of b, each tile
+// prefetches an equal part of it; otherwise c of a later tile, if the rows of c are contiguous. The
+// hardware's own prefetches come too late if only a few tiles use the same data.
 static void set_ahead(const block *b, int64_t j, int64_t tile, int64_t tiles, int64_t rows,
                       cpu_tile *job) {
     enum { LINE = GEMM_LINE * sizeof(float), ROW = CPU_TILE_COLUMNS * sizeof(float) };

@@ -12,8 +12,10 @@ typedef struct pool_state {
     // Number of planes of all samples; number of blocks of 16 channels of a sample.
     int64_t planes, blocks;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2];
-    // `plain` is the layout of the pooled tensor; the index of each maximum is always in blocks.
-    bool relu, plain;
+    bool relu;
+    // True: the result of pooling has the plain layout; false: blocks of 16 channels, which the
+    // tensor of the maxima's indices always has.
+    bool plain;
     bool bf16; // true: BF16, where each plane is converted to F32 before and back after; false: F32
     bool has_dropout;
     cpu_dropout dropout;

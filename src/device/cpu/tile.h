@@ -49,8 +49,8 @@ void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, in
 // on become 0.
 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
-// Packs `rows` rows of a into groups [row / 16][k][16]. Element (i, p) of a lies at from[p · stride
-// + i]. Fills the last group with zeros.
+// Packs `rows` rows of an operand into groups [row / 16][k][16]. Element p of row i lies at
+// from[p · stride + i]. Fills the last group with zeros behind the last row.
 void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
 // Transposes a matrix [rows][columns]: element (i, j) goes from from[i · stride + j] to
 // to[j · to_stride + i]. Applies the epilogue, whose bias has one element for each row i.

@@ -44,8 +44,9 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The workspace of the gradient: the sums of the parts for the weight, then those for the bias,
-// then room in which they are added.
+// The workspace of the gradient. Each thread block adds up its own rows: first come these sums for
+// the weight, then (layer norm only) those for the bias, then the workspace of the kernel that adds
+// the sums of all thread blocks.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);

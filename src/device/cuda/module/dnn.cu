@@ -310,7 +310,8 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
     return true;
 }
 
-// Takes the first plan proposed by one of cuDNN's heuristics that may be used.
+// Asks one of cuDNN's heuristics (`mode`) for execution plans, and takes the first that make_plan
+// accepts. False: it accepts none.
 bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
                  const cuda_convolution *p, prepared *out) {
     // How many plans are looked at; those that are exact in F32 come after thirty others.

@@ -7,8 +7,8 @@
 
 struct gpu_walk {
     int64_t outer, inner; // number of the run, and position in the run
-    // How far one step of the whole block moves: by how many runs, and by how many positions in the
-    // run.
+    // A thread goes on by GPU_BLOCK elements each time: by so many runs, and by so many positions
+    // in the run.
     int64_t outer_step, inner_step;
 };
 
