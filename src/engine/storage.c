@@ -201,8 +201,9 @@ static tri_status open_storage(tri_storage *s, const tri_storage_config *config)
     TRI_TRY(config->in_host_memory ? take_memory(s, config->size_bytes) : take_file(s, config));
     if (s->device && !s->device->backend->host_memory) {
         TRI_TRY(tri_queue_open(s->device, &s->copies));
-        s->buffer = malloc(BUFFER_BYTES);
-        if (!s->buffer) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer");
+        // Copies to and from the host's memory need no buffer in between.
+        if (!s->memory) s->buffer = malloc(BUFFER_BYTES);
+        if (!s->memory && !s->buffer) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer");
     }
     return start_thread(s);
 }

@@ -205,24 +205,17 @@ const char *name_of(cublasStatus_t status) {
     return status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED" : "another";
 }
 
-const struct {
-    const char *name;
-    void *function;
-} functions[] = {{"GetStatusName", (void *)name_of},
-                 {"Create", (void *)create},
-                 {"MatmulDescCreate", (void *)create_operation},
-                 {"MatmulDescSetAttribute", (void *)set_operation},
-                 {"MatrixLayoutCreate", (void *)create_matrix},
-                 {"MatmulPreferenceCreate", (void *)create_preference},
-                 {"MatmulPreferenceSetAttribute", (void *)set_preference},
-                 {"MatmulPreferenceDestroy", (void *)destroy_preference},
-                 {"MatmulAlgoGetHeuristic", (void *)choose},
-                 {"Matmul", (void *)multiply}};
+const emulated_function functions[] = {{"GetStatusName", (void *)name_of},
+                                       {"Create", (void *)create},
+                                       {"MatmulDescCreate", (void *)create_operation},
+                                       {"MatmulDescSetAttribute", (void *)set_operation},
+                                       {"MatrixLayoutCreate", (void *)create_matrix},
+                                       {"MatmulPreferenceCreate", (void *)create_preference},
+                                       {"MatmulPreferenceSetAttribute", (void *)set_preference},
+                                       {"MatmulPreferenceDestroy", (void *)destroy_preference},
+                                       {"MatmulAlgoGetHeuristic", (void *)choose},
+                                       {"Matmul", (void *)multiply}};
 
 } // namespace
 
-void *emulated_blas(const char *name) {
-    for (const auto &f : functions)
-        if (strcmp(name + strlen("cublasLt"), f.name) == 0) return f.function;
-    return nullptr;
-}
+void *emulated_blas(const char *name) { return emulated_find(functions, "cublasLt", name); }

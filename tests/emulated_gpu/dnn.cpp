@@ -370,23 +370,16 @@ const char *name_of(cudnnStatus_t status) {
     return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED" : "another";
 }
 
-const struct {
-    const char *name;
-    void *function;
-} functions[] = {{"GetErrorString", (void *)name_of},
-                 {"Create", (void *)create},
-                 {"SetStream", (void *)set_stream},
-                 {"BackendCreateDescriptor", (void *)create_descriptor},
-                 {"BackendDestroyDescriptor", (void *)destroy},
-                 {"BackendSetAttribute", (void *)set},
-                 {"BackendGetAttribute", (void *)get_attribute},
-                 {"BackendFinalize", (void *)finalize},
-                 {"BackendExecute", (void *)execute}};
+const emulated_function functions[] = {{"GetErrorString", (void *)name_of},
+                                       {"Create", (void *)create},
+                                       {"SetStream", (void *)set_stream},
+                                       {"BackendCreateDescriptor", (void *)create_descriptor},
+                                       {"BackendDestroyDescriptor", (void *)destroy},
+                                       {"BackendSetAttribute", (void *)set},
+                                       {"BackendGetAttribute", (void *)get_attribute},
+                                       {"BackendFinalize", (void *)finalize},
+                                       {"BackendExecute", (void *)execute}};
 
 } // namespace
 
-void *emulated_dnn(const char *name) {
-    for (const auto &f : functions)
-        if (strcmp(name + strlen("cudnn"), f.name) == 0) return f.function;
-    return nullptr;
-}
+void *emulated_dnn(const char *name) { return emulated_find(functions, "cudnn", name); }

@@ -5,6 +5,21 @@
 #include <cstdint>
 #include <cstring>
 
+// A function of a double, by its name without the library's prefix.
+struct emulated_function {
+    const char *name;
+    void *address;
+};
+
+// Finds the function in a double's table. NULL: the double has no such function.
+template <size_t count>
+void *emulated_find(const emulated_function (&functions)[count], const char *prefix,
+                    const char *name) {
+    for (const emulated_function &f : functions)
+        if (strcmp(name + strlen(prefix), f.name) == 0) return f.address;
+    return nullptr;
+}
+
 void *emulated_blas(const char *name);
 void *emulated_dnn(const char *name);
 void *emulated_nccl(const char *name);
