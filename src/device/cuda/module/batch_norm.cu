@@ -1,7 +1,7 @@
 // Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
 // slice, and then the sums of the slices are joined in their order, so that the results have the
-// same bits in every run. Training reads x three times, once of them from the caches, and writes y;
-// the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx.
+// same bits in every run. Training reads x three times (the second time from the caches) and writes
+// y once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx.
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
