@@ -1,7 +1,8 @@
 // Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
 // models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
-// properties of a device as text, so the calls that name a handle name an H200 instead. Nothing is
-// computed. A plan that is missing would not be an error at run time, only many times slower.
+// properties of a device as text. So the functions below stand before cuDNN's: where a call sets a
+// handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
+// would be no error at run time, but would make the convolution many times slower.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace {
 
 enum { SKIPPED = 77, TEXT_BYTES = 1024 };
 
-// What cudaGetDeviceProperties says of an H200, in cuDNN's names.
+// What cudaGetDeviceProperties returns for an H200, under cuDNN's names.
 const char h200[] =
     R"({"version": 1, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
 "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
@@ -32,7 +33,7 @@ const char h200[] =
 
 void *library;
 cudnnBackendDescriptor_t device;
-int executed; // plans, instead of which nothing was done
+int executed; // how often a plan would have been executed
 
 template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
 #define REAL(name) real("cudnn" #name, &cudnn##name)
@@ -138,7 +139,8 @@ cuda_convolution convolution_of(const layer &l, tri_dtype dtype, bool tf32, cuda
     return p;
 }
 
-// Returns 1 if the library has no plan, or leaves more to do than `most`.
+// Asks for a plan. Returns 0 if there is one that leaves nothing or `most` to do, else prints a
+// line and returns 1.
 int check(const layer &l, const cuda_convolution &p, const char *what, vendor_left most) {
     static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;
@@ -171,7 +173,8 @@ int check_layer(const layer &l, tri_dtype dtype, bool tf32) {
     missing += check(l, p, ", bias", VENDOR_LEFT_NOTHING);
     p.activation = 1; // TRI_ACTIVATION_RELU
     missing += check(l, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
-    // Plans for these are compiled when they are asked for, which needs a driver.
+    // cuDNN compiles plans for these two when it is asked for them, which needs a driver. So here
+    // they may leave bias and activation to us.
     p.bias = nullptr;
     missing += check(l, p, ", ReLU", VENDOR_LEFT_FINISH);
     p.bias = bias;
