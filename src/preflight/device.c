@@ -140,7 +140,7 @@ static tri_status measure_compute(preflight *p) {
     preflight_device mine = p->devices[p->identity.rank];
     tri_status status = p->device ? TRI_OK : TRI_NOT_FOUND;
     double rate = 0, seconds = 0;
-    // Makes the ranks of a host compute at the same time.
+    // Makes the ranks of a host compute at the same time, as they do in training.
     TRI_TRY(tri_comm_barrier(p->comm, "arithmetic"));
     for (int64_t rows = PRODUCT_ROWS;
          status == TRI_OK && seconds < PRODUCT_LEAST_S && rows <= PRODUCT_MAX_ROWS; rows *= 8) {
