@@ -108,9 +108,9 @@ static launch_cause cause_of(const failure *f) {
     };
 }
 
-// Fills out[] with the failures, the cause first, and returns their number. A worker that ended
-// because the launcher stopped it did not fail, unless it wrote an error file, or was suspended, so
-// that the others were waiting for it.
+// Fills out[] with the failures, the cause first, and returns their number. A worker that the
+// launcher stopped counts as failed only if it wrote an error file, or if it was suspended, because
+// then the others were waiting for it.
 static int collect_failures(tri_arena *arena, const launch_worker *workers, int count,
                             failure *out) {
     int found = 0;

@@ -89,9 +89,9 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
-// Finds the worker whose exit code tells what went wrong. That is the cause, unless the launcher
-// stopped it while it was still writing its error file: a stopped worker's exit code says nothing.
-// Then it is the worker that ended first by itself.
+// Finds the worker whose exit code tells what went wrong. Usually that is the cause. But if the
+// launcher stopped the cause while it was still writing its error file, its exit code only shows
+// that it was stopped. Then this finds the first worker that ended without being stopped.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;

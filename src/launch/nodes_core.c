@@ -159,8 +159,8 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// What another node's agent told when it joined, with which a new agent has to agree; NULL: the new
-// one is the first.
+// Gets what another node told when it joined, because a new node needs the same number of workers;
+// NULL: the new one is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
         if (i != agent && core->at[i].state > NODE_ARRIVED) return &core->at[i].join;
