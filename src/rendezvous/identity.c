@@ -242,9 +242,9 @@ static tri_status merge(claim *all, const claim *more) {
     return TRI_OK;
 }
 
-// Finds the launcher whose variables alone count; NULL: the variables of all launchers count.
-// Workers of torchrun have its run id. They are its ranks even if srun or mpirun started torchrun's
-// agents.
+// Finds the launcher whose variables alone count; NULL: the variables of all launchers count. A
+// process with TORCHELASTIC_RUN_ID is a rank of torchrun, even if it also has the variables of srun
+// or mpirun, because these started torchrun.
 static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;

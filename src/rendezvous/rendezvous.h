@@ -103,9 +103,8 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
 tri_status tri_store_admit(tri_store *store);
 // Tells all ranks that this one cannot continue, for the reason in tri_error_message: every wait
 // for a key then ends with `status` and that message, which names the rank. So all report the cause
-// instead of a timeout. Returns `status` with its message. But if another rank failed before, and
-// `status` may only follow from that (TRI_NETWORK, TRI_TIMEOUT, TRI_PEER_LOST), returns that rank's
-// failure.
+// instead of a timeout. Returns `status` with its message. But TRI_NETWORK, TRI_TIMEOUT and
+// TRI_PEER_LOST may be consequences: if another rank failed before, returns that rank's failure.
 tri_status tri_store_fail(tri_store *store, tri_status status);
 // Returns TRI_OK once every rank has called this function, so that all know that none has failed.
 // Collective. If a rank calls tri_store_fail instead, the call fails on all ranks at once. `what`
