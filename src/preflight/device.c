@@ -114,7 +114,7 @@ static const tri_task product = {
                {"targets", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}}}};
 
 // Times the products of one linear layer, forward and backward, each several times. *seconds: the
-// sum of each one's fastest time; *flops_per_s: the rate in that time.
+// fastest times of all products, added up; *flops_per_s: all operations divided by *seconds.
 static tri_status time_product(preflight *p, int64_t rows, double *flops_per_s, double *seconds) {
     tri_model_request request = {.task = &product, .fields = product.fields, .field_count = 2};
     request.options = (tri_graph_options){.training = true, .seed = 1};

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 // The median, or 0 if there are no values. For an even number of values it is the larger of the two
-// in the middle, so that with two values the smaller one is compared with the larger one.
+// in the middle. So of two hosts, the slower one is judged by the faster one.
 double preflight_median(tri_arena *arena, const double *values, int count);
 // Finds which values are low: slow[i] is set if values[i] is below `fraction` of the median.
 // Returns how many are.

@@ -2,8 +2,8 @@
 // move one seat further in each round, and each meets the player opposite.
 #include "preflight/tournament.h"
 
-// Rounds the number of players up to an even number, because players meet in pairs. The additional
-// player stands for nobody: its partner does not play in that round.
+// Rounds the number of players up to an even number, because players meet in pairs. The added
+// player does not exist: a player who would meet it does not play in that round.
 static int even(int players) { return players + players % 2; }
 
 int preflight_rounds(int players) { return players < 2 ? 0 : even(players) - 1; }
