@@ -66,8 +66,8 @@ static void cpu_seconds(double *machine, double *own) {
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// How many cores others may use without a measurement being rejected: almost none where kernels run
-// on them, half of them where a device computes and the host has only to issue.
+// How many cores other processes may use before a measurement is rejected: almost none if kernels
+// run on the cores; half of the cores if a device computes, because the host then only issues work.
 static double cores_of_others(const tri_session *s) {
     return s->device->backend->runs_ahead ? 0.5 * tri_os_cpus() : 0.08;
 }
