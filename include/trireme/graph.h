@@ -63,11 +63,11 @@ void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 // an error, because it is mostly a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
-// Declares the value to minimise, once: a loss of nn.h, or a sum of losses, `tri_add(g, a,
-// tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements, labels) of a step, so
-// that it does not depend on the number of ranks or micro-batches; a sum of losses is the sum of
-// these means, as in PyTorch. Evaluation also reports each term of a sum as a metric, by the name
-// of its op.
+// Declares the value to minimise; a model calls it once. `loss` is a loss of nn.h, or a sum of
+// losses: `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements,
+// labels) of a step, so that it does not depend on the number of ranks or micro-batches; a sum of
+// losses is the sum of these means, as in PyTorch. Evaluation also reports each term of a sum as a
+// metric, by the name of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means
