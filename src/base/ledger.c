@@ -28,7 +28,7 @@ typedef struct ledger_open { // an action of lane 0 that has not ended
 struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
-    int users; // the ledger ends at this number of calls of close
+    int users; // how many calls of tri_ledger_close end the ledger
     // The pointers that callers passed; the ring has copies of the names.
     const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];

@@ -17,13 +17,13 @@ enum {
     TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
-    // Connections to a store: of each rank its own, that of its health, and that over which it
-    // tells why it ends with exit code 2.
+    // Connections to a store. Each rank has up to three: for its requests, for its beats, and for
+    // telling why it ends with exit code 2.
     TRI_MAX_STORE_CLIENTS = 3 * TRI_MAX_RUN_RANKS,
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // such a connection is closed after this time
-    // Such a connection has to make room for another one after this time.
+    // If there are too many of them, the oldest is closed for a new one after this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
@@ -61,7 +61,7 @@ enum {
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // tensors of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes of a header; the limit of the format itself
-    TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding and dilation of a layer
+    TRI_MAX_WINDOW = 1 << 20,               // the largest kernel, stride, padding or dilation
     TRI_PROGRAM_BYTES = 8 << 20, // measured memory of a rank's process without model and data
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
@@ -80,12 +80,12 @@ enum {
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
     TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; a larger file gets larger chunks
     TRI_MAX_CHECKPOINT_STATE = 16 << 20, // bytes of state.json, or of the index of a sharded file
-    TRI_MAX_SHARDS = 4096,               // files of one model
+    TRI_MAX_SHARDS = 4096,               // safetensors files of one model
     TRI_CHECKPOINT_SPARES = 1, // older checkpoints that are kept in case the newest is damaged
     // Percentage of a host's memory that all its ranks together may use for snapshots.
     TRI_SNAPSHOT_PERCENT = 25,
     TRI_DEFAULT_TIMEOUT_MS = 300000, // time limit of a collective that makes no progress
-    // How long to wait for rank 0's thread, which may be on an overloaded host.
+    // How long to wait for an answer of the store, whose thread on rank 0 may get few cores.
     TRI_STORE_ANSWER_MS = 30000,
     TRI_SHM_EAGER_BYTES = 4096,    // operands up to this size are sent with the announcement
     TRI_SHM_STAGE_BYTES = 1 << 20, // staging memory of one rank
