@@ -139,8 +139,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The expected mean time of a kind of action on a rank: the median over the rank's peers, which do
-// the same work or, for a rank without peers, its own best time.
+// The expected mean time of a kind of action on a rank: the median of its peers' mean times. For a
+// rank without peers it is the rank's own best time.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
