@@ -98,8 +98,8 @@ static tri_status share_waiting(const tri_session *s, double waited, double seco
     return TRI_OK;
 }
 
-// Runs one step as the training loop does. On a device that runs ahead, it gets the results of the
-// previous step.
+// Issues one step as the training loop does, and collects the oldest step in flight: this step or,
+// on a device that runs ahead, the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;
