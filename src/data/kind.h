@@ -54,8 +54,8 @@ struct tri_dataset {
     // data.val_fraction takes from the training files.
     tri_data_split file_split;
     uint64_t seed;
-    const tri_validation_split
-        *validation_split; // NULL: all samples in the files belong to `split`
+    // Which samples in the files belong to `split`; NULL: all of them.
+    const tri_validation_split *validation_split;
     // The data set whose files and state this one uses; NULL: it has its own.
     const tri_dataset *owner;
     int64_t samples;
