@@ -160,10 +160,11 @@ typedef struct tri_comm_backend {
     // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
     // it.
     tri_status (*failed)(tri_comm *comm);
-    // Calls `wake` once, from any thread, as soon as an operation has ended or the communicator has
-    // failed. Until then operations advance without the caller. `waits`: a thread of the caller
-    // does nothing but wait for this call. Where `notify` is NULL, the caller has to test again and
-    // again.
+    // Calls `wake` once, from any thread, as soon as an operation has ended; at once if none is
+    // under way or the communicator has failed already. A later failure calls nothing: the caller
+    // learns of it by tri_comm_link. Until then operations advance without the caller. `waits`: a
+    // thread of the caller does nothing but wait for this call. Where `notify` is NULL, the caller
+    // has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family, which tri_comm_link can link with others. NULL: no operation of
     // this backend ever waits for another rank.

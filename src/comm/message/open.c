@@ -34,7 +34,7 @@ typedef struct open_call { // the arguments of an open, and the prefix of its ke
     const tri_transport *transport;
     int rank, size, timeout_ms;
     const tri_comm_meeting *meeting;
-    const tri_message_config *config; // configuration for tests and special uses; may be NULL
+    const tri_message_config *config; // NULL: the defaults
     const int *job_ranks;
     tri_comm *control;
     tri_ledger *ledger;

@@ -36,7 +36,7 @@ typedef enum message_class {
     MESSAGE_NOTICE, // a notice to the family; its communicator number is 0
     MESSAGE_HEADER,
     MESSAGE_DATA,
-    MESSAGE_RESULT,  // results of a reduction, or data of a broadcast's second half
+    MESSAGE_RESULT,  // sums, or in a broadcast the slices that ranks pass on to each other
     MESSAGE_POSTED,  // the header of a send
     MESSAGE_PAYLOAD, // the data of a send
     MESSAGE_GOODBYE, // sent before a family ends; its communicator number is 0
