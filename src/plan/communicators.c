@@ -4,9 +4,9 @@
 
 #include "comm/data.h"
 
-// The communicators over all ranks and over the shards also carry values from memory that they did
-// not allocate, which other ranks cannot reach. Such values pass through staging memory, so these
-// communicators need more of it.
+// Counts the bytes of communicators that work in the host's memory. Those over all ranks and over
+// the shards also carry values from memory that a communicator did not allocate. Other ranks cannot
+// read that memory, so these values pass through staging memory, which takes more bytes.
 static int64_t host_bytes(const tri_plan *plan) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
