@@ -49,6 +49,8 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from) 
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // number of ranks that share each layer
+    // By block and phase. `sent`: only collective ops, whose time is never measured; if nothing was
+    // measured, `seconds` has theirs too.
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;

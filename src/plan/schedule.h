@@ -37,7 +37,7 @@ typedef enum tri_lane {
     TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
-    TRI_LANE_STORE,     // local storage
+    TRI_LANE_STORE,     // reads offloaded state from storage, and writes it back
     TRI_LANE_TAKE,      // micro-batches, from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
@@ -123,10 +123,11 @@ typedef struct tri_schedule {
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// The values that one stage sends another for each micro-batch: one message of a pipeline.
+// The values that a block makes and another stage reads: one message for each micro-batch.
 typedef struct tri_edge {
     int from_stage, to_stage;
-    // The block that makes the last of the edge's values, and the first block that reads one.
+    // The block that makes all of the edge's values, and the first block of to_stage that reads
+    // them.
     int from_block, to_block;
     bool back;     // true: BACKWARD makes and reads the values
     int64_t bytes; // size of the values, per sample
@@ -153,7 +154,8 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    double forward_s, backward_s; // costs in any unit, by which stages are cut and steps simulated
+    // Costs in any unit. Stages were cut by forward_s; another rank's plan takes it over.
+    double forward_s, backward_s;
 } tri_schedule_block;
 
 // A strategy: how the ranks of the shard axis share the training state.
