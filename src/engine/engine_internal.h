@@ -140,9 +140,8 @@ typedef struct engine_tensors {
 // Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
 // because a rank may hold only a range of a bucket, or hold it where the host cannot read it.
 typedef struct engine_staging {
-    // Room for a whole bucket, or for one of its states. `memory` lies in a heap of the steps,
-    // which is free between steps, if the host can use that heap and it is large enough; else in
-    // `own`.
+    // Room for a whole bucket, or for one of its states. `memory` is the state heap, which is free
+    // between steps, if the host can use that heap and it is large enough; else it is `own`.
     float *memory, *own;
     int64_t own_elements;
     int unit, bucket, state; // what `memory` holds at present; unit -1: nothing
@@ -156,7 +155,8 @@ typedef struct engine_staging {
 // A step in flight: its results, on their way to the host's memory. Each step in flight has room of
 // its own, so that the next step does not overwrite results before the host has read them.
 typedef struct engine_flight {
-    // Copies of the device's numbers, in host memory of a kind to which a copy does not block.
+    // Copies of the device's numbers, in pinned memory of the host if the device offers it, so that
+    // copying does not block the host.
     double *results, *shared;
     tri_step_shape shape;
     int64_t step;    // the number in the step's input
@@ -237,7 +237,8 @@ struct tri_engine {
     engine_numbers numbers;
     bool is_stale;                         // parameters were written and not cast since
     bool was_issued[TRI_STEP_SHAPE_COUNT]; // a step of this shape was issued to its end
-    // By block: bit k is set if the block's compute actions make a gradient of its k-th unit.
+    // By block: bit k is set if the block makes gradients of its k-th unit in every program that
+    // trains.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
