@@ -23,7 +23,8 @@ typedef struct avg_state {
     avg_axis axis[2];
     float *weight;       // by window: 1 / the number of the window's elements
     bool backward, bf16; // backward: the source has one element for each window
-    // Planes have 16 channels, but the source (the result) is plain.
+    // Planes are computed 16 channels at a time although the source, or the result, is plain: it is
+    // converted through the workspace.
     bool plain_source, plain_result;
 } avg_state;
 

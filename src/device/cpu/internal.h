@@ -32,7 +32,8 @@ static inline const cpu_device *cpu_of(const tri_device *device) {
 }
 
 // The layouts that the kernels know. A blocked layout is chosen only if the axes are multiples of
-// the blocks, so that no kernel has to handle padding; only CPU_OHWI16O2I has padding.
+// the blocks, so that our own kernels never see padding. Only CPU_OHWI16O2I, which only oneDNN
+// reads, has padding.
 typedef enum cpu_format {
     CPU_PLAIN,
     CPU_NCHW16C,    // activations
@@ -40,10 +41,10 @@ typedef enum cpu_format {
     // Weights of blocked convolutions, for the gradient of the input without Winograd.
     CPU_OIHW16O16I,
     CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
-    CPU_OIHW8I16O2I, // the three weight layouts above for BF16, in pairs of input channels
-    CPU_OIHW8O16I2O,
-    CPU_OHWI16O2I,
-    CPU_OI16I64O, // weights of linear layers, [out, in]
+    CPU_OIHW8I16O2I, // as CPU_OIHW16I16O for BF16, in pairs of input channels
+    CPU_OIHW8O16I2O, // as CPU_OIHW16O16I for BF16, in pairs of output channels
+    CPU_OHWI16O2I,   // as CPU_OHWI16O for BF16, in pairs of input channels
+    CPU_OI16I64O,    // weights of linear layers, [out, in]
     CPU_FORMAT_COUNT,
     CPU_ANY = CPU_FORMAT_COUNT // oneDNN chooses
 } cpu_format;

@@ -6,7 +6,7 @@
 
 typedef struct reorder_state {
     const cpu_device *device;
-    // Our own code runs, in one of two directions; neither: the primitive runs.
+    // Our own code runs, from plain to blocked or back. Both false: oneDNN's primitive runs.
     bool to_blocked, to_plain;
     int64_t planes, pixels;
     cpu_primitive primitive;
