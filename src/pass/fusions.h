@@ -1,4 +1,5 @@
-// The table of fusions: which two nodes become one, or share their work in another way.
+// The table of fusions. A fusion is of two nodes, of which one, the producer, makes an input of the
+// other: they become one, or divide their work in another way.
 #ifndef TRIREME_PASS_FUSIONS_H
 #define TRIREME_PASS_FUSIONS_H
 

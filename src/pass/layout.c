@@ -10,8 +10,8 @@ typedef struct relayout {
     const tri_device_description *device;
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // Gradients by value: gradient_of[v] is the first gradient that is value v; next_gradient[i] is
-    // the next one that is the same value as gradient i. Both are index + 1; 0: there is none.
+    // Which gradients of the graph are value v: gradient_of[v] is the first, and next_gradient[i]
+    // the one after gradient i. Both are index + 1; 0: there is none.
     int *gradient_of, *next_gradient;
 } relayout;
 
