@@ -22,7 +22,8 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-// Stands for the options of models whose only option is dropout.
+// The options of models whose only option is dropout, which the graph reads: nothing is left for
+// the struct, but C has no empty one.
 typedef struct no_options {
     char none;
 } no_options;
