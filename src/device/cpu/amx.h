@@ -25,8 +25,8 @@ bool cpu_amx_is_allowed(void);
 // Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
 // order in which tiles read them. A chunk of a is [32 rows][32 of k]. A chunk of b is [2 halves][16
 // pairs][16 columns][2]: each half has 16 of the 32 columns, and each pair has a column's values
-// for two neighbouring k, because an instruction of AMX multiplies pairs. The side of a chunk, in
-// rows, columns or k; the size of a chunk, in elements.
+// for two neighbouring k, because an instruction of AMX multiplies pairs.
+// CPU_AMX_SIDE is a chunk's side, in rows, columns or k; CPU_AMX_CHUNK its size, in elements.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
 // How many blocks of 32 cover `count` rows, columns or k.

@@ -68,7 +68,7 @@ bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 enum { CPU_MAX_ARGS = 6 };
 
-// oneDNN's description of the CPU, made once for the process and never destroyed.
+// oneDNN's engine for the CPU, made once for the process and never destroyed.
 tri_status cpu_engine(dnnl_engine_t *out);
 
 // A primitive with its memory objects, which get the addresses of data and scratchpad at each run.
@@ -164,8 +164,8 @@ bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // its layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
-// Whether any later node reads the value in blocks of 16 channels: then it should be written in
-// that layout (pool.c).
+// Whether a later node of certain ops (convolution, pooling, batch norm) reads the value. These
+// read blocks of 16 channels, so the value should be written in that layout.
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);

@@ -104,8 +104,8 @@ static update_job job_of(const tri_kernel_args *args, int inputs) {
 }
 
 // Runs the loop with subnormal numbers treated as zero. Where gradients are zero, states shrink by
-// a factor each step until they are subnormal; processors take about a hundred times longer for
-// such numbers, and they are far too small to change a parameter.
+// a factor each step until they are subnormal. Processors take about a hundred times longer for
+// such numbers, which are far too small to change a parameter.
 static void flushing_range(void *context, int64_t begin, int64_t end, int thread) {
     const update_job *job = context;
     unsigned before = _mm_getcsr();
