@@ -228,7 +228,7 @@ struct tri_graph {
     int metric_count, metric_capacity;
     tri_weighted_sum *sums;
     int sum_count, sum_capacity;
-    int first_term, term_count; // metrics whose weighted sum is the loss; count 0: no sum
+    int first_term, term_count; // into `metrics`: the terms of the loss; count 0: it is no sum
     tri_counting counting;
 
     tri_layer_info *layers;
@@ -267,19 +267,19 @@ tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // True if `value` is one of the graph's values, or the value none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
-// Fails the graph if `value` belongs to another graph, as after a mistake in a model. Returns false
-// if the graph has failed, now or before. The message says with `what` and `name` (may be NULL) who
-// uses the value.
+// Fails the graph if it has no such value (tri_graph_has), as after a mistake in a model. Returns
+// false if the graph has failed, now or before. The message says with `what` and `name` (may be
+// NULL) who uses the value.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
 // Checks an input of a layer. If it is none, the model has usually read a field of tri_batch that
 // the data lacks. The graph then fails with a message that lists the fields that the data has, and
 // the result is false. `name` may be NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);
-// Fails the graph when `name` is NULL or not UTF-8, which no checkpoint can hold. False when the
-// graph has failed.
+// Fails the graph if `name` is NULL or not UTF-8, because no checkpoint can hold such a name.
+// Returns false if the graph has failed, now or before.
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
-// What every layer calls first: notes the layer's name, and fails the graph if another layer has
-// the name and it is not shared. False when the graph has failed.
+// Every layer calls this first. Notes the layer's name, and fails the graph if another layer has
+// that name, unless tri_share_layer was called for it. Returns false if the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
 // A trained parameter of the current block. If it exists already, with the same name and shape,
 // returns the same value: so layers share parameters.
@@ -331,9 +331,10 @@ tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 static inline bool tri_value_is(tri_value value) { return value.id != 0; }
 
-// Checks what every pass has to leave true: that every value is made before it is read, that shapes
-// and types are what the ops' rules say, and that blocks and phases follow one another.
-// TRI_INTERNAL names node and rule, and means that a pass is wrong.
+// Checks what must be true after every pass: that every value is made before it is read, that
+// shapes and types are what the ops' rules say, and that nodes are ordered by phase and, inside a
+// phase, by block (in the backward pass the last block first). TRI_INTERNAL: a pass is wrong; the
+// message names the node and the rule.
 tri_status tri_graph_verify(const tri_graph *graph);
 // Print a graph: one line per node, or as input of Graphviz.
 void tri_graph_print(const tri_graph *graph, FILE *out);

@@ -15,8 +15,8 @@ typedef struct relayout {
     int *gradient_of, *next_gradient;
 } relayout;
 
-// Makes a copy of `value` in `layout`, by a node of the current phase and block, or returns an
-// earlier copy.
+// Adds a reorder of `value` to `layout`, in the current phase and block, and returns its output. If
+// an earlier reorder made the same, returns that one's output.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {

@@ -244,8 +244,8 @@ static tri_status type_node(precision *p, tri_node *node) {
 }
 
 // Decides for each value whether it is cast in the block that makes it or in the first block that
-// reads it. If other blocks read it only in the half type, it is cast where it is made, so that fewer
-// bytes are sent between stages and kept in memory.
+// reads it. If other blocks read it only in the half type, it is cast where it is made, so that
+// fewer bytes are sent between stages and kept in memory.
 static void choose_cast_sides(precision *p) {
     const tri_graph *g = p->graph;
     // plain[v]: another block reads value v without a cast.
