@@ -42,7 +42,7 @@ tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtyp
 tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
                                   const tri_op_signature *s);
 // Checks that `activation` is one of TRI_ACTIVATION_…. The slope of a leaky ReLU must be at least
-// 0, so that the output has the sign of the input, from which the gradient is found.
+// 0, so that the output has the sign of the input: activation_grad reads that sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
 // Checks that x, which is input 0, has a last axis that is not empty.
