@@ -15,7 +15,8 @@ struct rule {
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     // If one of the first `streams` inputs is sliced along an axis that `axes` allows, all of these
     // inputs are sliced in this way, and so is the output. Further inputs, such as the weight of a
-    // norm, are replicated. If none is, the op is computed on full tensors by every rank.
+    // norm, are replicated. If none of the inputs is sliced so, every rank computes the op on full
+    // tensors.
     int streams;
     unsigned axes;
     // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
