@@ -14,7 +14,7 @@ static int64_t host_bytes(const tri_plan *plan) {
     int64_t bytes = tri_comm_scratch_bytes(plan->comm, plan->mesh.ranks, true);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         bytes += tri_comm_scratch_bytes(plan->comm, tri_mesh_size(&plan->mesh, groups[i]),
-                                        groups[i] == shard && plan->sharing.shard > 1);
+                                        groups[i] == shard && plan->sharing.shards > 1);
     return bytes;
 }
 

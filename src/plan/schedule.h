@@ -7,7 +7,8 @@
 // reads. The units after the last block's have one parameter each, which several blocks read (tied
 // weights). A *stage* is a run of consecutive blocks; stage v of a pipeline of P ranks is on
 // pipeline rank v mod P. A *round* is the number of a micro-batch of this rank's replica. An *edge*
-// is what one stage sends to another for one micro-batch.
+// is what one block makes and a block of another stage reads first, for one micro-batch: one stage
+// may send several edges to another.
 //
 // A lane runs its actions one after the other, beside the other lanes. One step of zero2 with two
 // blocks (a, b) and one round; an arrow leads from an action to the one that waits for it:
