@@ -35,12 +35,21 @@ static tri_value typed(op_case *c, tri_dtype dtype, tri_shape shape, double low,
     return source(c, value, OP_SOURCE_NUMBERS, low, high);
 }
 
+// The value, or a copy of it in which the channels of its images lie side by side.
+static tri_value laid_out(op_case *c, tri_value value) {
+    tri_shape shape = tri_value_shape(c->graph, value);
+    if (!c->channels_last || shape.rank != 4) return value;
+    tri_value copy = tri_node_add(c->graph, &tri_op_reorder, &value, 1, NULL, "");
+    c->graph->values[copy.id].layout = (tri_layout){.order = {0, 2, 3, 1}};
+    return copy;
+}
+
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high) {
-    return typed(c, c->dtype, shape, low, high);
+    return laid_out(c, typed(c, c->dtype, shape, low, high));
 }
 
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high) {
-    return typed(c, TRI_F32, shape, low, high);
+    return laid_out(c, typed(c, TRI_F32, shape, low, high));
 }
 
 tri_value op_double(op_case *c, tri_shape shape, double low, double high) {
@@ -118,7 +127,10 @@ typedef struct side {
 static bool open_side(side *s, const op_family *family, const tri_device_backend *backend,
                       int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
     const char *message = "";
-    s->c = (op_case){.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
+    s->c = (op_case){.graph = op_graph_open(TRI_F32),
+                     .dtype = dtype,
+                     .seed = seed,
+                     .channels_last = family->channels_last};
     family->build(&s->c);
     if (tri_graph_status(s->c.graph, &message) != TRI_OK)
         fail_msg("%s, seed %" PRIu64 ": %s", family->name, seed, message);

@@ -28,6 +28,7 @@ typedef struct op_case {
     tri_dtype dtype; // of the numbers
     uint64_t seed;
     uint32_t draws;
+    bool channels_last; // images are reordered before an op reads them
     op_source sources[OP_CASE_SOURCES];
     int source_count;
 } op_case;
@@ -60,6 +61,7 @@ typedef struct op_family {
     double half_tolerance; // in a half type, if values are rounded more than once; else 0
     bool any_layout;       // layouts that only ref takes: not for other devices
     bool rounds_on_gpu;    // in a half type, a GPU's library rounds once more than others do
+    bool channels_last;    // images of 4 axes have their channels last, of devices that can that
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list

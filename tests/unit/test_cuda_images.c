@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -54,6 +55,20 @@ static void build_norm(op_case *c) {
     op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
 }
 
+// Batch norm of more channels than a thread block of channels last takes, and of more pixels.
+static void build_wide_norm(op_case *c) {
+    static const int64_t channels[] = {8, 257, 264, 300};
+    tri_shape x = tri_shape_of(op_draw(c, 1, 3), channels[op_draw(c, 0, 3)], 3, op_draw(c, 5, 130));
+    if (x.dims[1] == 8) x.dims[2] = 40; // several slices
+    tri_shape channel = tri_shape_of(x.dims[1]);
+    tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
+    tri_value xv = op_numbers(c, x, -1, 1), y = op_numbers(c, x, -1, 1);
+    tri_value dy = op_numbers(c, x, -1, 1), weight = op_wide(c, channel, -1, 1);
+    tri_value mean = op_wide(c, channel, -0.5, 0.5), positive = op_wide(c, channel, 0.5, 2);
+    op_add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, mean}, &a);
+    op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
+}
+
 // Views, which have memory of their own here, and axes that do not merge.
 static void build_moves(op_case *c) {
     tri_shape x = tri_shape_of(3, 4, op_draw(c, 1, 5), 2 * op_draw(c, 1, 9));
@@ -83,8 +98,28 @@ static void test_bf16(void **state) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
 }
 
-// From any layout to any other: no kernel of this device asks for one but the plain, so that only
-// this test gets there.
+// What stands between convolutions, with images whose channels are last. Of these there are lots of
+// 16 bytes, single channels, more than one tile of lots, and several slices of pixels.
+static void test_channels_last(void **state) {
+    static const char *const names[] = {"elementwise",       "concat and split", "max_pool2d",
+                                        "avg_pool2d",        "batch_norm",       "conv2d",
+                                        "batch_norm_shared", "dropout",          "conv2d_grad"};
+    static const tri_dtype dtypes[] = {TRI_F32, TRI_BF16, TRI_F16};
+    op_family some[sizeof names / sizeof *names + 1] = {
+        {.name = "wide images", .build = build_wide_norm, .tolerance = 2e-5}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const op_family *family = op_families;
+        while (strcmp(family->name, names[i]) != 0) family++;
+        some[i + 1] = *family;
+    }
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) some[i].channels_last = true;
+    for (uint64_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        op_compare_each(some, sizeof some / sizeof *some, &tri_device_cuda, 1, dtypes[i],
+                        500 + 1000 * i, test_gpu_rounds(8, 24));
+}
+
+// From any layout to any other: no kernel of this device asks for blocks, so that only this test
+// gets there.
 static void test_reorder(void **state) {
     const op_family *family = op_families;
     while (!family->any_layout) family++;
@@ -167,8 +202,9 @@ static void test_first_not_finite(void **state) {
 
 int main(void) {
     test_gpu_choose();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tf32), cmocka_unit_test(test_f32),
-                                       cmocka_unit_test(test_bf16), cmocka_unit_test(test_reorder),
-                                       cmocka_unit_test(test_first_not_finite)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tf32),          cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_bf16),          cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_channels_last), cmocka_unit_test(test_first_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,8 @@ static cuda_batch_norm params_of(const tri_graph *graph, const tri_node *node) {
                          .samples = x->dims[0],
                          .channels = x->dims[1],
                          .x_type = cuda_in_type(graph, node, 0),
-                         .y_type = y_type(graph, node)};
+                         .y_type = y_type(graph, node),
+                         .channels_last = cuda_is_channels_last(graph, node)};
     p.inner = tri_shape_count(x) / (p.samples * p.channels);
     if (a) {
         p.relu = a->relu;
@@ -93,8 +94,7 @@ static void set_forward(const tri_op *op, cuda_batch_norm *p, const tri_kernel_a
 }
 
 static void set_gradient(const tri_op *op, cuda_batch_norm *p, const tri_kernel_args *args) {
-    // 1: the op has input 3, the weight, and output 0, dx, which move the inputs and outputs behind
-    // them by one. 0: batch_norm_sums has neither.
+    // How many inputs stand before the statistics.
     int weight = op == &tri_op_batch_norm_sums ? 0 : 1;
     p->y = args->in[1];
     p->dy = args->in[2];
@@ -135,6 +135,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "batch_norm",                         \
                                                      .supports = supports,                         \
+                                                     .layouts = cuda_layouts_of_images,            \
                                                      .workspace = workspace,                       \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \

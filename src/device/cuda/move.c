@@ -28,15 +28,30 @@ static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, i
         .axes = 2, .element_bytes = bytes, .axis = {{outer, from_row, to_row}, {run, 1, 1}}};
 }
 
+// Brings the axes of a tensor into the order in which they lie in memory. Returns where axis `dim`
+// then stands.
+static int64_t order_axes(const tri_graph *graph, tri_value value, tri_shape *shape, int64_t dim) {
+    const tri_value_info *info = tri_value_get(graph, value);
+    int64_t place = dim;
+    *shape = info->shape;
+    for (int i = 0; i < shape->rank && !tri_layout_is_plain(&info->layout); i++) {
+        shape->dims[i] = info->shape.dims[info->layout.order[i]];
+        if (info->layout.order[i] == dim) place = i;
+    }
+    return place;
+}
+
 static move_state concat_state(const tri_graph *graph, const tri_node *node) {
     int64_t dim = ((const tri_concat_attr *)node->attr)->dim, first = 0;
-    const tri_shape *whole = cuda_out_shape(graph, node, 0);
-    int64_t outer = elements(whole, 0, dim), row = elements(whole, dim, whole->rank);
+    tri_shape whole;
+    int64_t place = order_axes(graph, node->outputs[0], &whole, dim);
+    int64_t outer = elements(&whole, 0, place), row = elements(&whole, place, whole.rank);
+    int64_t inner = elements(&whole, place + 1, whole.rank);
     int bytes = bytes_of(graph, node);
     move_state state = {.zero_bytes = 0};
     for (int i = 0; i < node->input_count; i++) {
         if (!tri_value_is(node->inputs[i])) continue;
-        int64_t run = elements(cuda_in_shape(graph, node, i), dim, whole->rank);
+        int64_t run = cuda_in_shape(graph, node, i)->dims[dim] * inner;
         state.move[i] = runs(bytes, outer, run, run, row);
         state.to_first[i] = (size_t)(first * bytes);
         first += run;
@@ -46,9 +61,10 @@ static move_state concat_state(const tri_graph *graph, const tri_node *node) {
 
 static move_state concat_grad_state(const tri_graph *graph, const tri_node *node) {
     const tri_concat_grad_attr *a = node->attr;
-    const tri_shape *whole = cuda_in_shape(graph, node, 0);
-    int64_t inner = elements(whole, a->dim + 1, whole->rank), run = a->size * inner;
-    int64_t outer = elements(whole, 0, a->dim), row = whole->dims[a->dim] * inner;
+    tri_shape whole;
+    int64_t place = order_axes(graph, node->inputs[0], &whole, a->dim);
+    int64_t inner = elements(&whole, place + 1, whole.rank), run = a->size * inner;
+    int64_t outer = elements(&whole, 0, place), row = whole.dims[place] * inner;
     int bytes = bytes_of(graph, node);
     return (move_state){.move = {runs(bytes, outer, run, row, run)},
                         .from_first = {(size_t)(a->first * inner * bytes)}};
@@ -113,9 +129,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// Describes a layout by terms, one for each axis and for each block of an axis. The stride of a
-// term is found by asking the layout for the offset of one step of `divisor` elements along the
-// axis.
+// Finds by how many elements the offset grows with one step along each axis, by asking the layout.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {
@@ -139,6 +153,17 @@ typedef struct reorder_state {
     size_t zero_bytes; // size of an output that has padding, which is set to zero first
 } reorder_state;
 
+// Sets rows and columns if the copy is between row-major images and images whose channels are last:
+// then each sample is a matrix that is transposed.
+static void find_matrices(cuda_reorder *p, const tri_layout *x, const tri_layout *y) {
+    const tri_layout last = cuda_channels_last(&p->shape);
+    if (tri_layout_is_plain(&last) || tri_layout_is_plain(x) == tri_layout_is_plain(y)) return;
+    if (!tri_layout_equal(&last, x) && !tri_layout_equal(&last, y)) return;
+    int64_t channels = p->shape.dims[1], pixels = p->shape.dims[2] * p->shape.dims[3];
+    p->rows = tri_layout_is_plain(x) ? channels : pixels;
+    p->columns = tri_layout_is_plain(x) ? pixels : channels;
+}
+
 static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
@@ -149,6 +174,7 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
                                        .count = tri_shape_count(&x->shape),
                                        .from_side = side_of(&x->layout, &x->shape),
                                        .to_side = side_of(&y->layout, &y->shape)}};
+    find_matrices(&state.reorder, &x->layout, &y->layout);
     if (taken != state.reorder.count)
         state.zero_bytes = (size_t)taken * (size_t)state.reorder.element_bytes;
     return cuda_prepare(kernel, &state, sizeof state);
@@ -185,17 +211,18 @@ static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args
     return cuda_copy_out(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
 }
 
-#define MOVE(identifier)                                                                           \
+#define MOVE(identifier, layouts_function)                                                         \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "move",                               \
+                                                     .layouts = layouts_function,                  \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};
-MOVE(concat)
-MOVE(concat_grad)
-MOVE(split)
-MOVE(split_grad)
-MOVE(rechunk)
+MOVE(concat, cuda_layouts_of_images)
+MOVE(concat_grad, cuda_layouts_of_images)
+MOVE(split, NULL)
+MOVE(split_grad, NULL)
+MOVE(rechunk, NULL)
 
 #define VIEW(identifier)                                                                           \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \

@@ -1,5 +1,6 @@
 // The parameters of the kernels for images: convolution, pooling, batch norm, dropout, conversion
-// of bytes. Images are [samples, channels, height, width], row-major.
+// of bytes. Images are [samples, channels, height, width]. They lie row-major or, if a struct's
+// `channels_last` is set, with the channels of a pixel side by side.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_IMAGE_H
 
@@ -37,12 +38,13 @@ typedef struct cuda_convolution {
     int64_t samples, channels, features, groups;
     int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     tri_dtype in_type, out_type;
-    bool tf32;         // F32 inputs may be rounded to TF32
-    int activation;    // a tri_activation, applied to y
-    float slope;       // slope of leaky ReLU; 0 for ReLU
-    const void *a, *b; // the two inputs, as listed at cuda_pass
-    const void *bias;  // [features]; NULL: none
-    void *c;           // the output
+    bool tf32;          // F32 inputs may be rounded to TF32
+    bool channels_last; // of x, y and the weight
+    int activation;     // a tri_activation, applied to y
+    float slope;        // slope of leaky ReLU; 0 for ReLU
+    const void *a, *b;  // the two inputs, as listed at cuda_pass
+    const void *bias;   // [features]; NULL: none
+    void *c;            // the output
     // CUDA_GRAD_WEIGHT: the pixels are cut into `slices` ranges of `slice` pixels, each summed
     // alone.
     int64_t slices, slice;
@@ -52,16 +54,22 @@ typedef struct cuda_convolution {
 } cuda_convolution;
 
 // How many bytes of memory cuDNN may use for the convolution. All kernels of a rank share this
-// memory. For tensor cores, which read channels last, cuDNN copies x, y and the weight to that
-// layout and back. The gradient of the weight is held in a half type before it is widened.
+// memory. Tensor cores read lots of channels of 16 bytes. cuDNN copies tensors that do not consist
+// of such lots: all those whose channels are not last, and those with channels last whose number of
+// channels is not a multiple of a lot. The gradient of the weight is held in a half type before it
+// is widened.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20;
-    if (p->in_type == TRI_F32 && !p->tf32) return least;
-    int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t);
-    int64_t x = p->samples * p->channels * p->in[0] * p->in[1];
-    int64_t y = p->samples * p->features * p->out[0] * p->out[1];
-    int64_t weight = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
-    return least + (x + y + 2 * weight) * element;
+    int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t), lot = 16 / element;
+    int64_t channels = (p->channels + lot - 1) / lot * lot;
+    int64_t features = (p->features + lot - 1) / lot * lot;
+    bool copies = !p->channels_last, computes_exactly = p->in_type == TRI_F32 && !p->tf32;
+    bool copies_x = copies || channels != p->channels, copies_y = copies || features != p->features;
+    int64_t x = p->samples * channels * p->in[0] * p->in[1];
+    int64_t y = p->samples * features * p->out[0] * p->out[1];
+    int64_t weight = features * (channels / p->groups) * p->kernel[0] * p->kernel[1];
+    if (computes_exactly) return least;
+    return least + ((copies_x ? x : 0) + (copies_y ? y : 0) + 2 * weight) * element;
 }
 
 // sums [channels] F32 = the sums of x [samples, channels, inner] over the other axes.
@@ -91,7 +99,7 @@ typedef struct cuda_windows {
 typedef struct cuda_max_pool {
     int64_t samples, channels;
     cuda_windows window;
-    bool relu;
+    bool channels_last, relu;
     cuda_mask mask;
     tri_dtype type;
     const void *x;
@@ -100,8 +108,9 @@ typedef struct cuda_max_pool {
 } cuda_max_pool;
 
 typedef struct cuda_max_pool_grad {
-    int64_t images; // samples * channels
+    int64_t samples, channels;
     cuda_windows window;
+    bool channels_last;
     float scale;
     tri_dtype type;
     const uint8_t *index;
@@ -109,10 +118,11 @@ typedef struct cuda_max_pool_grad {
     void *dx;
 } cuda_max_pool_grad;
 
-// Average pooling of x [images, axis[0].in, axis[1].in], and its gradient.
+// Average pooling of images of axis[0].in x axis[1].in pixels, and its gradient.
 typedef struct cuda_avg_pool {
-    int64_t images, windows[2];
+    int64_t samples, channels, windows[2];
     pool_axis axis[2];
+    bool channels_last;
     int64_t divisor; // divides the sum of a window; 0: the number of the window's elements in x
     tri_dtype type;
     const void *x;
@@ -122,7 +132,7 @@ typedef struct cuda_avg_pool {
 typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
 // The stages of batch norm, each of which computes something for every channel. One call does
-// several of them, in this order. h is the normalised x: (x - mean) * inv_std.
+// several of them, in this order.
 typedef enum cuda_norm_stage {
     CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `parts`
     CUDA_NORM_JOIN_PARTS = 2,  // joins `parts` to mean and squares
@@ -140,6 +150,7 @@ typedef struct cuda_batch_norm {
     unsigned stages; // bits of cuda_norm_stage
     int64_t samples, channels, inner, replicas;
     tri_dtype x_type, y_type; // dx has the type of x, dy that of y
+    bool channels_last;       // x, y, dy and dx are [samples, inner, channels]
     bool relu;
     double eps;
     const void *x, *dy;
@@ -156,18 +167,23 @@ typedef struct cuda_batch_norm {
     double *parts; // [channels, slices, 2]: what each slice has found
 } cuda_batch_norm;
 
-// How many elements one thread block of batch norm sums alone. The number is the same on every
-// device, so that the sums have the same bits on every device.
-enum { CUDA_NORM_SLICE = 8192 };
+// How many elements of a channel one thread block of batch norm sums. The number is the same on
+// every device, so that the sums have the same bits on every device. With channels last a block
+// sums several channels, so fewer elements of each.
+enum { CUDA_NORM_SLICE = 8192, CUDA_NORM_SLICE_OF_LAST = 1024 };
+TRI_KERNEL_INLINE int64_t cuda_norm_slice(const cuda_batch_norm *p) {
+    return p->channels_last ? CUDA_NORM_SLICE_OF_LAST : CUDA_NORM_SLICE;
+}
 // How many slices a channel is cut into.
 TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) {
-    return (p->samples * p->inner + CUDA_NORM_SLICE - 1) / CUDA_NORM_SLICE;
+    return (p->samples * p->inner + cuda_norm_slice(p) - 1) / cuda_norm_slice(p);
 }
 
 // y = x with dropout: see tri_dropout_attr.
 typedef struct cuda_dropout {
     int64_t samples, elements; // elements of one sample of x
     int64_t run, stride, first;
+    int64_t channels; // x is an image of so many channels, which are last; 0: x is row-major
     cuda_mask mask;
     tri_dtype type;
     const void *x;
@@ -178,6 +194,7 @@ typedef struct cuda_dropout {
 typedef struct cuda_normalize_bytes {
     int64_t count, plane;
     int channels;
+    bool channels_last; // of y; x is row-major
     float mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS];
     const uint8_t *x;
     float *y;

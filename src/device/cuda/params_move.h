@@ -43,6 +43,8 @@ typedef struct cuda_reorder {
     tri_shape shape;
     int64_t count;
     cuda_reorder_side from_side, to_side;
+    // Above 0: the copy transposes matrices of so many rows and columns of `from`.
+    int64_t rows, columns;
     const void *from;
     void *to;
 } cuda_reorder;

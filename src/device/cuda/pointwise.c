@@ -42,15 +42,17 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
            a != TRI_F64 && b != TRI_F64;
 }
 
-// Keeps the layout that the first input has, so that no reorder is needed.
+// Keeps the layout that the inputs have, so that no reorder is needed. If only one of them is
+// plain, the other one's layout is that of the images around it.
 static void layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
+    if (node->input_count > 1 && tri_layout_is_plain(&in[0])) in[0] = in[1];
     if (node->input_count > 1) in[1] = in[0];
     out[0] = in[0];
 }
 
-// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, so that
-// the gradient stays as it is.
+// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, because
+// all gradients pass then.
 static float slope_of(const tri_node *node) {
     const tri_activation_grad_attr *grad = node->attr;
     if (node->op == &tri_op_leaky_relu)

@@ -1,5 +1,4 @@
-// Pooling, dropout and conversion of images' bytes on the GPU: how module/pool.cu is launched. All
-// layouts are plain.
+// Pooling, dropout and conversion of images' bytes on the GPU: how module/pool.cu is launched.
 #include "device/cuda/internal.h"
 
 static bool real_input(const tri_graph *graph, const tri_node *node, int input) {
@@ -53,6 +52,7 @@ static tri_status max_pool_prepare(tri_device *device, const tri_graph *graph, c
     cuda_max_pool p = {.samples = x->dims[0],
                        .channels = x->dims[1],
                        .window = windows_of(a, x, y),
+                       .channels_last = cuda_is_channels_last(graph, node),
                        .relu = a->relu,
                        .mask = mask_of(a->dropout, a->key),
                        .type = cuda_in_type(graph, node, 0)};
@@ -73,8 +73,10 @@ static tri_status max_pool_grad_prepare(tri_device *device, const tri_graph *gra
                                         const tri_node *node, tri_kernel *kernel) {
     const tri_max_pool2d_attr *a = node->attr;
     const tri_shape *x = cuda_out_shape(graph, node, 0), *y = cuda_in_shape(graph, node, 0);
-    cuda_max_pool_grad p = {.images = x->dims[0] * x->dims[1],
+    cuda_max_pool_grad p = {.samples = x->dims[0],
+                            .channels = x->dims[1],
                             .window = windows_of(a, x, y),
+                            .channels_last = cuda_is_channels_last(graph, node),
                             .scale = a->dropout < 1 ? (float)(1 / (1 - a->dropout)) : 0,
                             .type = cuda_in_type(graph, node, 1)};
     return cuda_prepare(kernel, &p, sizeof p);
@@ -95,7 +97,10 @@ static tri_status avg_pool_prepare(tri_device *device, const tri_graph *graph, c
     bool is_grad = node->op == &tri_op_avg_pool2d_grad;
     const tri_shape *x = is_grad ? &a->x_shape : cuda_in_shape(graph, node, 0);
     const tri_shape *y = is_grad ? cuda_in_shape(graph, node, 0) : cuda_out_shape(graph, node, 0);
-    cuda_avg_pool p = {.images = x->dims[0] * x->dims[1], .type = cuda_in_type(graph, node, 0)};
+    cuda_avg_pool p = {.samples = x->dims[0],
+                       .channels = x->dims[1],
+                       .channels_last = cuda_is_channels_last(graph, node),
+                       .type = cuda_in_type(graph, node, 0)};
     for (int i = 0; i < 2; i++) {
         p.windows[i] = y->dims[2 + i];
         p.axis[i] = (pool_axis){.in = x->dims[2 + i],
@@ -136,6 +141,7 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
                       .mask = mask_of(a->p, a->key),
                       .type = cuda_in_type(graph, node, 0)};
     for (int i = 1; i < x->rank; i++) p.elements *= x->dims[i];
+    if (cuda_is_channels_last(graph, node)) p.channels = x->dims[1];
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
@@ -152,13 +158,23 @@ static tri_status bytes_prepare(tri_device *device, const tri_graph *graph, cons
                                 tri_kernel *kernel) {
     const tri_pixel_scale *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0);
-    cuda_normalize_bytes p = {.count = tri_shape_count(x), .channels = (int)a->channels};
+    cuda_normalize_bytes p = {.count = tri_shape_count(x),
+                              .channels = (int)a->channels,
+                              .channels_last = cuda_is_channels_last(graph, node)};
     p.plane = p.count ? p.count / (x->dims[0] * a->channels) : 1;
     for (int i = 0; i < TRI_MAX_PIXEL_CHANNELS; i++) {
         p.mean[i] = (float)a->mean[i];
         p.std[i] = (float)a->std[i];
     }
     return cuda_prepare(kernel, &p, sizeof p);
+}
+
+// Writes images as the first convolution reads them. Bytes come row-major from the loader.
+static void bytes_layouts(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node, tri_layout *in, tri_layout *out) {
+    in[0] = out[0] = TRI_LAYOUT_PLAIN;
+    if (cuda_is_read_channels_last(device, graph, node->outputs[0]))
+        out[0] = cuda_channels_last(cuda_out_shape(graph, node, 0));
 }
 
 static tri_status bytes_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -169,17 +185,18 @@ static tri_status bytes_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-#define KERNEL(identifier, title, supports_function, function)                                     \
+#define KERNEL(identifier, title, supports_function, layouts_function, function)                   \
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = title,                                \
                                                      .supports = supports_function,                \
+                                                     .layouts = layouts_function,                  \
                                                      .prepare = function##_prepare,                \
                                                      .run = function##_run,                        \
                                                      .release = cuda_release};
-KERNEL(max_pool2d, "pool", supports, max_pool)
-KERNEL(max_pool2d_grad, "pool", supports, max_pool_grad)
-KERNEL(avg_pool2d, "pool", supports, avg_pool)
-KERNEL(avg_pool2d_grad, "pool", supports, avg_pool)
-KERNEL(dropout, "dropout", dropout_supports, dropout)
-KERNEL(dropout_grad, "dropout", dropout_supports, dropout)
-KERNEL(normalize_bytes, "bytes", NULL, bytes)
+KERNEL(max_pool2d, "pool", supports, cuda_layouts_of_images, max_pool)
+KERNEL(max_pool2d_grad, "pool", supports, cuda_layouts_of_images, max_pool_grad)
+KERNEL(avg_pool2d, "pool", supports, cuda_layouts_of_images, avg_pool)
+KERNEL(avg_pool2d_grad, "pool", supports, cuda_layouts_of_images, avg_pool)
+KERNEL(dropout, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
+KERNEL(dropout_grad, "dropout", dropout_supports, cuda_layouts_of_images, dropout)
+KERNEL(normalize_bytes, "bytes", NULL, bytes_layouts, bytes)

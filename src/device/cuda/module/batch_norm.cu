@@ -1,7 +1,8 @@
 // Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
 // slice, and then the sums of the slices are joined in their order, so that the results have the
-// same bits in every run. Training reads x three times (the second time from the caches) and writes
-// y once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx.
+// same bits in every run. Training reads x three times, once of them from the caches, and writes y;
+// the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose channels
+// lie side by side have kernels of their own, which read and write as often.
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
@@ -15,7 +16,8 @@ struct slice {
 
 GPU_DEVICE slice slice_of(const cuda_batch_norm &p) {
     int64_t slices = cuda_norm_slices(&p), all = p.samples * p.inner;
-    slice s = {blockIdx.x / slices, blockIdx.x % slices * CUDA_NORM_SLICE, CUDA_NORM_SLICE};
+    int64_t count = cuda_norm_slice(&p);
+    slice s = {blockIdx.x / slices, blockIdx.x % slices * count, count};
     if (s.first + s.count > all) s.count = all - s.first;
     return s;
 }
@@ -67,10 +69,10 @@ GPU_KERNEL join_parts(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
     int64_t each = (slices + GPU_WARP - 1) / GPU_WARP, first = threadIdx.x * each;
-    const int64_t slice_size = CUDA_NORM_SLICE;
+    const int64_t slice_size = cuda_norm_slice(&p);
     tri_moments m = {0, 0, 0};
     for (int64_t i = first; i < first + each && i < slices; i++) {
-        int64_t left = all - i * CUDA_NORM_SLICE;
+        int64_t left = all - i * slice_size;
         const double *part = &p.parts[2 * (c * slices + i)];
         tri_moments next = {(double)(left < slice_size ? left : slice_size), part[0], part[1]};
         m = tri_moments_join(m, next);
@@ -202,17 +204,21 @@ GPU_KERNEL join_sums(cuda_batch_norm p) {
     p.sums[p.channels + c] = (float)sum;
 }
 
+// How many values a channel has, in all replicas.
+GPU_DEVICE double values_of(const cuda_batch_norm &p) {
+    double values = 0;
+    if (!p.all_moments) return (double)(p.samples * p.inner);
+    for (int64_t r = 0; r < p.replicas; r++)
+        values += (double)p.all_moments[(r + 1) * (2 * p.channels + 1) - 1] * (double)p.inner;
+    return values;
+}
+
 template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
     const X *x = (const X *)p.x;
     const Y *y = (const Y *)p.y, *dy = (const Y *)p.dy;
     int64_t count = p.samples * p.channels * p.inner;
-    double values = (double)(p.samples * p.inner);
+    double values = values_of(p);
     bool small = count <= UINT32_MAX;
-    if (p.all_moments) {
-        values = 0;
-        for (int64_t r = 0; r < p.replicas; r++)
-            values += (double)p.all_moments[(r + 1) * (2 * p.channels + 1) - 1] * (double)p.inner;
-    }
     if (p.inner % 4 == 0 && gpu_is_aligned(x, y, dy, p.dx)) {
         for (int64_t i = gpu_thread() * 4; i < count; i += gpu_threads() * 4) {
             channel k = gradient_channel(p, channel_at(p, i, small), values);
@@ -232,6 +238,137 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
                              gpu_get(y[i]), gpu_get(dy[i])));
 }
 
+// With channels last, a row is a pixel, and a thread block a matrix of threads. A column of threads
+// has a lot of n neighbouring channels, and passes over some of the rows. So neighbouring threads
+// read neighbouring memory.
+struct panel {
+    int64_t tile, part;    // which lots and which rows the block has
+    int64_t channel;       // the first of the thread's lot; below 0: there is none
+    int columns, rows, at; // size of the matrix; the row in which the thread is
+};
+
+// How many columns of threads there are: the largest number of lots that a warp takes side by side.
+TRI_KERNEL_INLINE int panel_columns(int64_t lots) {
+    int columns = 1;
+    while (columns < lots && columns < GPU_WARP) columns *= 2;
+    return columns;
+}
+
+template <int n> GPU_DEVICE panel panel_of(const cuda_batch_norm &p) {
+    panel a;
+    int64_t lots = p.channels / n;
+    a.columns = panel_columns(lots);
+    a.rows = GPU_BLOCK / a.columns;
+    int64_t tiles = (lots + a.columns - 1) / a.columns;
+    a.tile = blockIdx.x % tiles;
+    a.part = blockIdx.x / tiles;
+    a.at = (int)threadIdx.x / a.columns;
+    int64_t own = a.tile * a.columns + threadIdx.x % a.columns;
+    a.channel = own < lots ? own * n : -1;
+    return a;
+}
+
+// Sums each channel over the rows of the block's threads; every thread gets the sums of its lot.
+// `scratch` has n * GPU_BLOCK elements.
+template <int n> GPU_DEVICE void sum_columns(const panel &a, float (&sum)[n], float *scratch) {
+    int thread = (int)threadIdx.x;
+    GPU_UNROLL for (int k = 0; k < n; k++) scratch[k * GPU_BLOCK + thread] = sum[k];
+    gpu_barrier();
+    for (int half = a.rows / 2; half; half /= 2) {
+        for (int k = 0; a.at < half && k < n; k++)
+            scratch[k * GPU_BLOCK + thread] += scratch[k * GPU_BLOCK + thread + half * a.columns];
+        gpu_barrier();
+    }
+    GPU_UNROLL for (int k = 0; k < n; k++) sum[k] = scratch[k * GPU_BLOCK + thread % a.columns];
+    gpu_barrier();
+}
+
+// Writes what a block has found for its slice of rows.
+template <int n>
+GPU_DEVICE void write_parts(const cuda_batch_norm &p, const panel &a, const float (&first)[n],
+                            const float (&second)[n]) {
+    if (a.at > 0 || a.channel < 0) return;
+    int64_t slices = cuda_norm_slices(&p);
+    GPU_UNROLL for (int k = 0; k < n; k++) {
+        double *part = &p.parts[2 * ((a.channel + k) * slices + a.part)];
+        part[0] = first[k];
+        part[1] = second[k];
+    }
+}
+
+template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
+    GPU_SHARED(float, scratch, n *GPU_BLOCK);
+    panel a = panel_of<n>(p);
+    int64_t first = a.part * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
+    int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
+    float mean[n] = {}, squares[n] = {}, at[n];
+    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
+        gpu_read((const X *)p.x + r * p.channels + a.channel, at);
+        GPU_UNROLL for (int k = 0; k < n; k++) mean[k] += at[k];
+    }
+    sum_columns(a, mean, scratch);
+    GPU_UNROLL for (int k = 0; k < n; k++) mean[k] /= (float)(end - first);
+    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
+        gpu_read((const X *)p.x + r * p.channels + a.channel, at);
+        GPU_UNROLL for (int k = 0; k < n; k++) squares[k] += (at[k] - mean[k]) * (at[k] - mean[k]);
+    }
+    sum_columns(a, squares, scratch);
+    write_parts(p, a, mean, squares);
+}
+
+template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batch_norm p) {
+    GPU_SHARED(float, scratch, n *GPU_BLOCK);
+    panel a = panel_of<n>(p);
+    int64_t first = a.part * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
+    int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
+    float sum[n] = {}, sum_h[n] = {}, mean[n], inv_std[n], x[n], y[n] = {}, dy[n];
+    GPU_UNROLL for (int k = 0; k < n; k++) {
+        mean[k] = a.channel < 0 ? 0 : p.mean[a.channel + k];
+        inv_std[k] = a.channel < 0 ? 0 : p.inv_std[a.channel + k];
+    }
+    for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
+        int64_t place = r * p.channels + a.channel;
+        gpu_read((const X *)p.x + place, x);
+        gpu_read((const Y *)p.dy + place, dy);
+        if (p.relu) gpu_read((const Y *)p.y + place, y);
+        GPU_UNROLL for (int k = 0; k < n; k++) {
+            float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
+            sum[k] += d;
+            sum_h[k] += d * ((x[k] - mean[k]) * inv_std[k]);
+        }
+    }
+    sum_columns(a, sum, scratch);
+    sum_columns(a, sum_h, scratch);
+    write_parts(p, a, sum, sum_h);
+}
+
+// Computes y or dx. The numbers of a thread's channels stay in registers while it passes over rows.
+template <typename X, typename Y, int n, bool is_gradient>
+GPU_KERNEL apply_last(cuda_batch_norm p) {
+    panel a = panel_of<n>(p);
+    int64_t tiles = (p.channels / n + a.columns - 1) / a.columns, all = p.samples * p.inner;
+    channel own[n];
+    if (a.channel < 0) return;
+    double values = is_gradient ? values_of(p) : 0;
+    GPU_UNROLL for (int k = 0; k < n; k++) own[k] = is_gradient
+                                                        ? gradient_channel(p, a.channel + k, values)
+                                                        : forward_channel(p, a.channel + k);
+    for (int64_t r = a.part * a.rows + a.at; r < all; r += gridDim.x / tiles * a.rows) {
+        int64_t place = r * p.channels + a.channel;
+        float x[n], y[n] = {}, dy[n];
+        gpu_read((const X *)p.x + place, x);
+        if (!is_gradient) {
+            GPU_UNROLL for (int k = 0; k < n; k++) y[k] = forward_one(p, own[k], x[k]);
+            gpu_write((Y *)p.y + place, y);
+            continue;
+        }
+        gpu_read((const Y *)p.dy + place, dy);
+        if (p.relu) gpu_read((const Y *)p.y + place, y);
+        GPU_UNROLL for (int k = 0; k < n; k++) x[k] = gradient_one(p, own[k], x[k], y[k], dy[k]);
+        gpu_write((X *)p.dx + place, x);
+    }
+}
+
 // Launches a stage whose kernel does not depend on a type.
 tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned stage, char *why) {
     if (!(p->stages & stage)) return TRI_OK;
@@ -243,30 +380,62 @@ tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned s
                       why);
 }
 
-template <typename X, typename Y>
-tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
-    static const struct {
-        unsigned stage;
-        void (*kernel)(cuda_batch_norm);
-        bool by_slice;
-    } rows[] = {{CUDA_NORM_MOMENTS, moments<X>, true},
-                {CUDA_NORM_JOIN_PARTS, nullptr, false},
-                {CUDA_NORM_JOIN_ALL, nullptr, false},
-                {CUDA_NORM_APPLY, apply<X, Y>, false},
-                {CUDA_NORM_GRAD_SUMS, gradient_sums<X, Y>, true},
-                {CUDA_NORM_JOIN_SUMS, nullptr, false},
-                {CUDA_NORM_GRAD_INPUT, gradient<X, Y>, false}};
-    int64_t slices = p->channels * cuda_norm_slices(p);
-    int64_t all = gpu_blocks(stream, p->samples * p->channels * p->inner / 4, GPU_BLOCK);
-    for (const auto &row : rows) {
-        tri_status status =
-            !row.kernel ? launch_join(stream, p, row.stage, why)
-            : !(p->stages & row.stage)
-                ? TRI_OK
-                : gpu_launch(stream, row.kernel, row.by_slice ? slices : all, GPU_BLOCK, *p, why);
+// A stage's kernel, and by how many thread blocks it is computed. NULL: launch_join has the kernel.
+struct stage_row {
+    unsigned stage;
+    void (*kernel)(cuda_batch_norm);
+    int64_t blocks;
+};
+
+template <size_t count>
+tri_status launch_rows(cuda_stream *stream, const cuda_batch_norm *p,
+                       const stage_row (&rows)[count], char *why) {
+    for (const stage_row &row : rows) {
+        tri_status status = !row.kernel ? launch_join(stream, p, row.stage, why)
+                            : !(p->stages & row.stage)
+                                ? TRI_OK
+                                : gpu_launch(stream, row.kernel, row.blocks, GPU_BLOCK, *p, why);
         if (status != TRI_OK) return status;
     }
     return TRI_OK;
+}
+
+template <typename X, typename Y, int n>
+tri_status launch_last(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
+    int64_t lots = p->channels / n, columns = panel_columns(lots);
+    int64_t tiles = (lots + columns - 1) / columns, slices = tiles * cuda_norm_slices(p);
+    // A thread passes over at least 4 rows, so that its channels' numbers are worth reading.
+    int64_t all = gpu_blocks(stream, p->samples * p->inner, GPU_BLOCK / columns * 4) / tiles;
+    all = (all < 1 ? 1 : all) * tiles;
+    return launch_rows(stream, p,
+                       {{CUDA_NORM_MOMENTS, moments_last<X, n>, slices},
+                        {CUDA_NORM_JOIN_PARTS, nullptr, 0},
+                        {CUDA_NORM_JOIN_ALL, nullptr, 0},
+                        {CUDA_NORM_APPLY, apply_last<X, Y, n, false>, all},
+                        {CUDA_NORM_GRAD_SUMS, gradient_sums_last<X, Y, n>, slices},
+                        {CUDA_NORM_JOIN_SUMS, nullptr, 0},
+                        {CUDA_NORM_GRAD_INPUT, apply_last<X, Y, n, true>, all}},
+                       why);
+}
+
+template <typename X, typename Y>
+tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
+    constexpr int n = gpu_lot<X, Y>::count;
+    uintptr_t addresses = (uintptr_t)p->x | (uintptr_t)p->y | (uintptr_t)p->dy | (uintptr_t)p->dx;
+    int64_t slices = p->channels * cuda_norm_slices(p);
+    int64_t all = gpu_blocks(stream, p->samples * p->channels * p->inner / 4, GPU_BLOCK);
+    if (p->channels_last)
+        return gpu_in_lots(p->channels, n, addresses) ? launch_last<X, Y, n>(stream, p, why)
+                                                      : launch_last<X, Y, 1>(stream, p, why);
+    return launch_rows(stream, p,
+                       {{CUDA_NORM_MOMENTS, moments<X>, slices},
+                        {CUDA_NORM_JOIN_PARTS, nullptr, 0},
+                        {CUDA_NORM_JOIN_ALL, nullptr, 0},
+                        {CUDA_NORM_APPLY, apply<X, Y>, all},
+                        {CUDA_NORM_GRAD_SUMS, gradient_sums<X, Y>, slices},
+                        {CUDA_NORM_JOIN_SUMS, nullptr, 0},
+                        {CUDA_NORM_GRAD_INPUT, gradient<X, Y>, all}},
+                       why);
 }
 
 } // namespace

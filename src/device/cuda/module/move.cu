@@ -90,8 +90,37 @@ template <typename T> GPU_KERNEL reorder(cuda_reorder p) {
     }
 }
 
+// Transposes matrices, a tile of 32 x 32 elements at a time. The tile passes through shared memory,
+// so that neighbouring threads read and write neighbouring elements.
+enum { TILE = 32, TILE_ROWS = GPU_BLOCK / TILE };
+
+template <typename T> GPU_KERNEL transpose(cuda_reorder p) {
+    GPU_SHARED(T, tile, TILE * (TILE + 1)); // 1 extra, so that columns lie in different banks
+    int64_t across = (p.columns + TILE - 1) / TILE, down = (p.rows + TILE - 1) / TILE;
+    int64_t matrix = p.rows * p.columns;
+    int own = (int)threadIdx.x % TILE, first = (int)threadIdx.x / TILE;
+    for (int64_t item = blockIdx.x; item < p.count / matrix * across * down; item += gridDim.x) {
+        const T *from = (const T *)p.from + item / (across * down) * matrix;
+        T *to = (T *)p.to + item / (across * down) * matrix;
+        int64_t row = item / across % down * TILE, column = item % across * TILE;
+        for (int i = first; i < TILE && row + i < p.rows && column + own < p.columns;
+             i += TILE_ROWS)
+            tile[i * (TILE + 1) + own] = from[(row + i) * p.columns + column + own];
+        gpu_barrier();
+        for (int i = first; i < TILE && column + i < p.columns && row + own < p.rows;
+             i += TILE_ROWS)
+            to[(column + i) * p.rows + row + own] = tile[own * (TILE + 1) + i];
+        gpu_barrier();
+    }
+}
+
 template <typename T>
 tri_status launch_reorder(cuda_stream *stream, const cuda_reorder *p, char *why) {
+    if (p->rows > 0) {
+        int64_t tiles = (p->rows + TILE - 1) / TILE * ((p->columns + TILE - 1) / TILE);
+        int64_t blocks = p->count / (p->rows * p->columns) * tiles;
+        return gpu_launch(stream, transpose<T>, gpu_blocks(stream, blocks, 1), GPU_BLOCK, *p, why);
+    }
     return gpu_launch(stream, reorder<T>, gpu_blocks(stream, p->count, GPU_BLOCK), GPU_BLOCK, *p,
                       why);
 }

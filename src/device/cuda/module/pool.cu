@@ -2,31 +2,13 @@
 // (pooling reads it once for each window that contains it, from the caches), and each element of
 // the output is written once. Max pooling also writes a byte for each element of its output, which
 // its gradient reads.
+#include "device/cuda/module/mask.h"
 #include "device/cuda/module/pack.h"
-
-#include "base/philox.h"
+#include "device/cuda/module/pool_last.h"
 
 #include <type_traits>
 
 namespace {
-
-// Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample. One block of the
-// random generator Philox gives all four.
-GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, float *factors) {
-    for (int i = 0; i < 4; i++) factors[i] = mask.scale;
-    if (mask.threshold == 0) return;
-    tri_philox_block random =
-        tri_philox_quad(mask.key, (uint64_t)mask.position[0],
-                        (uint32_t)mask.position[1] + (uint32_t)sample, (uint64_t)quad);
-    for (int i = 0; i < 4; i++)
-        if (random.word[i] < mask.threshold) factors[i] = 0;
-}
-
-GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element) {
-    float factors[4];
-    mask_quad(mask, sample, element / 4, factors);
-    return factors[element % 4];
-}
 
 // Finds the first maximum of a window, with NaN larger than any number. Returns its index in the
 // window.
@@ -74,10 +56,8 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
             windows = (int64_t)p.window.out[0] * p.window.out[1];
-    pool_axis axis[2];
-    for (int d = 0; d < 2; d++)
-        axis[d] = {p.window.in[d], 0, p.window.kernel[d], p.window.stride[d], p.window.padding[d]};
-    for (int64_t at = gpu_thread(); at < p.images * area; at += gpu_threads()) {
+    pool_axis axis[2] = {axis_of(p.window, 0), axis_of(p.window, 1)};
+    for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
         int64_t image = at / area, begin[2], end[2];
         uint32_t rest = (uint32_t)(at % area);
         int place[2] = {(int)(rest / (uint32_t)p.window.in[1]),
@@ -97,14 +77,9 @@ template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     }
 }
 
-GPU_DEVICE float divisor_of(const cuda_avg_pool &p, const int64_t *begin, const int64_t *end) {
-    int64_t inside = (end[0] - begin[0]) * (end[1] - begin[1]);
-    return 1 / (float)(p.divisor ? p.divisor : inside);
-}
-
 template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
-    for (int64_t at = gpu_thread(); at < p.images * windows; at += gpu_threads()) {
+    for (int64_t at = gpu_thread(); at < p.samples * p.channels * windows; at += gpu_threads()) {
         const T *x = (const T *)p.x + at / windows * area;
         int64_t begin[2], end[2], window = at % windows;
         pool_window_at(&p.axis[0], window / p.windows[1], &begin[0], &end[0]);
@@ -118,7 +93,7 @@ template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
 
 template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
-    for (int64_t at = gpu_thread(); at < p.images * area; at += gpu_threads()) {
+    for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
         const T *dy = (const T *)p.x + at / area * windows;
         int64_t h = at % area / p.axis[1].in, w = at % p.axis[1].in, over[2], to[2];
         pool_windows_over(&p.axis[0], p.windows[0], h, &over[0], &to[0]);
@@ -133,12 +108,6 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
             }
         gpu_put(&((T *)p.y)[at], sum);
     }
-}
-
-// The number in the whole sample of element e of this rank's slice, by which dropout draws: so
-// slices draw the same numbers as a whole sample.
-GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
-    return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }
 
 template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
@@ -207,29 +176,35 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     });
 
 extern "C" tri_status cuda_launch_max_pool(cuda_stream *stream, const cuda_max_pool *p, char *why) {
+    if (p->channels_last) return pool_launch_last(stream, p, why);
     LAUNCH(max_pool, p->type, p->samples * p->channels * p->window.out[0] * p->window.out[1] / 4)
 }
 
 extern "C" tri_status cuda_launch_max_pool_grad(cuda_stream *stream, const cuda_max_pool_grad *p,
                                                 char *why) {
-    LAUNCH(max_pool_grad, p->type, p->images * p->window.in[0] * p->window.in[1])
+    if (p->channels_last) return pool_launch_last(stream, p, why);
+    LAUNCH(max_pool_grad, p->type, p->samples * p->channels * p->window.in[0] * p->window.in[1])
 }
 
 extern "C" tri_status cuda_launch_avg_pool(cuda_stream *stream, const cuda_avg_pool *p, char *why) {
-    LAUNCH(avg_pool, p->type, p->images * p->windows[0] * p->windows[1])
+    if (p->channels_last) return pool_launch_last(stream, p, false, why);
+    LAUNCH(avg_pool, p->type, p->samples * p->channels * p->windows[0] * p->windows[1])
 }
 
 extern "C" tri_status cuda_launch_avg_pool_grad(cuda_stream *stream, const cuda_avg_pool *p,
                                                 char *why) {
-    LAUNCH(avg_pool_grad, p->type, p->images * p->axis[0].in * p->axis[1].in)
+    if (p->channels_last) return pool_launch_last(stream, p, true, why);
+    LAUNCH(avg_pool_grad, p->type, p->samples * p->channels * p->axis[0].in * p->axis[1].in)
 }
 
 extern "C" tri_status cuda_launch_dropout(cuda_stream *stream, const cuda_dropout *p, char *why) {
+    if (p->channels > 0) return pool_launch_last(stream, p, why);
     LAUNCH(dropout, p->type, p->samples * p->elements / 4)
 }
 
 extern "C" tri_status cuda_launch_normalize_bytes(cuda_stream *stream,
                                                   const cuda_normalize_bytes *p, char *why) {
+    if (p->channels_last) return pool_launch_last(stream, p, why);
     return gpu_launch(stream, normalize_bytes, gpu_blocks(stream, p->count / 4, GPU_BLOCK),
                       GPU_BLOCK, *p, why);
 }

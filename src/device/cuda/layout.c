@@ -1,0 +1,96 @@
+// Where the channels of an image lie. Tensor cores read tensors whose channels lie side by side
+// ("channels last"), and cuDNN copies any other tensor before and after each convolution. So
+// convolutions that run on tensor cores ask for this layout, for images and weights. The kernels
+// that stand between convolutions keep the layout that an image has.
+// docs/decisions/0023-channels-last.md has the bytes.
+#include "device/cuda/internal.h"
+#include "tensor/half.h"
+
+static const tri_layout channels_last = {.order = {0, 2, 3, 1}};
+
+// Whether the channels of an image lie in the same places in both layouts.
+static bool is_either(const tri_shape *shape) {
+    return shape->rank != 4 || shape->dims[1] == 1 || shape->dims[2] * shape->dims[3] == 1;
+}
+
+tri_layout cuda_channels_last(const tri_shape *shape) {
+    return is_either(shape) ? TRI_LAYOUT_PLAIN : channels_last;
+}
+
+bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
+                                  const tri_node *node) {
+    tri_dtype type = cuda_in_type(graph, node, 0);
+    return device->features & CUDA_HAS_CONVOLUTIONS &&
+           (tri_dtype_is_half(type) || (type == TRI_F32 && graph->options.tf32));
+}
+
+static bool is_channels_last(const tri_layout *layout) {
+    return tri_layout_equal(layout, &channels_last);
+}
+
+bool cuda_is_channels_last(const tri_graph *graph, const tri_node *node) {
+    for (int i = 0; i < node->input_count; i++)
+        if (tri_value_is(node->inputs[i]) &&
+            is_channels_last(&tri_value_get(graph, node->inputs[i])->layout))
+            return true;
+    for (int i = 0; i < node->output_count; i++)
+        if (is_channels_last(&tri_value_get(graph, node->outputs[i])->layout)) return true;
+    return false;
+}
+
+// Whether the node reads the value, and so with its channels last: because it is a convolution, or
+// because an image of the same shape that it also reads lies so already.
+static bool reads_channels_last(const tri_device_description *device, const tri_graph *graph,
+                                const tri_node *node, tri_value value) {
+    const tri_shape *shape = &tri_value_get(graph, value)->shape;
+    bool reads = false, convolves = node->op == &tri_op_conv2d ||
+                                    node->op == &tri_op_conv2d_grad_input ||
+                                    node->op == &tri_op_conv2d_grad_weight;
+    for (int k = 0; k < node->input_count; k++) reads = reads || node->inputs[k].id == value.id;
+    if (!reads) return false;
+    if (convolves) return cuda_convolves_channels_last(device, graph, node);
+    if (node->op == &tri_op_cast)
+        return cuda_is_read_channels_last(device, graph, node->outputs[0]);
+    for (int k = 0; k < node->input_count; k++) {
+        if (!tri_value_is(node->inputs[k])) continue;
+        const tri_value_info *other = tri_value_get(graph, node->inputs[k]);
+        if (is_channels_last(&other->layout) && tri_shape_equal(&other->shape, shape)) return true;
+    }
+    return false;
+}
+
+bool cuda_is_read_channels_last(const tri_device_description *device, const tri_graph *graph,
+                                tri_value value) {
+    for (int i = 0; i < graph->pending_node_count; i++)
+        if (reads_channels_last(device, graph, &graph->pending_nodes[i], value)) return true;
+    return false;
+}
+
+// Whether the kernel of an op on images works with channels last: if an image that it reads lies
+// so. Images of one pixel or one channel leave this open; then the readers of its outputs decide.
+static bool works_channels_last(const tri_device_description *device, const tri_graph *graph,
+                                const tri_node *node, const tri_layout *in) {
+    bool is_open = true;
+    for (int k = 0; k < node->input_count; k++) {
+        if (!tri_value_is(node->inputs[k])) continue;
+        if (is_channels_last(&in[k])) return true;
+        is_open = is_open && is_either(&tri_value_get(graph, node->inputs[k])->shape);
+    }
+    for (int k = 0; is_open && k < node->output_count; k++)
+        if (!is_either(&tri_value_get(graph, node->outputs[k])->shape) &&
+            cuda_is_read_channels_last(device, graph, node->outputs[k]))
+            return true;
+    return false;
+}
+
+void cuda_layouts_of_images(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
+    bool is_last = works_channels_last(device, graph, node, in);
+    for (int k = 0; k < node->input_count; k++)
+        in[k] = is_last && tri_value_is(node->inputs[k])
+                    ? cuda_channels_last(&tri_value_get(graph, node->inputs[k])->shape)
+                    : TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < node->output_count; k++)
+        out[k] = is_last ? cuda_channels_last(&tri_value_get(graph, node->outputs[k])->shape)
+                         : TRI_LAYOUT_PLAIN;
+}
