@@ -1,6 +1,5 @@
-// Mean and variance of values that are summed in several groups, on the host or a GPU. If the
-// variance were computed as the mean of squares minus the square of the mean, digits would cancel;
-// joining moments avoids this.
+// Mean and variance of values that are summed in several groups, on the host or a GPU. Unlike sums
+// of squares, moments lose no digits.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 

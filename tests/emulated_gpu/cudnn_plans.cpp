@@ -1,8 +1,9 @@
 // Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
 // models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
-// properties of a device as text. So the functions below stand before cuDNN's: where a call sets a
-// handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
-// would be no error at run time, but would make the convolution many times slower.
+// properties of a device as text, so the calls that name a handle name an H200 instead. Nothing is
+// computed. A plan that is missing would not be an error at run time, only many times slower. What
+// tensor cores compute is asked for in both layouts of images: with channels last, as the device
+// stores them, a plan needs no memory for copies.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace {
 
 enum { SKIPPED = 77, TEXT_BYTES = 1024 };
 
-// What cudaGetDeviceProperties returns for an H200, under cuDNN's names.
+// What cudaGetDeviceProperties says of an H200, in cuDNN's names.
 const char h200[] =
     R"({"version": 1, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
 "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
@@ -33,7 +34,8 @@ const char h200[] =
 
 void *library;
 cudnnBackendDescriptor_t device;
-int executed; // how often a plan would have been executed
+int executed;            // plans, instead of which nothing was done
+int64_t workspace_bytes; // of the plan that was asked for last
 
 template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
 #define REAL(name) real("cudnn" #name, &cudnn##name)
@@ -60,6 +62,14 @@ cudnnStatus_t set(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name,
     return name_device(at, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
 }
 
+cudnnStatus_t get(cudnnBackendDescriptor_t const at, cudnnBackendAttributeName_t name,
+                  cudnnBackendAttributeType_t type, int64_t wanted, int64_t *count, void *out) {
+    cudnnStatus_t status = REAL(BackendGetAttribute)(at, name, type, wanted, count, out);
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && status == CUDNN_STATUS_SUCCESS)
+        workspace_bytes = *(const int64_t *)out;
+    return status;
+}
+
 cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) {
     executed++;
     return CUDNN_STATUS_SUCCESS;
@@ -71,6 +81,7 @@ const struct {
 } replaced[] = {{"cudnnCreate", (void *)create},
                 {"cudnnSetStream", (void *)set_stream},
                 {"cudnnBackendSetAttribute", (void *)set},
+                {"cudnnBackendGetAttribute", (void *)get},
                 {"cudnnBackendExecute", (void *)execute}};
 
 void *open_library() {
@@ -114,9 +125,23 @@ const layer layers[] = {
     {"dilated", 16, 24, 33, 31, 40, 1, 3, 1, 2, 2},
 };
 
-cuda_convolution convolution_of(const layer &l, tri_dtype dtype, bool tf32, cuda_pass pass) {
+// In what the inputs are and how they lie.
+struct form {
+    const char *name;
+    tri_dtype dtype;
+    bool tf32, channels_last;
+    int64_t copied_bytes; // the sum of the plans' workspaces
+};
+
+form forms[] = {{"F32", TRI_F32, false, false, 0},  {"TF32", TRI_F32, true, false, 0},
+                {"TF32", TRI_F32, true, true, 0},   {"BF16", TRI_BF16, false, false, 0},
+                {"BF16", TRI_BF16, false, true, 0}, {"F16", TRI_F16, false, false, 0},
+                {"F16", TRI_F16, false, true, 0}};
+
+cuda_convolution convolution_of(const layer &l, const form &f, cuda_pass pass) {
     cuda_convolution p = {};
-    p.tf32 = tf32;
+    p.tf32 = f.tf32;
+    p.channels_last = f.channels_last;
     p.pass = pass;
     p.samples = l.samples;
     p.channels = l.channels;
@@ -131,60 +156,64 @@ cuda_convolution convolution_of(const layer &l, tri_dtype dtype, bool tf32, cuda
         p.dilation[i] = l.dilation;
         p.out[i] = (p.in[i] + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
     }
-    p.in_type = dtype;
-    p.out_type = pass == CUDA_GRAD_WEIGHT ? TRI_F32 : dtype;
+    p.in_type = f.dtype;
+    p.out_type = pass == CUDA_GRAD_WEIGHT ? TRI_F32 : f.dtype;
     static char memory[16] __attribute__((aligned(256)));
     p.a = p.b = p.c = p.workspace = memory;
     p.workspace_bytes = cuda_convolution_bytes(&p);
     return p;
 }
 
-// Asks for a plan. Returns 0 if there is one that leaves nothing or `most` to do, else prints a
-// line and returns 1.
-int check(const layer &l, const cuda_convolution &p, const char *what, vendor_left most) {
+// Whether a plan that should copy nothing copies an image. Sums of parts of a gradient take less.
+bool copies(const layer &l, const cuda_convolution &p) {
+    int64_t lot = p.in_type == TRI_F32 ? 4 : 8; // channels in 16 bytes
+    bool is_whole = l.channels / l.groups % lot == 0 && l.features % lot == 0;
+    return p.channels_last && is_whole && workspace_bytes > 8000000;
+}
+
+// Returns 1 if the library has no plan, leaves more to do than `most`, or copies images.
+int check(const layer &l, form *f, const cuda_convolution &p, const char *what, vendor_left most) {
     static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;
     tri_status status = TRI_OK;
     char why[CUDA_WHY_BYTES] = "";
     int before = executed;
     bool is_taken = vendor_convolution(nullptr, &p, &left, &status, why);
-    const char *type = p.tf32                 ? "TF32"
-                       : p.in_type == TRI_F32 ? "F32"
-                       : p.in_type == TRI_F16 ? "F16"
-                                              : "BF16";
+    f->copied_bytes += is_taken ? workspace_bytes : 0;
     if (is_taken && status == TRI_OK && (left == VENDOR_LEFT_NOTHING || left == most) &&
-        executed == before + 1)
+        executed == before + 1 && !copies(l, p))
         return 0;
-    printf("%s, %s, %s%s: %s %s\n", l.name, type, passes[p.pass], what,
+    printf("%s, %s, channels %s, %s%s: %s %s (%lld bytes)\n", l.name, f->name,
+           p.channels_last ? "last" : "first", passes[p.pass], what,
            !is_taken                ? "no plan"
            : status != TRI_OK       ? "fails"
            : executed != before + 1 ? "not executed"
+           : copies(l, p)           ? "copies images"
                                     : "more is left to do than need be",
-           why);
+           why, (long long)workspace_bytes);
     return 1;
 }
 
-int check_layer(const layer &l, tri_dtype dtype, bool tf32) {
+int check_layer(const layer &l, form *f) {
     static const char bias[16] __attribute__((aligned(16))) = "";
     int missing = 0;
-    cuda_convolution p = convolution_of(l, dtype, tf32, CUDA_FORWARD);
-    missing += check(l, p, "", VENDOR_LEFT_NOTHING);
+    cuda_convolution p = convolution_of(l, *f, CUDA_FORWARD);
+    missing += check(l, f, p, "", VENDOR_LEFT_NOTHING);
     p.bias = bias;
-    missing += check(l, p, ", bias", VENDOR_LEFT_NOTHING);
+    missing += check(l, f, p, ", bias", VENDOR_LEFT_NOTHING);
     p.activation = 1; // TRI_ACTIVATION_RELU
-    missing += check(l, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
-    // cuDNN compiles plans for these two when it is asked for them, which needs a driver. So here
-    // they may leave bias and activation to us.
+    missing += check(l, f, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
+    // Plans for these are compiled when they are asked for, which needs a driver.
     p.bias = nullptr;
-    missing += check(l, p, ", ReLU", VENDOR_LEFT_FINISH);
+    missing += check(l, f, p, ", ReLU", VENDOR_LEFT_FINISH);
     p.bias = bias;
     p.activation = 2; // TRI_ACTIVATION_LEAKY_RELU
     p.slope = 0.01f;
-    missing += check(l, p, ", bias and leaky ReLU", VENDOR_LEFT_FINISH);
-    p = convolution_of(l, dtype, tf32, CUDA_GRAD_INPUT);
-    missing += check(l, p, "", VENDOR_LEFT_NOTHING);
-    p = convolution_of(l, dtype, tf32, CUDA_GRAD_WEIGHT);
-    missing += check(l, p, "", dtype == TRI_F32 ? VENDOR_LEFT_NOTHING : VENDOR_LEFT_WIDEN);
+    missing += check(l, f, p, ", bias and leaky ReLU", VENDOR_LEFT_FINISH);
+    p = convolution_of(l, *f, CUDA_GRAD_INPUT);
+    missing += check(l, f, p, "", VENDOR_LEFT_NOTHING);
+    p = convolution_of(l, *f, CUDA_GRAD_WEIGHT);
+    missing += check(l, f, p, "", f->dtype == TRI_F32 ? VENDOR_LEFT_NOTHING : VENDOR_LEFT_WIDEN);
     return missing;
 }
 
@@ -214,10 +243,11 @@ int main() {
         return SKIPPED;
     }
     int missing = 0;
-    for (const layer &l : layers)
-        for (tri_dtype dtype : {TRI_F32, TRI_BF16, TRI_F16})
-            for (bool tf32 : {false, true})
-                if (!tf32 || dtype == TRI_F32) missing += check_layer(l, dtype, tf32);
+    for (form &f : forms) {
+        for (const layer &l : layers) missing += check_layer(l, &f);
+        printf("%s, channels %s: %.0f MB of workspace, summed over the plans\n", f.name,
+               f.channels_last ? "last" : "first", (double)f.copied_bytes / 1e6);
+    }
     printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
     return missing > 0;
 }

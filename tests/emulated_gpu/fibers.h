@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-// Calls `body` once for each thread. `shared_bytes` is the size of a block's dynamic shared memory.
-// With `samples`, only the first and the last block run, because tests of very large grids would
-// otherwise take too long. False: a thread of the kernel trapped.
+// False: a thread of the kernel trapped. `shared_bytes` are a block's dynamic shared memory;
+// `samples`: only the first and the last block run.
 bool emulated_run(int64_t blocks, int threads, int shared_bytes, bool samples,
                   const std::function<void()> &body);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The device cuda, on a GPU that the host emulates, comes to the losses of the CPU but for
-rounding, and to the same bits in every run: on one rank, by ddp and by fsdp.
+rounding, and to the same bits in every run: on one rank, by ddp and by fsdp. In half types and TF32
+its images and weights have their channels last, and its checkpoints are still those of the CPU.
 
 usage: test_cuda.py BUILD_FOLDER
 """
@@ -16,6 +17,7 @@ os.environ["TRIREME_MODULES"] = os.path.join(os.path.abspath(sys.argv[1]), "lib"
 # An emulated GPU is thousands of times slower than a real one: a few samples have to do.
 CNN = ("mnist-cnn", [*SYNTHETIC, "data.samples=8", "data.test_samples=2", "batch.global=4",
                      "batch.micro=2", "trainer.max_epochs=1"])
+CONVNET = ("mnist-convnet", [*CNN[1], "optimizer.lr=0.01", "checkpoint.every_n_steps=1"])
 LLAMA = ("llama-tiny", ["batch.global=2", "batch.micro=1", "trainer.max_steps=1",
                         "trainer.limit_val_batches=0", "trainer.log_every_n_steps=1",
                         "log.tensorboard=false"])
@@ -25,9 +27,13 @@ CASES = [
     ("ddp", CNN, 2, []),
     ("fsdp", CNN, 2, FSDP),
     ("llama, fsdp", LLAMA, 2, FSDP),
+    ("bf16", CNN, 1, ["trainer.precision=bf16-mixed"]),
+    ("f16, fsdp", CONVNET, 2, [*FSDP, "trainer.precision=16-mixed"]),
+    ("tf32", CONVNET, 1, ["trainer.fp32_precision=tf32"]),
     ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters"]),
 ]
 TOLERANCE = 1e-4  # of losses: sums in F32 in another order
+ROUGH = 1e-3  # of losses of which sums are rounded to half types, or inputs to TF32
 
 
 def run_on(device, folder, case, more=""):
@@ -37,19 +43,31 @@ def run_on(device, folder, case, more=""):
     return place
 
 
-def check_close(got, wanted, what):
+def check_close(got, wanted, what, tolerance):
     assert wanted and got.keys() == wanted.keys(), f"{what}: steps {list(got)}, not {list(wanted)}"
     for step, loss in wanted.items():
         difference = abs(float(got[step]) - float(loss))
-        assert difference <= TOLERANCE * abs(float(loss)), \
+        assert difference <= tolerance * abs(float(loss)), \
             f"{what}, step {step}: loss {got[step]} on cuda, {loss} on cpu"
 
 
 def check_case(case, folder):
     cpu, cuda = (run_on(device, folder, case) for device in ("cpu", "cuda"))
-    check_close(losses(cuda), losses(cpu), case[0])
-    if case[1] is CNN:
-        check_close(losses(cuda, "val"), losses(cpu, "val"), f"{case[0]}, evaluation")
+    tolerance = ROUGH if any("precision" in word for word in case[3]) else TOLERANCE
+    check_close(losses(cuda), losses(cpu), case[0], tolerance)
+    if case[1] is not LLAMA:
+        check_close(losses(cuda, "val"), losses(cpu, "val"), f"{case[0]}, evaluation", tolerance)
+
+
+def check_checkpoint(folder):
+    """The CPU goes on from weights that had their channels last."""
+    name, (recipe, shared), _, words = next(case for case in CASES if case[0] == "tf32")
+    place = os.path.join(folder, "goes on")
+    run(train(recipe, place, *shared, *words, "trainer.max_steps=1", "--device", "cuda"))
+    run(train(recipe, place, *shared, *words, "--device", "cpu"))
+    whole = losses(os.path.join(folder, f"{name}_cpu"))
+    assert len(whole) == 2, whole
+    check_close(losses(place), whole, "begun on cuda, ended on cpu", ROUGH)
 
 
 def check_bits(folder):
@@ -65,3 +83,4 @@ with tempfile.TemporaryDirectory(prefix="trireme-cuda-") as temporary:
     for one in CASES:
         timed(check_case, one, temporary)
     timed(check_bits, temporary)
+    timed(check_checkpoint, temporary)

@@ -41,8 +41,7 @@ static void drop_user(cuda_device *device, region_user **at, bool deregisters) {
     free(user);
 }
 
-// Warns once that memory could not be registered. NCCL copies such data through buffers of its own,
-// which is slower but gives the same result.
+// NCCL then copies the data through buffers of its own, which is slower but gives the same result.
 static void warn(const char *why) {
     static bool warned;
     if (!warned) tri_log(TRI_LOG_WARNING, "NCCL does not take memory as its own: %s", why);

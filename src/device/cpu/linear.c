@@ -5,8 +5,7 @@
 // a multiple of 16, else plain. The forward product and both gradients read or write W in either
 // layout, without a reorder. x and y are plain.
 //
-// If W is BF16 and the device has BF16 products, W is plain, because these products pack it in
-// pairs themselves.
+// If W is BF16 and the device has BF16 products, W is plain, because these pack it in pairs.
 #include "device/cpu/linear.h"
 
 #include "device/cpu/gemm.h"

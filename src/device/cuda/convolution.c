@@ -1,12 +1,15 @@
 // Convolutions on the GPU: by cuDNN, where it is installed and has a plan for the shape
-// (module/dnn.cu), else by our own kernel. That kernel computes a product of two matrices, and
-// reads one of them element by element from the image, because a copy of the image in the order of
-// the matrix would take memory and time.
+// (module/dnn.cu), else by our own kernel. That kernel computes a product of matrices whose operand
+// is read directly from the image, because a reordered copy of the image would take memory and
+// time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {
     cuda_convolution conv;
-    cuda_channel_sums sums; // parameters of the kernel that computes the bias' gradient
+    // Parameters of the kernel that computes the bias' gradient: by channels, or, with channels
+    // last, by columns.
+    cuda_channel_sums sums;
+    cuda_column_sums columns;
     bool sums_bias;
 } conv_state;
 
@@ -14,8 +17,6 @@ enum {
     // Rows and columns of the output that one thread block computes. module/convolution.cu has the
     // same number.
     CONV_TILE = 64,
-    // For the gradient of the weight, the pixels are cut into slices, each for its own thread
-    // blocks:
     CONV_LEAST_SLICE = 256,    // the fewest pixels of a slice
     CONV_ENOUGH_BLOCKS = 1024, // enough thread blocks to keep any GPU busy: no more slices are cut
 };
@@ -51,9 +52,11 @@ static void cut(cuda_convolution *p) {
     p->slices = pixels > 0 ? (pixels + p->slice - 1) / p->slice : 1;
 }
 
-static conv_state state_of(const tri_graph *graph, const tri_node *node) {
+static conv_state state_of(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
     conv_state state = {.sums_bias = false};
     cuda_convolution *p = &state.conv;
+    p->channels_last = cuda_convolves_channels_last(device, graph, node);
     p->in_type = cuda_in_type(graph, node, 0);
     p->out_type = cuda_out_type(graph, node, 0);
     p->tf32 = p->in_type == TRI_F32 && graph->options.tf32;
@@ -78,6 +81,8 @@ static conv_state state_of(const tri_graph *graph, const tri_node *node) {
                    cuda_in_shape(graph, node, 1));
     cut(p);
     state.sums_bias = a->has_bias;
+    state.columns = cuda_column_sums_of(p->samples * p->out[0] * p->out[1], p->features,
+                                        cuda_in_type(graph, node, 1));
     state.sums = (cuda_channel_sums){.samples = p->samples,
                                      .channels = p->features,
                                      .inner = (int64_t)p->out[0] * p->out[1],
@@ -107,20 +112,35 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
     return cuda_is_real(a) && a == b && is_countable(x, weight) && is_countable(y, weight);
 }
 
+static void layouts(const tri_device_description *device, const tri_graph *graph,
+                    const tri_node *node, tri_layout *in, tri_layout *out) {
+    bool is_last = cuda_convolves_channels_last(device, graph, node);
+    for (int k = 0; k < node->input_count; k++)
+        in[k] = is_last && tri_value_is(node->inputs[k])
+                    ? cuda_channels_last(cuda_in_shape(graph, node, k))
+                    : TRI_LAYOUT_PLAIN;
+    for (int k = 0; k < node->output_count; k++)
+        out[k] = is_last ? cuda_channels_last(cuda_out_shape(graph, node, k)) : TRI_LAYOUT_PLAIN;
+}
+
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
-    conv_state state = state_of(graph, node);
+    conv_state state = state_of(device, graph, node);
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
     size_t parts = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
     *out =
         device->features & CUDA_HAS_CONVOLUTIONS ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
     if (*out < parts) *out = parts;
+    if (state.sums_bias && state.conv.channels_last) {
+        size_t room = cuda_column_sums_bytes(&state.columns);
+        if (*out < room) *out = room;
+    }
     return TRI_OK;
 }
 
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
-    conv_state state = state_of(graph, node);
+    conv_state state = state_of(&device->description, graph, node);
     state.conv.workspace_bytes = (int64_t)kernel->workspace_bytes;
     return cuda_prepare(kernel, &state, sizeof state);
 }
@@ -136,6 +156,14 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     p.workspace = args->workspace;
     CUDA_LAUNCH(args->queue, convolution, p);
     if (!state->sums_bias) return TRI_OK;
+    if (p.channels_last) {
+        cuda_column_sums columns = state->columns;
+        columns.x = args->in[1];
+        columns.sums = args->out[1];
+        columns.room = args->workspace; // the convolution is done with it
+        CUDA_LAUNCH(args->queue, column_sums, columns);
+        return TRI_OK;
+    }
     cuda_channel_sums sums = state->sums;
     sums.x = args->in[1];
     sums.sums = args->out[1];
@@ -147,6 +175,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "implicit",                           \
                                                      .supports = supports,                         \
+                                                     .layouts = layouts,                           \
                                                      .workspace = workspace,                       \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \

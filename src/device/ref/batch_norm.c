@@ -1,5 +1,4 @@
-// Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are
-// joined.
+// Batch norm over a micro-batch or, by joined moments, over the micro-batches of all replicas.
 #include "device/ref/node.h"
 
 #include "device/moments.h"

@@ -9,7 +9,8 @@
 //   grad_input   dx [channels, pixels of x] = weight [channels, taps] · dy at (taps, pixels)
 //   grad_weight  dw [features, taps]        = dy [features, pixels] · x at (pixels, taps)
 //
-// A tap is a channel of the group and a position in the kernel.
+// A tap is a channel of the group and a position in the kernel. Taps are numbered in the order in
+// which the weight lies in memory.
 #include "device/cuda/module/activate.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/vendor.h"
@@ -53,6 +54,23 @@ GPU_DEVICE place place_of(int64_t number, int64_t count, const int *size) {
     return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
 }
 
+// As place_of, for a tap; with channels last the channel runs fastest. `channels`: how many a group
+// has.
+GPU_DEVICE place tap_of(const cuda_convolution &p, int64_t number, int64_t count,
+                        int64_t channels) {
+    if (!p.channels_last || number >= count) return place_of(number, count, p.kernel);
+    place tap = place_of(number / channels, count, p.kernel);
+    tap.outer = (int)(number % channels);
+    return tap;
+}
+
+// Where an element of an image of `channels` channels and of `size` pixels lies.
+GPU_DEVICE int64_t offset_of(const cuda_convolution &p, const int *size, int64_t channels,
+                             int64_t sample, int64_t channel, int64_t row, int64_t column) {
+    return p.channels_last ? ((sample * size[0] + row) * size[1] + column) * channels + channel
+                           : ((sample * channels + channel) * size[0] + row) * size[1] + column;
+}
+
 // The element of x that a pixel of y reads through this tap; 0 in the padding.
 template <typename T>
 GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, place pixel,
@@ -62,8 +80,8 @@ GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, p
     bool inside =
         pixel.outer >= 0 && tap.outer >= 0 && h >= 0 && h < p.in[0] && w >= 0 && w < p.in[1];
     if (!inside) return 0;
-    int64_t channel = pixel.outer * p.channels + group * (p.channels / p.groups) + tap.outer;
-    return gpu_get(((const T *)x)[(channel * p.in[0] + h) * p.in[1] + w]);
+    int64_t channel = group * (p.channels / p.groups) + tap.outer;
+    return gpu_get(((const T *)x)[offset_of(p, p.in, p.channels, pixel.outer, channel, h, w)]);
 }
 
 // The element of dy that this pixel of x contributes to through the tap; 0: there is none.
@@ -75,8 +93,8 @@ GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group,
     if (pixel.outer < 0 || tap.outer < 0 || h < 0 || w < 0) return 0;
     int i = h / p.stride[0], j = w / p.stride[1];
     if (i * p.stride[0] != h || j * p.stride[1] != w || i >= p.out[0] || j >= p.out[1]) return 0;
-    int64_t feature = pixel.outer * p.features + group * (p.features / p.groups) + tap.outer;
-    return gpu_get(((const T *)dy)[(feature * p.out[0] + i) * p.out[1] + j]);
+    int64_t feature = group * (p.features / p.groups) + tap.outer;
+    return gpu_get(((const T *)dy)[offset_of(p, p.out, p.features, pixel.outer, feature, i, j)]);
 }
 
 // The weight in row `row` of the first matrix, at a tap.
@@ -86,9 +104,11 @@ GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t gr
     if (row >= s.rows || k >= s.depth) return 0;
     if (pass == CUDA_FORWARD)
         return gpu_get(((const T *)p.b)[(group * s.rows + row) * s.depth + k]);
-    uint32_t area = (uint32_t)(p.kernel[0] * p.kernel[1]);
-    int64_t feature = group * (p.features / p.groups) + (uint32_t)k / area;
-    return gpu_get(((const T *)p.b)[(feature * s.rows + row) * area + (uint32_t)k % area]);
+    // The rows are the weight's channels, and the taps have its features as channels.
+    place tap = tap_of(p, k, s.depth, p.features / p.groups);
+    int64_t feature = group * (p.features / p.groups) + tap.outer;
+    return gpu_get(
+        ((const T *)p.b)[offset_of(p, p.kernel, s.rows, feature, row, tap.row, tap.column)]);
 }
 
 // The part of the result that a thread block computes: its group, rows and columns, and, for the
@@ -122,8 +142,8 @@ GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &
     int thread = (int)threadIdx.x;
     if constexpr (pass == CUDA_GRAD_WEIGHT)
         for (int i = 0; i < LOADS; i++)
-            own[i] =
-                place_of(w.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns, p.kernel);
+            own[i] = tap_of(p, w.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns,
+                            p.channels / p.groups);
     else
         own[0] = place_of(w.column + thread % TILE, s.columns, pass == CUDA_FORWARD ? p.out : p.in);
 }
@@ -140,7 +160,8 @@ GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work 
     }
     for (int i = 0; i < LOADS; i++) {
         int number = thread / TILE + i * (THREADS / TILE);
-        place tap = place_of(k + number, s.depth, p.kernel);
+        place tap = tap_of(p, k + number, s.depth,
+                           (pass == CUDA_FORWARD ? p.channels : p.features) / p.groups);
         right[number * LINE + thread % TILE] = pass == CUDA_FORWARD
                                                    ? x_at<T>(p, p.a, w.group, own, tap)
                                                    : dy_at<T>(p, p.a, w.group, own, tap);
@@ -154,14 +175,14 @@ GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const wor
                             const place *own, float *left, float *right) {
     int thread = (int)threadIdx.x, depth = thread % DEPTH;
     place pixel = place_of(k + depth, w.end, p.out);
-    int64_t image = (int64_t)p.out[0] * p.out[1];
-    int64_t first = pixel.outer * p.features + w.group * s.rows;
-    int64_t inner = (int64_t)pixel.row * p.out[1] + pixel.column;
     for (int i = 0; i < LOADS; i++) {
         int row = thread / DEPTH + i * (THREADS / DEPTH);
         bool inside = pixel.outer >= 0 && w.row + row < s.rows;
         left[depth * LINE + row] =
-            inside ? gpu_get(((const T *)p.b)[(first + w.row + row) * image + inner]) : 0;
+            inside ? gpu_get(((const T *)p.b)[offset_of(p, p.out, p.features, pixel.outer,
+                                                        w.group * s.rows + w.row + row, pixel.row,
+                                                        pixel.column)])
+                   : 0;
         right[depth * LINE + row] = x_at<T>(p, p.a, w.group, pixel, own[i]);
     }
 }
@@ -183,8 +204,8 @@ GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, 
     int64_t lines = p.groups * s.rows, area = (int64_t)size[0] * size[1];
     float bias = p.bias ? gpu_get(((const T *)p.bias)[line]) : 0;
     int64_t sample = (uint32_t)column / (uint32_t)area, inner = (uint32_t)column % (uint32_t)area;
-    gpu_put(&((O *)p.c)[(sample * lines + line) * area + inner],
-            gpu_activate<float>(p.activation, p.slope, sum + bias));
+    int64_t at = p.channels_last ? column * lines + line : (sample * lines + line) * area + inner;
+    gpu_put(&((O *)p.c)[at], gpu_activate<float>(p.activation, p.slope, sum + bias));
 }
 
 template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
@@ -277,20 +298,25 @@ template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
     T *y = (T *)p.c;
     for (int64_t i = n * gpu_thread(); i < count; i += n * gpu_threads()) {
-        float bias = p.bias ? gpu_get(((const T *)p.bias)[i / inner % p.features]) : 0;
+        int64_t feature = p.channels_last ? i % p.features : i / inner % p.features;
         float at[n];
         gpu_read(&y[i], at);
-        for (int k = 0; k < n; k++)
-            at[k] = gpu_activate<float>(p.activation, p.slope, at[k] + bias);
+        for (int k = 0; k < n; k++) {
+            const T *bias = (const T *)p.bias + feature + (p.channels_last ? k : 0);
+            at[k] =
+                gpu_activate<float>(p.activation, p.slope, at[k] + (p.bias ? gpu_get(*bias) : 0));
+        }
         gpu_write(&y[i], at);
     }
 }
 
-// A thread takes as many elements at once as fill 16 bytes, if they are all of one feature.
+// A thread takes as many elements at once as fill 16 bytes, if they are all of one feature, or,
+// with channels last, of one pixel.
 template <typename T>
 tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
     constexpr int n = gpu_lot<T>::count;
-    bool lots = gpu_in_lots((int64_t)p->out[0] * p->out[1], n, (uintptr_t)p->c);
+    int64_t alike = p->channels_last ? p->features : (int64_t)p->out[0] * p->out[1];
+    bool lots = gpu_in_lots(alike, n, (uintptr_t)p->c);
     int64_t count = p->samples * p->features * p->out[0] * p->out[1] / (lots ? n : 1);
     return gpu_launch(stream, lots ? finish_output<T, n> : finish_output<T, 1>,
                       gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p, why);

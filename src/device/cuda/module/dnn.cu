@@ -1,15 +1,11 @@
-// Convolutions by cuDNN's "graph API" (cudnn_graph.h). The library is opened when the first
-// convolution is asked for. If it is not installed, our own kernel in convolution.cu computes.
-//
-// In this file, a plan is cuDNN's execution plan: a way to compute a convolution. For each shape
-// and type one is chosen once: the first one proposed by cuDNN's heuristics that gives the same
-// bits in every run, computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the
-// workspace.
-//
-// If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
-// the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
-// writes the gradient of a weight in F32 from inputs of a half type. So this gradient is rounded to
-// the half type, as in PyTorch, and a kernel of our own widens it.
+// Convolutions by cuDNN. The library is opened when the first convolution is asked for. If it is
+// not installed, our own kernel in convolution.cu computes. For each shape and type a plan is
+// chosen once: the first one proposed by cuDNN's heuristics that gives the same bits in every run,
+// computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the workspace (cuDNN's
+// "graph API", cudnn_graph.h). Bias and activation belong to the plan, which adds them in F32 and
+// rounds once. If the library has no such plan, a pass of our own over y applies them
+// (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of a half type. So
+// this gradient is rounded to the half type, as in PyTorch, and a pass of our own widens it.
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -111,17 +107,19 @@ cudnnDataType_t type_of(tri_dtype dtype) {
                               : CUDNN_DATA_BFLOAT16;
 }
 
-// Describes a row-major tensor of 4 axes. If `is_in_memory` is false, the tensor only passes from
-// one operation of the plan to the next one, and is never stored.
-descriptor tensor_of(int64_t id, cudnnDataType_t type, bool is_in_memory, int64_t a, int64_t b,
-                     int64_t c, int64_t d) {
+// Describes a tensor of 4 axes, of which the second is that of the channels. If `is_in_memory` is
+// false, the tensor only passes from one operation of the plan to the next one, and is never
+// stored.
+descriptor tensor_of(const cuda_convolution *p, int64_t id, cudnnDataType_t type, bool is_in_memory,
+                     int64_t a, int64_t b, int64_t c, int64_t d) {
     int64_t dims[] = {a, b, c, d}, strides[] = {b * c * d, c * d, d, 1};
+    int64_t last[] = {b * c * d, 1, d * b, b};
     bool is_virtual = !is_in_memory;
     descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
     tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
-    tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, p->channels_last ? last : strides);
     tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
     tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, (int64_t)ALIGNMENT);
     tensor.finalize();
@@ -146,8 +144,7 @@ descriptor window_of(const cuda_convolution *p) {
     return window;
 }
 
-// What cuDNN calls one of the three computations of cuda_pass: the type of its operation, and the
-// operation's attributes.
+// cuDNN's names for a computation (cuda_pass): its operation and the operation's attributes.
 struct pass_names {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
@@ -176,8 +173,8 @@ const pass_names names[] = {
 descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
     const pass_names &n = names[p->pass];
     cudnnDataType_t type = type_of(p->in_type);
-    descriptor x = tensor_of(X_ID, type, true, p->samples, p->channels, p->in[0], p->in[1]);
-    descriptor weight = tensor_of(WEIGHT_ID, type, true, p->features, p->channels / p->groups,
+    descriptor x = tensor_of(p, X_ID, type, true, p->samples, p->channels, p->in[0], p->in[1]);
+    descriptor weight = tensor_of(p, WEIGHT_ID, type, true, p->features, p->channels / p->groups,
                                   p->kernel[0], p->kernel[1]);
     descriptor window = window_of(p), operation(n.operation);
     operation.set(n.x, x);
@@ -225,12 +222,13 @@ descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finish
     bool has_bias = finishes && p->bias;
     bool has_activation = finishes && p->activation != 0;
     auto output = [=](int64_t id, bool is_last) {
-        return tensor_of(id, is_last ? type : F32, is_last, p->samples, p->features, p->out[0],
+        return tensor_of(p, id, is_last ? type : F32, is_last, p->samples, p->features, p->out[0],
                          p->out[1]);
     };
     descriptor sum = finishes ? output(SUM_ID, false) : output(Y_ID, true);
     descriptor biased = output(has_activation ? BIASED_ID : Y_ID, !has_activation);
-    descriptor y = output(Y_ID, true), bias = tensor_of(BIAS_ID, type, true, 1, p->features, 1, 1);
+    descriptor y = output(Y_ID, true),
+               bias = tensor_of(p, BIAS_ID, type, true, 1, p->features, 1, 1);
     std::vector<descriptor> operations;
     operations.push_back(convolution_of(p, sum));
     if (has_bias) operations.push_back(pointwise_of(CUDNN_POINTWISE_ADD, 0, sum, &bias, biased));
@@ -290,8 +288,7 @@ struct prepared {
     bool finishes = false; // the computation adds the bias and applies the activation
 };
 
-// How many bytes at the start of the workspace hold the gradient of the weight in a half type; 0:
-// the plan writes the output directly.
+// The bytes at the start of the workspace that hold the gradient of the weight in a half type.
 int64_t held_bytes(const cuda_convolution *p) {
     if (p->pass != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
     int64_t elements = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
@@ -320,8 +317,7 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
 // accepts. False: it accepts none.
 bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
                  const cuda_convolution *p, prepared *out) {
-    // How many of the proposed plans are looked at. It is large, because about thirty others come
-    // before the first that is exact in F32.
+    // How many plans are looked at; those that are exact in F32 come after thirty others.
     enum { MOST = 64 };
     descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -348,8 +344,9 @@ bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeur
 typedef std::vector<int64_t> convolution_key;
 
 convolution_key key_of(const cuda_convolution *p) {
-    convolution_key key = {p->pass,     p->in_type,  p->tf32,   p->out_type,       p->samples,
-                           p->channels, p->features, p->groups, p->workspace_bytes};
+    convolution_key key = {p->pass,     p->in_type,        p->tf32,     p->channels_last,
+                           p->out_type, p->samples,        p->channels, p->features,
+                           p->groups,   p->workspace_bytes};
     if (has_finish(p)) {
         uint32_t slope;
         memcpy(&slope, &p->slope, sizeof slope);
