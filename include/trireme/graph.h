@@ -58,16 +58,16 @@ typedef enum tri_split {
 // without the axis `tensor` it has no effect.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
-// From here on, layers of this name, of one kind and one size, share their parameters; the gradient
-// is the sum over all of them. Without this call, using a layer's name twice is an error, because
-// it is mostly a mistake.
+// From here on, all layers called `name` share their parameters, so they must be of one kind and
+// size. The gradient is the sum over all of them. Without this call, a name that is used twice is
+// an error, because it is mostly a mistake.
 void tri_share_layer(tri_graph *graph, const char *name);
 
-// Declares the value to minimise, once: a loss of nn.h, or a sum of losses, `tri_add(g, a,
-// tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements, labels) of a step, so
-// that it does not depend on the number of ranks or micro-batches; a sum of losses is the sum of
-// these means, as in PyTorch. Evaluation also reports each term of a sum as a metric, by the name
-// of its op.
+// Declares the value to minimise; a model calls it once. `loss` is a loss of nn.h, or a sum of
+// losses: `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements,
+// labels) of a step, so that it does not depend on the number of ranks or micro-batches; a sum of
+// losses is the sum of these means, as in PyTorch. Evaluation also reports each term of a sum as a
+// metric, by the name of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count. Evaluation reports sum / count
 // under `name`. It is a pair because sums and counts of several ranks can be added, and means
@@ -78,8 +78,8 @@ void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 // The shape of a value, for sizes that depend on the data. It has rank 0 after an error, and for a
 // value that the graph does not have.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
-// True while the graph is built for training, false for evaluation, for models that differ in the
-// two.
+// True while the graph is built for training, false for evaluation: for models that compute
+// something else in evaluation.
 bool tri_training(const tri_graph *graph);
 // The graph's first error and its message; TRI_OK if there was none.
 tri_status tri_graph_status(const tri_graph *graph, const char **message);

@@ -23,8 +23,8 @@ typedef struct tri_linear_options {
     // The weight's name; NULL: the layer's. If a parameter of this name and of shape [features, in]
     // exists, the layer shares it: tied weights.
     const char *weight;
-    // Standard deviation: the weight starts normal(0, std) and the bias 0; 0: PyTorch's default
-    // rules.
+    // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
+    // PyTorch's default rules.
     double std;
 } tri_linear_options;
 
@@ -157,10 +157,10 @@ tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target)
 tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value targets);
 // The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
-// weight · loss, for tri_add and tri_loss; `loss` may be a sum of losses. Where losses with
-// different counts are added, the gradient of each has to be divided by its own count before the
-// gradients are added. So their labels are counted before the step, and must be a field of the
-// batch or made by tri_next_token. A loss whose labels are all ignored adds nothing.
+// weight · loss, for tri_add and tri_loss; `loss` may be a sum of losses. Losses with different
+// counts can be added only if their labels are a field of the batch, or made by tri_next_token. The
+// reason is that each loss's gradient is divided by its own count, so the labels have to be counted
+// before the step. A loss whose labels are all ignored adds nothing.
 tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END

@@ -23,9 +23,10 @@ typedef struct tri_task {
     // All these graphs and those of all ranks have to agree, so it must be a pure function of its
     // arguments. Ends with tri_loss.
     void (*build)(tri_graph *graph, const tri_batch *batch);
-    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init`
-    // never open the data: they use these fields where the recipe does not give the shapes, neither
-    // in data.shapes nor by a kind of data whose settings determine them.
+    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init` do
+    // not open the data. They take the shapes of a sample from the recipe: from data.shapes, or
+    // from the settings of a kind of data that fixes them. If the recipe tells no shapes, they use
+    // these fields.
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 

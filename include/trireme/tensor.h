@@ -14,7 +14,7 @@ enum { TRI_MAX_RANK = 6 };
 // The label of a sample (or token) that loss and metrics leave out: PyTorch's default ignore_index.
 enum { TRI_IGNORED_LABEL = -100 };
 
-// X(type, safetensors name, bytes per element)
+// X(element type, its name in safetensors files, bytes per element)
 #define TRI_DTYPE_LIST(X)                                                                          \
     X(TRI_F32, "F32", 4)                                                                           \
     X(TRI_F64, "F64", 8)                                                                           \

@@ -1,6 +1,6 @@
-// An arena is a list of chunks of memory. Each chunk is twice as large as the one before, so that
-// many small allocations take little time. Arenas form a tree: an arena ends with its parent at the
-// latest.
+// An arena is a list of chunks of memory. Each chunk is twice as large as the one before, up to
+// MAX_CHUNK_BYTES, so that many small allocations need few calls of malloc. Arenas form a tree: an
+// arena ends with its parent at the latest.
 #include "base/arena.h"
 
 #include <stdalign.h>
@@ -63,7 +63,7 @@ void tri_arena_destroy(tri_arena *arena) {
 void *tri_arena_alloc(tri_arena *arena, size_t size_bytes) {
     const size_t unit = alignof(max_align_t);
     if (size_bytes > SIZE_MAX / 2) out_of_memory(arena->name, size_bytes);
-    // At least one unit, so that each call returns another pointer.
+    // Size 0 takes a unit too, so that every call returns a pointer of its own.
     size_t size = (size_bytes + unit) / unit * unit;
     chunk *top = arena->chunks;
     if (!top || top->size - top->used < size) {

@@ -27,8 +27,8 @@ size_t tri_arena_used(const tri_arena *arena);
 #define TRI_NEW_ARRAY(arena, type, count)                                                          \
     ((type *)tri_arena_alloc((arena), (size_t)(count) * sizeof(type)))
 
-// Adds one element to *items, an array that grows in an arena: doubles the capacity when it is
-// full. The old memory is freed with the arena.
+// Adds one element to the array `items`, and stands for that element: TRI_PUSH(…) = value. A full
+// array moves to memory of twice the size; the old memory is freed with the arena.
 #define TRI_PUSH(arena, items, count, capacity)                                                    \
     (*((items) = tri_arena_grow((arena), (items), sizeof *(items), (count), &(capacity)),          \
        &(items)[(count)++]))

@@ -63,8 +63,8 @@ static tri_status start(command *c, int timeout_ms) {
                     strerror(error));
 }
 
-// Reads what has arrived on a stream. If there is no room left, the bytes are dropped, because the
-// program would block on a full pipe. False: the other end is closed.
+// Reads what has arrived on a stream. If `text` has no room left, it reads on and drops the bytes,
+// because a full pipe would block the program. False: the other end is closed.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];

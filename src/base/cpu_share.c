@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-// Adds the numbers from one thread's file, which are: ns on a core, ns ready to run without a core,
-// and time slices.
+// Adds the time in which the thread was ready to run but had no core. It is the second number of
+// the thread's file; the first is ns on a core, the third a number of time slices.
 static bool add_thread(const char *thread, int64_t *delayed_ns) {
     char path[300], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);

@@ -17,7 +17,7 @@ typedef struct tri_cpu_share {
 bool tri_cpu_share_read(tri_cpu_share *out);
 // The difference of two readings. Threads that ended in between are left out.
 tri_cpu_share tri_cpu_share_between(const tri_cpu_share *from, const tri_cpu_share *to);
-// True if threads waited for a core for at least TRI_STARVED_PERCENT of the time.
+// True if the waits of all threads for a core add up to at least TRI_STARVED_PERCENT of wall_ns.
 bool tri_cpu_share_is_starved(const tri_cpu_share *passed);
 
 #endif

@@ -35,7 +35,7 @@ static int64_t group_free(const char *limit_path, const char *used_path, const c
     int64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
     if (limit < 0 || used < 0) return -1;
     int64_t files =
-        // Cached pages of files, which the system can drop, so they count as free.
+        // Cached pages of files count as free, because the system can drop them.
         number_in(stat_path, file_key);
     if (files > 0) used -= files < used ? files : used;
     return limit > used ? limit - used : 0;

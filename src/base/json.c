@@ -1,5 +1,6 @@
-// Parses JSON by the library jansson. Before that it replaces comments and trailing commas by
-// blanks, because people add these to configuration files (DeepSpeed's, for example).
+// Parses JSON by the library jansson, which accepts neither comments nor trailing commas. People
+// write these into configuration files (DeepSpeed's, for example), so tri_json_relax can remove
+// them before a file is parsed.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -30,7 +31,7 @@ static tri_status convert_items(reader *r, const json_t *value, int depth, tri_t
     json_object_foreach((json_t *)value, key, below) {
         TRI_TRY(convert(r, below, depth + 1, &item));
         item->key = tri_arena_strdup(r->arena, key);
-        // Keys are unique, so the entry is new.
+        // jansson has rejected duplicate keys, so no earlier entry has to be replaced.
         TRI_PUSH(r->arena, node->items, node->count, node->capacity) = item;
     }
     return TRI_OK;
@@ -103,9 +104,9 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    // `before` is the position of the last character that is not blank, and `comma` is the same
-    // position if that character is a comma. The value `size` means that there is no such
-    // character.
+    // `before` is the position of the last character that is not blank. `comma` is the same
+    // position if that character is a comma after a value, which has to go if a bracket closes
+    // next. The value `size` means that there is no such character.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

@@ -28,7 +28,7 @@ typedef struct ledger_open { // an action of lane 0 that has not ended
 struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
-    int users; // the ledger ends at this number of calls of close
+    int users; // how many calls of tri_ledger_close end the ledger
     // The pointers that callers passed; the ring has copies of the names.
     const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];
@@ -136,8 +136,8 @@ static int kind_of(tri_ledger *ledger, const char *kind) {
 
 static void event_write(tri_ledger_event *event, uint64_t number, int64_t begin_ns, int64_t end_ns,
                         int kind, const tri_ledger_action *action) {
-    // An exchange with acquire order: a reader that sees one of the later writes also sees that the
-    // event is being written.
+    // The acquire order keeps the writes below from moving before this one. So a reader that sees
+    // one of them also sees the number 0, which says that the event is being written.
     atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
     atomic_store_explicit(&event->end_ns, end_ns, memory_order_relaxed);
     event->begin_ns = begin_ns;
@@ -290,7 +290,7 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 
 typedef struct ledger_view {
     tri_ledger_event computes; // the innermost open action of lane 0 that is not a wait
-    // The newest open action and the newest ended action of another lane.
+    // Of all lanes except lane 0: the newest action that is open, and the newest that has ended.
     tri_ledger_event operates, operated;
 } ledger_view;
 

@@ -26,9 +26,9 @@ enum {
     TRI_LEDGER_PACKED_BYTES = 6144
 };
 
-// The kind of an action that waits for other ranks. By it a rank that waits can be distinguished
-// from one that is stuck. Callers pass these pointers, not equal texts, because the pointers are
-// compared.
+// The kind of an action that waits for other ranks, so that a rank that waits can be distinguished
+// from one that is stuck. Callers pass this pointer and not an equal text, because the ledger
+// compares pointers.
 extern const char TRI_LEDGER_WAIT[];
 // The kind of an action that only issues work to a device. Its time is not the time of the work,
 // which the device measures itself.
@@ -62,7 +62,8 @@ typedef struct tri_ledger_ring {
     _Atomic int64_t steps;      // how many steps have begun so far
     _Atomic int64_t step;       // number of the latest step
     _Atomic uint64_t begun;     // how many events have begun
-    _Atomic uint64_t moves;     // counts begun steps, and begun and ended actions of lane 0
+    _Atomic uint64_t moves; // counts begun steps, and begins and ends of actions of lane 0: while
+                            // it does not change, the rank stands still
     // Actions of lane 0 that have not ended: open[0 … depth - 1], the outermost first.
     _Atomic int32_t depth;
     _Atomic int32_t kinds, lanes;
@@ -146,12 +147,13 @@ void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
 // (sequence 16)" or "before its first action".
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);
 
-// Packs those contents of a ring that the functions above and the totals need, as bytes for a
-// process on another host, which cannot read the memory. Returns how many bytes; at most
-// TRI_LEDGER_PACKED_BYTES, which `out` has.
+// Packs the totals of a ring, and what tri_ledger_waits, tri_ledger_latest and tri_ledger_text
+// need, as bytes for a process on another host, which cannot read the memory. Returns how many
+// bytes; `out` has room for TRI_LEDGER_PACKED_BYTES, the most.
 size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
-// Fills a ring from such bytes; events that were not packed are missing. Only one thread may write
-// a ring. False: tri_ledger_pack did not make these bytes, and the ring is unchanged.
+// Fills a ring from bytes that tri_ledger_pack made; other events than these are missing. Only one
+// thread may write a ring. False: tri_ledger_pack did not make these bytes, and the ring is
+// unchanged.
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
 // While it is locked, tri_ledger_unpack waits, so that several fields of a ring belong to one
 // moment. Lock it briefly, and take no other lock meanwhile. tri_ledger_text and tri_ledger_waits

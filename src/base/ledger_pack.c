@@ -1,7 +1,7 @@
-// Packs a ledger's ring as bytes for processes that share no memory: totals, the open actions of
-// the compute lane and, of each other lane, the newest action that has not ended and the newest
-// that has. The bytes need no conversion, because both ends run the same program on machines with
-// the same byte order.
+// Packs a ledger's ring as bytes for processes that share no memory: the totals, the open actions
+// of the compute lane, and two actions of the other lanes together: the newest that has not ended,
+// and the newest that has. The bytes need no conversion, because both ends run the same program on
+// machines with the same byte order.
 #include "base/ledger.h"
 
 #include <pthread.h>
@@ -113,8 +113,8 @@ static void unpack_event(const packed_event *event, tri_ledger_event *out) {
 }
 
 // Removes what the ring has from earlier bytes, because those events may have ended. Entries that
-// were never used are read but not written: the system would give them memory only when they are
-// written.
+// were never used are not written, because the system allocates their memory only at the first
+// write.
 static void forget_events(tri_ledger_ring *ring) {
     for (int i = 0; i < TRI_LEDGER_EVENTS; i++)
         if (atomic_load_explicit(&ring->events[i].number, memory_order_relaxed))

@@ -12,25 +12,30 @@ enum {
     TRI_MAX_NODES = 4096,      // nodes of one run over several nodes
     TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of an agent
     TRI_MAX_NODE_RETURNS = 10, // how often an agent that was cut off may return to the same run
-    TRI_NODES_LATE_MS = 3000,  // if an agent looks less often than this, it stood still itself
+    // A longer gap between two looks of an agent counts as its own standstill, not as the others'
+    // silence.
+    TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
-    // Connections to a store: of each rank its own, that of its health, and that over which it
-    // tells why it ends with exit code 2.
+    // Connections to a store. Each rank has up to three: for its requests, for its beats, and for
+    // telling why it ends with exit code 2.
     TRI_MAX_STORE_CLIENTS = 3 * TRI_MAX_RUN_RANKS,
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // such a connection is closed after this time
-    // Such a connection has to make room for another one after this time.
+    // If there are too many of them, the oldest is closed for a new one after this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
-    // How long ranks wait for an answer from there before they look again.
+    // The longest wait for an answer from one of these ports before ranks look at all of them
+    // again.
     TRI_STORE_PROBE_MS = 2000,
-    TRI_BEAT_MS = 1000,      // time between two beats of a rank over the network
-    TRI_BEAT_LATE_MS = 3000, // if a process looks less often than this, it stood still itself
-    TRI_SILENCE_MS = 15000,  // a rank without a beat for so long is lost
-    TRI_SAID_MS = 2000,      // how long to wait for an answer to the question what a rank does
+    TRI_BEAT_MS = 1000, // time between two beats of a rank over the network
+    // A longer gap between two looks of a process counts as its own standstill, not as the others'
+    // silence.
+    TRI_BEAT_LATE_MS = 3000,
+    TRI_SILENCE_MS = 15000, // a rank without a beat for so long is lost
+    TRI_SAID_MS = 2000,     // how long to wait for an answer to the question what a rank does
     // How long a rank that asked what another rank does also gets that rank's later beats.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.
@@ -56,7 +61,7 @@ enum {
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // tensors of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes of a header; the limit of the format itself
-    TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding and dilation of a layer
+    TRI_MAX_WINDOW = 1 << 20,               // the largest kernel, stride, padding or dilation
     TRI_PROGRAM_BYTES = 8 << 20, // measured memory of a rank's process without model and data
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
@@ -75,18 +80,19 @@ enum {
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
     TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; a larger file gets larger chunks
     TRI_MAX_CHECKPOINT_STATE = 16 << 20, // bytes of state.json, or of the index of a sharded file
-    TRI_MAX_SHARDS = 4096,               // files of one model
+    TRI_MAX_SHARDS = 4096,               // safetensors files of one model
     TRI_CHECKPOINT_SPARES = 1, // older checkpoints that are kept in case the newest is damaged
     // Percentage of a host's memory that all its ranks together may use for snapshots.
     TRI_SNAPSHOT_PERCENT = 25,
     TRI_DEFAULT_TIMEOUT_MS = 300000, // time limit of a collective that makes no progress
-    // How long to wait for rank 0's thread, which may be on an overloaded host.
+    // How long to wait for an answer of the store, whose thread on rank 0 may get few cores.
     TRI_STORE_ANSWER_MS = 30000,
-    TRI_SHM_EAGER_BYTES = 4096,          // operands up to this size are sent with the announcement
-    TRI_SHM_STAGE_BYTES = 1 << 20,       // staging memory of one rank
-    TRI_SHM_PIPE_BYTES = 1 << 16,        // the pipe from one rank to another
-    TRI_SHM_CHUNK_BYTES = 128 << 10,     // size of the work between two looks at the other ranks
-    TRI_PAIR_SCRATCH_BYTES = 3 << 20,    // scratch memory of a communicator of two levels
+    TRI_SHM_EAGER_BYTES = 4096,    // operands up to this size are sent with the announcement
+    TRI_SHM_STAGE_BYTES = 1 << 20, // staging memory of one rank
+    TRI_SHM_PIPE_BYTES = 1 << 16,  // the pipe from one rank to another
+    // Bytes that a rank copies or sums before it looks at the others again.
+    TRI_SHM_CHUNK_BYTES = 128 << 10,
+    TRI_PAIR_SCRATCH_BYTES = 3 << 20,    // scratch memory of a hierarchy
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20, // scratch memory of a communicator of the generic layer
     TRI_MAX_GENERIC_RANKS = 1024,        // ranks of such a communicator
     TRI_COMM_YIELD_US = 100,             // how long a waiting rank yields its core before it sleeps
@@ -101,7 +107,8 @@ enum {
     TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
     // A rank is reported if others wait for it for more of their time than this.
     TRI_STRAGGLER_PERCENT = 25,
-    // A lack of cores is reported if threads wait for cores for more of the time than this.
+    // A lack of cores is reported if the waits of all threads for a core add up to at least this
+    // percentage of the time.
     TRI_STARVED_PERCENT = 25,
     TRI_STILL_AFTER_MS = 10000, // a rank that has not moved for so long is named
     TRI_HEARTBEAT_MS = 500,
@@ -126,9 +133,11 @@ enum {                                  // limits of communicators over messages
     // If there are many ranks the limit is smaller, so that the data of all ranks together are no
     // larger than this.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
-    // Data of one rank up to this size are passed on from rank to rank.
+    // Among many ranks, data of one rank up to this size travel from rank to rank together with
+    // those of other ranks (Bruck's algorithm), so that each sends only log2(ranks) messages.
     TRI_MESSAGE_GATHER_BYTES = 2048,
-    TRI_MESSAGE_EXCHANGE_RANKS = 16, // up to so many ranks send small data to all others directly
+    // Up to this number of ranks, each sends small data to all others directly.
+    TRI_MESSAGE_EXCHANGE_RANKS = 16,
     TRI_MESSAGE_WINDOW_BYTES = 512 << 10, // size of a window from one rank to another
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
     // Scratch memory of a communicator, unless the smallest windows need more.

@@ -1,6 +1,5 @@
 // Modules: shared objects that the program loads when a run needs them, for libraries that not
-// every host has (MPI, UCX). So the program starts everywhere, and a host needs no library that it
-// does not use.
+// every host has (MPI, UCX). So the program also starts on hosts that lack such a library.
 #ifndef TRIREME_BASE_MODULE_H
 #define TRIREME_BASE_MODULE_H
 

@@ -310,8 +310,8 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
                          join(c->arena, known));
 }
 
-// Rejects unknown keys, so that no misspelt key is ignored. If the table has a row for the rest,
-// collects them there instead.
+// Rejects unknown keys, so that no misspelt key is ignored. If the table has a row
+// TRI_OPTION_IS_REST, collects them in its member instead.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
     const tri_option *rest_row = tri_option_row_of_type(c->table, TRI_OPTION_IS_REST);

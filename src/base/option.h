@@ -70,9 +70,9 @@ typedef struct tri_option {
     double min, max; // limits of a number, or of the elements of a list; both are allowed values
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // table of a nested map
-    // For manuals: one table for each kind of entry that the list, or the rest, can have, because
-    // an entry's keys depend on its kind. A table's section is the name of the kind. NULL at the
-    // end.
+    // For manuals, of a list or of a row TRI_OPTION_IS_REST whose keys depend on a kind (as those
+    // of a model depend on its name): one table for each kind, whose section is the kind's name.
+    // NULL at the end.
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option
@@ -97,8 +97,8 @@ struct tri_option_table {
     // of the other variants stay zero.
     const tri_option_variant *variants;
     int variant_count;
-    // Checks what rows cannot express, after reading. `map` (NULL: absent) is for naming lines in
-    // errors. NULL: there is nothing to check.
+    // Called after reading, to check what rows cannot express; may be NULL. `map` is what was read,
+    // so that an error can name its line; NULL: the document has no such map.
     tri_status (*check)(const void *options, const tri_tree *map);
 };
 

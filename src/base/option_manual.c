@@ -16,8 +16,9 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant);
 
-// Visits the kinds of a row (tri_option.kinds). For the rest, the key `name` of the same map
-// chooses the kind; the map also contains the kind's own keys.
+// Visits the kinds of a row (tri_option.kinds). An element of a list is a map of its own, with the
+// keys of its kind. For a row TRI_OPTION_IS_REST, the kind's keys stand in the row's own map, whose
+// key `name` chooses the kind.
 static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
     bool is_rest = row->type == TRI_OPTION_IS_REST;
     walk inner = {w->arena, w->visit, w->data, !is_rest};

@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 // One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
-// describes its values, NULL: free text. A variant begins with an entry that has no row, and the
-// key of the row that chooses the variant ("optimizer.name"). The entries of the variant's rows
-// follow, with `variant` set. A row's kinds are listed in the same way.
+// describes its values, NULL: free text. A variant begins with an entry whose `row` is NULL and
+// whose `key` is the key that chooses the variant ("optimizer.name"). The entries of the variant's
+// rows follow, with `variant` set. A row's kinds are listed in the same way.
 typedef struct tri_option_entry {
     const char *key;
     const tri_option *row;

@@ -1,5 +1,5 @@
-// The system's functions behind tri_os, and functions built on them: complete transfers, files that
-// are replaced as a whole, folders.
+// The system's functions behind tri_os, and functions built on them: reads and writes that transfer
+// all bytes, files that are replaced as a whole, folders.
 #include "base/os.h"
 
 #include <dirent.h>

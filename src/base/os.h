@@ -55,8 +55,8 @@ double tri_os_seconds(void);
 // Counts the CPUs that this process may use; at least 1.
 int tri_os_cpus(void);
 
-// Transfer all bytes: they continue after short counts and EINTR. TRI_IO or TRI_NO_SPACE: the
-// message names `path`.
+// Write all bytes: they go on if the system writes fewer, or a signal interrupts (EINTR). TRI_IO or
+// TRI_NO_SPACE: the message names `path`.
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
@@ -92,8 +92,9 @@ tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t si
 // True if `entry` is the name of a temporary file for `name`. A killed process may have left it,
 // and the next process removes it.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
-// Opens a file as open(2) does, and creates it if it does not exist, but not through a link to
-// nothing, which another user may have put there. `flags` without O_CREAT.
+// Opens a file as open(2) does, and creates it if it does not exist. If `path` is a link to a file
+// that does not exist, it fails, because another user may have put the link there. `flags` are
+// given without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
 // Returns random bits that other users cannot predict, so that they cannot create a file of the
 // same name first.

@@ -60,8 +60,8 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     tri_tree *value;
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
-    json_t *text =
-        json_string(path); // NULL: it is not UTF-8, and the resolved recipe could not be read back
+    // NULL: the key is not UTF-8, so a resolved recipe that contains it could not be read again.
+    json_t *text = json_string(path);
     if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
     json_decref(text);
     TRI_TRY(tri_yaml_parse_value(arena, equals + 1, source, &value));

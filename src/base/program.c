@@ -12,7 +12,8 @@
 
 enum { MAPS_MAX_BYTES = 16 << 20 };
 
-// Takes the first object in the list, which is the main program.
+// Called by dl_iterate_phdr for the first loaded object, which is the main program; 1 ends the
+// iteration.
 static int take_first(struct dl_phdr_info *info, size_t size, void *context) {
     *(uintptr_t *)context = (uintptr_t)info->dlpi_phdr;
     return 1;

@@ -18,8 +18,8 @@ tri_status tri_status_fail(tri_status status, const char *file, int line, const 
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Returns from the calling function if `expression` is not TRI_OK. At log level debug it logs each
-// function through which a failure passes, like a stack trace.
+// Returns from the calling function if `expression` is not TRI_OK. At log level trace it logs each
+// place through which a failure passes, like a stack trace.
 #define TRI_TRY(expression)                                                                        \
     do {                                                                                           \
         tri_status tri_try_status_ = (expression);                                                 \

@@ -1,5 +1,6 @@
-// Starts threads with signals blocked, so that the program's own threads handle them, and makes
-// conditions that use the monotonic clock, because the real-time clock may be set.
+// Starts threads with all signals blocked, so that signals reach the threads of the program that
+// uses the library; and makes conditions that use the monotonic clock, because the real-time clock
+// may be set.
 #include "base/thread.h"
 
 #include <signal.h>

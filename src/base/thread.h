@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <time.h>
 
-// Calls pthread_create with all signals blocked in the new thread, so that the program's own
-// threads handle them. Returns pthread_create's error; 0: the thread was started.
+// Calls pthread_create with all signals blocked in the new thread, so that signals reach the
+// threads of the program that uses the library. Returns pthread_create's error; 0: the thread was
+// started.
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
 // As tri_thread_start, with a status. TRI_NO_MEMORY: no thread could be started; the message names
 // its purpose, `whose`.

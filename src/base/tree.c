@@ -45,7 +45,7 @@ tri_tree *tri_tree_double(tri_arena *arena, double value) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    // "1e+02" and "-0" would be numbers too, but people write 100.0.
+    // The texts "1e+02" and "5" would be read as whole numbers, so they become "100.0" and "5.0".
     if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text, 'e'))
         snprintf(text, sizeof text, "%.1f", value);
     size_t used = strlen(text);

@@ -23,7 +23,7 @@ struct tri_tree {
     tri_tree_kind kind;
     bool quoted; // the scalar is a string even if it looks like a number
     int line;    // line number, counted from 1; 0 if it is not known
-    // NULL: the program made the node; may also be another source, such as "override 'seed=2'".
+    // The file, or another source such as "override 'seed=2'"; NULL: the program made the node.
     const char *file;
     const char *key;  // if the node is an entry of a map: its key; else NULL
     const char *text; // the text of a scalar, never NULL; NULL for other nodes
@@ -73,7 +73,7 @@ tri_tree *tri_tree_string(tri_arena *arena, const char *text);
 tri_tree *tri_tree_plain(tri_arena *arena,
                          const char *text); // becomes a number or a bool if it looks like one
 tri_tree *tri_tree_int(tri_arena *arena, int64_t value);
-// Makes a number with the shortest text that reads back as the same value.
+// Makes a number with the fewest digits that read back as the same value.
 tri_tree *tri_tree_double(tri_arena *arena, double value);
 tri_tree *tri_tree_bool(tri_arena *arena, bool value);
 void tri_tree_append(tri_arena *arena, tri_tree *list, tri_tree *value);

@@ -89,8 +89,8 @@ static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, in
     return TRI_OK;
 }
 
-// Copies the node for which an alias stands, because each copy has its own position in the tree;
-// texts are shared, nodes are counted. `depth` is the depth of the copy.
+// Copies the node for which an alias stands, because each copy has its own position in the tree.
+// Copies share their texts, and count towards TRI_MAX_TREE_NODES. `depth` is the depth of the copy.
 static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth, tri_tree **out) {
     TRI_TRY(count_node(r, line));
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply, aliases expanded");

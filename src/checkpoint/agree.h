@@ -14,10 +14,10 @@ static inline int checkpoint_ranks(const tri_comm *comm) { return comm ? comm->s
 tri_status checkpoint_agree(tri_comm *comm, tri_status own_status);
 // Copies rank 0's bytes to all ranks. Collective.
 tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes);
-// Replaces each of `count` words by its sum over all ranks. Collective. To send a word to all
-// ranks, one rank sets it and the others pass zero; hashes are exchanged in this way.
+// Replaces each of `count` 32-bit words by its sum over all ranks. Collective. To send a word to
+// all ranks, one rank sets it and the others pass zero; hashes are exchanged in this way.
 tri_status checkpoint_sum(tri_comm *comm, void *words, int64_t count);
-// Replaces each of `count` words by the largest of all ranks. Collective.
+// Replaces each of `count` numbers by the largest of all ranks. Collective.
 tri_status checkpoint_largest(tri_comm *comm, int64_t *words, int64_t count);
 
 #endif

@@ -38,9 +38,9 @@ typedef struct tri_state_source {
     void *context;
     // Copies elements first … first + count - 1 of tensors[tensor], row-major, packed, to `to`.
     tri_status (*read)(void *context, int tensor, int64_t first, int64_t count, void *to);
-    // How many ranks hold tensors[tensor] and can read it, the same number on every rank, so that
-    // they can divide the tensor's chunks among them. *index: this rank's number among them, or
-    // TRI_NOT_A_HOLDER. NULL: all ranks of the communicator hold every tensor.
+    // How many ranks hold tensors[tensor] and can read it. These ranks divide the tensor's chunks
+    // among them, so the result must be the same on every rank. *index: this rank's number among
+    // them, or TRI_NOT_A_HOLDER. NULL: all ranks of the communicator hold every tensor.
     int (*holder_count)(void *context, int tensor, int *index);
     // Makes the tensor readable, for example by gathering its shards. Collective over the ranks
     // that hold it; all of them fetch the same tensors in the same order. NULL: tensors are always
@@ -145,7 +145,7 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   path   a step's folder, a link to one, or a run folder (its newest). TRI_CORRUPT names the
 //          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
 // Collective if `comm` is not NULL: rank 0 chooses, and the ranks divide the chunks to verify
-// evenly. If rank 0 sees a file and another rank does not see it yet, that rank waits for it
+// evenly. If one rank sees a file that another rank does not see yet, the other one waits for it
 // (checkpoint/late.h).
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);

@@ -10,8 +10,8 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        // Each tensor begins a new chunk, however large chunks are. So only the further chunks of a
-        // tensor count against the limit.
+        // The first chunk of a tensor is always allowed, because larger chunks would not save it.
+        // So only its further chunks are refused beyond the limit.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);

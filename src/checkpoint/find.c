@@ -75,7 +75,8 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));
-    (void)checkpoint_repair_links(arena, home, &steps); // fails if the folder may only be read
+    // A failure is ignored: the folder may be read-only, and resuming does not need the links.
+    (void)checkpoint_repair_links(arena, home, &steps);
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
     for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;
     return TRI_OK;
@@ -174,8 +175,8 @@ static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run
     return TRI_OK;
 }
 
-// Puts the checkpoint for which rank 0 has waited first, if rank 0 still does not see it. Verifying
-// it then reports what is wrong.
+// If rank 0 has waited for a checkpoint and still does not see it, puts it first in the list all
+// the same: verifying it then reports what is wrong.
 static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     for (int i = 0; i < all->count; i++)
         if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;

@@ -101,7 +101,7 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_log_stage("first barrier");
     if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
     if (status != TRI_OK && comm->size > 1) comm->backend->abort(comm, tri_error_message());
-    tri_health_drop_ring(health); // the ring belongs to the communicator, which ends now
+    tri_health_drop_ring(health); // the ring ends with the communicator
     tri_comm_close(comm);
     tri_health_stop(health);
     return status;

@@ -95,7 +95,7 @@ static void print_sums(const char *model, const op_sum *sums, int count, bool js
     }
 }
 
-// What the rows of one run of the command have in common.
+// What is the same for all models that one command measures.
 typedef struct kernel_bench {
     tri_arena *arena;
     tri_device *device;

@@ -15,7 +15,7 @@ enum {
     LEAST_SIZE = 64,        // rows of a square matrix
     MOST_SIZE = 8192,
 };
-// A measurement that takes this long is long enough.
+// Vectors and matrices grow until a measurement takes this long, so that its start counts little.
 static const double LONG_S = 0.02;
 
 static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t bytes,

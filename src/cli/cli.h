@@ -96,9 +96,9 @@ tri_status cli_check_output(const char *flag, const char *output, const char *in
     { "device", "auto|cpu|cuda|ref|null|far", words, 0 }
 // Reads the value of --seconds; if the text is NULL, *out is `otherwise`.
 tri_status cli_read_seconds(const char *text, double otherwise, double *out);
-// Binds a rank that srun or mpirun started to its own cores, if it could also run on those of other
-// ranks (TRIREME_BIND), and gives it a thread for each of these cores. To be called before a
-// command computes. *cores: how many; 0: it was not bound.
+// If srun or mpirun started this rank and lets it run on the cores of other ranks too, binds it to
+// cores of its own (TRIREME_BIND), with one thread for each. To be called before a command
+// computes. *cores: how many; 0: it was not bound.
 tri_status cli_bind_rank(int *cores);
 // Logs a warning on rank 0 only, so that it appears once.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

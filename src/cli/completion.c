@@ -129,7 +129,7 @@ static bool is_new(seen_keys *seen, const char *key) {
 }
 
 static void print_key(void *context, const tri_option_entry *e) {
-    bool is_open = strchr(e->key, '*') != NULL; // the key has a part that users choose
+    bool is_open = strchr(e->key, '*') != NULL; // users choose a part of the key
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 
@@ -184,8 +184,9 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The program for bash. It splits the line itself, because bash also breaks words at '='; what it
-// offers then replaces only the text after the '='.
+// The program for bash. It splits the line itself, because bash also breaks words at '='. For bash,
+// the word to complete then begins after the '=', so an offer is "adam" and not
+// "optimizer.name=adam".
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

@@ -19,7 +19,8 @@ typedef struct connect_request {
     tri_comm_choice choice;
     int timeout_ms;
     tri_store *store;
-    // Number of ranks of each host, if the ranks of a host are consecutive; 0: they are not.
+    // `local_ranks`: how many ranks each host has, if all hosts have the same number and the ranks
+    // of a host are consecutive; else 0.
     int hosts, local_ranks;
 } connect_request;
 

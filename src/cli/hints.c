@@ -105,8 +105,9 @@ static void print_go_on(const cli_hints *h) {
     print_device(h);
 }
 
-// Whether the run leaves cores idle that more ranks would use. Where batch norm normalises over the
-// step, the last, smaller step must have a sample for each rank.
+// Whether the run leaves cores idle that more ranks would use. If the model has batch norm, the
+// hint makes it normalise over the whole step. Then the epoch's last step, which may be smaller,
+// must have a sample for each of these ranks.
 static bool leaves_cores(const cli_hints *h) {
     const tri_train_result *r = h->result;
     const tri_recipe *recipe = h->request->recipe;

@@ -86,8 +86,8 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// Prints memory in full, for `--show memory`: also for every rank, and how memory is used during
-// the step.
+// For `--show memory`: prints what print_memory prints, a row for each group of ranks with the same
+// plan, and a chart of memory over the step.
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
@@ -119,8 +119,8 @@ static const char *flops_text(const plan_view *v, double rate) {
                         : tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
 }
 
-// Writes the FLOP/s of a rank. If compute actions were not measured, they are a percentage of the
-// rate on which the estimate is based.
+// Writes the FLOP/s of a rank: as a number if compute actions were measured, else as a percentage
+// of the rate that the estimate assumes ("40% of 60 GFLOP/s").
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;

@@ -1,6 +1,7 @@
-// `trireme scale`: how fast a recipe trains on more and more ranks. It is measured with the ranks
-// that there are (train/bench.c), and simulated from their plans, also for larger numbers of ranks
-// (scale_simulate.c). Next: scale_show.c and scale_draw.c, which print and draw it.
+// `trireme scale`: how fast a recipe trains on more and more ranks. The command measures the speed
+// with up to as many ranks as there are (train/bench.c), and simulates it from plans, also for more
+// ranks than there are (scale_simulate.c). Next: scale_show.c and scale_draw.c, which print and
+// draw it.
 //
 // Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
 // first ones, host by host, form a group and train, while the others wait. So one allocation of a
@@ -250,7 +251,7 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
         status = measure_points(s);
         status = tri_tell_failure(s->world, &s->identity, status);
     }
-    tri_health_drop_ring(s->health); // the ring belongs to the communicator, which ends now
+    tri_health_drop_ring(s->health); // the ring ends with the communicator
     tri_comm_close(s->world);
     tri_health_stop(s->health);
     if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);

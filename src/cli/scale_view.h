@@ -58,10 +58,11 @@ double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
 // NaN: not known.
 double scale_waiting(const scale_point *point);
-// Compare a point's samples/s with those of the first point: over all ranks, and per rank.
+// A point's samples/s divided by those of the first point: of all ranks together (speedup), and of
+// one rank (efficiency).
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// The simulation's error: by which fraction it is faster than the measurement.
+// The simulation's error: 0.1 if it is 10% faster than the measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
 // Tells how steps were simulated, and how large the error is.

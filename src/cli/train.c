@@ -76,9 +76,9 @@ static const char *share_text(const tri_train_result *r) {
 
 enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 
-// Prints how long ranks waited, if it was long. Between hosts this is time of the network, or of a
-// slow rank, which the search for stragglers names. In a short run it prints nothing, because the
-// first steps, which are slower, would dominate.
+// Prints in which fraction of the time ranks waited, if it is large and the run is on several
+// hosts. Then the network is slow, or one rank is; the search for stragglers names a slow rank. In
+// a short run it prints nothing, because the first steps, which are slower, would dominate.
 static void print_waiting(const tri_train_result *r) {
     if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
         printf("waiting: %.0f%% of the steps' time, for ranks of other hosts or the network; "

@@ -21,9 +21,9 @@ typedef struct tri_comm_bench_options {
 } tri_comm_bench_options;
 
 // Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out` (flushed line
-// by line): the median over the repetitions of the slowest rank's time. As an upper bound the table
-// also shows the rate of memory: all ranks at once read and write buffers of that size in place,
-// which is the traffic of an all-reduce. TRI_INTERNAL: an operation gave a wrong result.
+// by line): the median over the repetitions of the slowest rank's time. The table also shows, as an
+// upper bound, the rate at which all ranks at once can read a buffer of that size and write it
+// back. TRI_INTERNAL: an operation gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
 // Times one operation on a whole buffer of `bytes` bytes of F32, as tri_comm_bench does.

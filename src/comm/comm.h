@@ -1,5 +1,5 @@
 // Collective communication. One table of functions per backend (self, shm, pair, …). A backend
-// whose operations advance beside the caller is built on comm/progress.
+// whose operations advance while the caller does other work is built on comm/progress.
 //
 // Every rank of a communicator starts the same operations in the same order. An operation is
 // started and waited for later, and advances in between.
@@ -8,19 +8,18 @@
 // A rank that died is TRI_PEER_LOST, one that does not join within timeout_ms is TRI_TIMEOUT; both
 // name the rank and its latest action. After a failure every later call on the communicator, and on
 // all communicators of its family (those split from the same one), fails with the same error. So a
-// rank that waits in another communicator reports the first cause, and not a rank that left because
-// of it.
+// rank that waits in another communicator reports what failed first, and not that some rank left
+// because of it.
 //
-// Sums are computed in rank order, ((send_0 + send_1) + send_2) + …, one addition after the other
-// in the type itself, so that their bits depend on the values only; communicators without
-// TRI_COMM_RANK_ORDER say in which order they add. BF16 and F16 are added in F32 and rounded once
-// at the end.
+// Sums are computed in rank order, ((send_0 + send_1) + send_2) + …, each addition in the type of
+// the operation, so that their bits depend on the values only. BF16 and F16 are added in F32 and
+// rounded once at the end. Communicators without TRI_COMM_RANK_ORDER add in another order.
 //
 // Sends and receives are matched in order, for each pair of ranks and each direction on its own:
 // the first SEND with the first RECV. A message waits only for earlier ones of its pair and
 // direction, so it may overtake all others. A collective waits for all sends and receives that were
-// started before it, and those started after it wait for it. A message of a rank to itself needs
-// its send and its receive in one group.
+// started before it, and those started after it wait for it. If a rank sends to itself, the send
+// and the receive have to be in one operation group.
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
@@ -68,7 +67,7 @@ typedef struct tri_comm_op {
     // ALL_REDUCE are rounded to that type (to nearest, ties to even) where they travel, which
     // halves the bytes. The additions stay in F32. A communicator of one rank rounds nothing.
     tri_dtype wire;
-    int64_t count;    // number of elements; comm.h says at each kind what it counts; 0 is allowed
+    int64_t count;    // number of elements, counted as tri_comm_kind describes; 0 is allowed
     const void *send; // must stay unchanged until the caller has waited for the operation
     void *recv;
     int root; // the rank whose data a broadcast sends
@@ -79,9 +78,10 @@ typedef struct tri_comm_op {
     // A hint: the caller waits right after the start, so no other thread need advance the
     // operation.
     bool waits_at_once;
-    // If this operation is a step of another one, on a communicator that is made of others: that
-    // other operation. Ranks compare it as well, and messages name it, because users know only that
-    // one. It must live as long as `label`. NULL: this is no step.
+    // A communicator that is made of others (comm/pair, comm/generic) does each operation in
+    // several steps, which are operations of its inner communicators. In such a step this is the
+    // whole operation: ranks compare it too, and messages name it, because users do not know the
+    // steps. It must live as long as `label`. NULL: this is no step.
     const struct tri_comm_op *part_of;
 } tri_comm_op;
 
@@ -97,8 +97,8 @@ typedef struct tri_comm tri_comm;
 // so that a backend may be small.
 typedef enum tri_comm_ability {
     // Sums are added in rank order: ((send_0 + send_1) + send_2) + …. Without this ability the bits
-    // of a sum depend on the values and on how the ranks are arranged, but not on time; only
-    // trainer.deterministic demands rank order.
+    // of a sum depend on the values and on how the ranks are arranged, but are the same in every
+    // run. Only trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1,
     TRI_COMM_WIRE_TYPES = 1 << 2,
@@ -125,9 +125,10 @@ typedef struct tri_comm_backend {
     // Ends the communicator. Not collective. No operation may be in flight, unless the communicator
     // was aborted.
     void (*close)(tri_comm *comm);
-    // Makes everything that is under way fail at once, and starts nothing else. After that, queues
-    // that wait for the communicator's tickets go on, and the communicator no longer uses the
-    // tickets for which it waited. NULL: the communicator never waits for tickets.
+    // Makes everything that is under way fail at once, and starts nothing else. After that, a
+    // device's queues no longer wait for the communicator's tickets, and the communicator no longer
+    // tests the tickets that `after` gave it, so that the queues can be closed. NULL: the
+    // communicator never waits for tickets.
     void (*stop)(tri_comm *comm);
     // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
     // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
@@ -159,10 +160,11 @@ typedef struct tri_comm_backend {
     // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
     // it.
     tri_status (*failed)(tri_comm *comm);
-    // Calls `wake` once, from any thread, as soon as an operation has ended or the communicator has
-    // failed. Until then operations advance without the caller. `waits`: a thread of the caller
-    // does nothing but wait for this call. Where `notify` is NULL, the caller has to test again and
-    // again.
+    // Calls `wake` once, from any thread, as soon as an operation has ended; at once if none is
+    // under way or the communicator has failed already. A later failure calls nothing: the caller
+    // learns of it by tri_comm_link. Until then operations advance without the caller. `waits`: a
+    // thread of the caller does nothing but wait for this call. Where `notify` is NULL, the caller
+    // has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family, which tri_comm_link can link with others. NULL: no operation of
     // this backend ever waits for another rank.
@@ -210,9 +212,9 @@ void tri_comm_link(tri_comm *a, tri_comm *b);
 // The name of a kind of operation, such as "all_reduce". `bench comm --op` and the ledger use these
 // names.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// Makes messages use what `health` knows about ranks of other hosts, which shared memory does not
-// show. It concerns this family and the families that are linked to it; all of them must end before
-// `health`.
+// Lets this family, and the families linked to it, ask `health` which ranks of other hosts are lost
+// and what these ranks do, because shared memory shows only the ranks of one host. All of these
+// families must end before `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
 // Names the communicator's lane, so that traces show the axis that it serves: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);

@@ -1,5 +1,5 @@
-// Chooses which communicators carry a device's data: the first row of a table of ways that can
-// serve.
+// Chooses which communicators carry a device's data: the first row of the table `ways` that can
+// serve the request.
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
@@ -35,7 +35,7 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
 }
 
 // Opens a communicator that takes the host's memory and has all wanted abilities. It is a copy of
-// the control communicator, so that its operations need no common order with those of others. The
+// the control communicator, so that ranks may start operations on the two in different orders. The
 // generic layer adds the abilities that the copy lacks. That layer needs a second copy, over which
 // it compares what the ranks call.
 static tri_status open_host(const data_request *q, tri_comm **out) {
@@ -58,8 +58,9 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
     return tri_comm_staged_open(inner, q->device, out);
 }
 
-// Whether NCCL may be used. A single rank needs no library. All ranks must use the same way: unless
-// all have the library, all go through the host's memory.
+// Whether open_nccl is tried: NCCL serves such devices, and there is more than one rank. Because
+// all ranks must use the same way, open_nccl goes through the host's memory unless all ranks have
+// NCCL.
 static bool may_use_nccl(const data_request *q) {
     return tri_comm_nccl_takes(q->device->backend) && q->control->size > 1;
 }

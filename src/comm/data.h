@@ -23,9 +23,9 @@ typedef struct tri_comm_data_request {
     tri_comm_use use;
     // TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails on all of them.
     tri_comm_choice choice;
-    // A data communicator that has more ranks than the new one. If the library can split
-    // communicators, the new one is split from `parent`, where `colour` is this rank's colour; then
-    // all ranks of `parent` make this request at the same time. NULL: the new one is opened by
+    // A data communicator that has more ranks than the new one. If NCCL can split communicators, it
+    // makes the new one by splitting `parent`, and `colour` is this rank's colour. Then all ranks
+    // of `parent` have to make this request at the same time. NULL: the new one is opened by
     // itself.
     tri_comm *parent;
     int colour;
@@ -33,8 +33,8 @@ typedef struct tri_comm_data_request {
 
 // Opens a data communicator. Collective over `control`. *out takes the memory of `device` and has
 // at least the wanted abilities; comm/generic and comm/staged add those that are missing. If
-// `control` has all of them itself, *out is `control`. If one of the two fails, so does the other.
-// If `control` is NULL, so is *out.
+// `control` has all of them itself, *out is `control`. If one of the two communicators fails later,
+// so does the other. If `control` is NULL, so is *out.
 tri_status tri_comm_data_open(const tri_comm_data_request *request, tri_comm **out);
 // Calls tri_comm_backend.stop, so that the device's queues can end. NULL allowed.
 void tri_comm_data_stop(tri_comm *data);

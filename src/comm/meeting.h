@@ -1,5 +1,6 @@
-// How ranks that are not connected yet exchange what they need to connect: set and get of
-// tri_store, or functions of a test, so that a backend does not depend on the store.
+// Two functions by which ranks that are not connected yet exchange what they need to connect. They
+// are set and get of tri_store, or functions of a test, so that a backend does not depend on the
+// store.
 #ifndef TRIREME_COMM_MEETING_H
 #define TRIREME_COMM_MEETING_H
 

@@ -60,8 +60,8 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
     tri_comm_copy_label(op, out->label);
 }
 
-// True if two ranks may call these collectives together, or if a SEND fits a RECV. If not, one of
-// the ranks has made a mistake.
+// True if two ranks may call these collectives together, or if the SEND `a` fits the RECV `b`. If
+// not, one of the ranks has made a mistake.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
 // Writes the whole call as text, for messages about ranks that disagree: "all_reduce 'REDUCE a' of
 // 4 F32 (sum)".

@@ -17,9 +17,9 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define REDUCE_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-// fold computes out = a + b; both writes the same sum to two outputs. An output may be the same
-// array as an input, but never overlaps one at an offset, so the pragma ivdep is allowed. Integers
-// are added as unsigned, so that overflow wraps around.
+// The functions fold_… compute out = a + b, and the functions both_… write the same sum to two
+// outputs. An output may be the same array as an input, but never overlaps one at an offset, so the
+// pragma ivdep is allowed. Integers are added as unsigned, so that overflow wraps around.
 #define REDUCE_PAIR(isa, type, word, expression, attribute)                                        \
     attribute static void fold_##isa##_##word(void *out, const void *first, const void *second,    \
                                               size_t count) {                                      \

@@ -15,7 +15,7 @@ typedef struct tri_data_range {
 } tri_data_range;
 
 typedef struct tri_data_summary {
-    tri_data_field field;      // the field; its name lives as long as the options
+    tri_data_field field;      // its `name` lives as long as the options
     tri_dtype stored;          // the type in the files
     bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
     tri_data_range all, first; // over all samples, and of the first sample
@@ -33,8 +33,8 @@ typedef struct tri_data_report {
     int field_count;
     tri_data_summary fields[TRI_MAX_DATA_FIELDS];
     int64_t classes; // number of classes; 0: there are no labels
-    int64_t min_class_samples,
-        max_class_samples; // numbers of samples of the rarest and of the most frequent class
+    // Number of samples of the rarest class, and of the most frequent class.
+    int64_t min_class_samples, max_class_samples;
     // By class: number of samples; only the first classes are counted here.
     int64_t histogram[TRI_CHECK_CLASSES];
     int warning_count;

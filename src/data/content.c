@@ -68,8 +68,8 @@ static const content json = {.what = "JSON text", .advice = "read it in Python, 
 static const content table = {.what = "a table as text (CSV)",
                               .advice = "numpy.loadtxt reads it, and " SAVE_NPZ};
 
-// True if the first bytes of an archive contain `name`, because the name of the first member stands
-// there. So the directory at the archive's end need not be read.
+// True if the name of an archive's first member contains `name`. That name stands in the archive's
+// first bytes, so the directory at the archive's end need not be read.
 static bool has_member(const uint8_t *head, size_t size, const char *name) {
     return size > NAME_START && memmem(head + NAME_START, size - NAME_START, name, strlen(name));
 }
@@ -117,8 +117,8 @@ static const content *recognize(const uint8_t *head, size_t size) {
 static bool is_readable(const content *found, const char *kind) {
     if (found->reader && !strcmp(found->reader, kind)) return true;
     if (!strcmp(kind, "idx")) return found == &gzip;
-    // Any text can be tokens. A file that only looks like a pickle or an IDX file can be too,
-    // because these formats are recognised by fewer than four bytes.
+    // Any text can be tokens. A file of token numbers may look like a pickle or an IDX file by
+    // chance, because so few bytes tell these formats.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
     return false;

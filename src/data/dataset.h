@@ -2,8 +2,8 @@
 // samples and the fields are known once it is open; any number of threads may read at the same
 // time.
 //
-// A model gets the fields in the table of fields.c, as F32 or I64, and those that the recipe
-// declares.
+// Each field is either in the table of fields.c or declared by the recipe (data.extra_fields). A
+// model gets it as F32 or I64.
 #ifndef TRIREME_DATA_DATASET_H
 #define TRIREME_DATA_DATASET_H
 

@@ -27,7 +27,8 @@ typedef struct tri_dataset_kind {
     tri_status (*verify)(const tri_dataset *dataset);
     // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
-    // Adds the fields as far as they follow from the options alone, for plans. NULL: none do.
+    // Adds the fields that follow from the options alone, for plans, which do not open the data.
+    // NULL: none do.
     tri_status (*describe)(tri_dataset *dataset);
     // `describe` adds the kind's usual shapes, but those in the files may differ.
     bool describes_guess;
@@ -54,14 +55,14 @@ struct tri_dataset {
     // data.val_fraction takes from the training files.
     tri_data_split file_split;
     uint64_t seed;
-    const tri_validation_split
-        *validation_split; // NULL: all samples in the files belong to `split`
+    // Which samples in the files belong to `split`; NULL: all of them.
+    const tri_validation_split *validation_split;
     // The data set whose files and state this one uses; NULL: it has its own.
     const tri_dataset *owner;
     int64_t samples;
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
-    // Memory of each thread: for transforms, and for one stored sample.
+    // Sizes of each thread's scratch memory: for transforms, and for one sample as it is stored.
     size_t scratch_bytes, buffer_bytes;
     void *state; // belongs to the kind
 };

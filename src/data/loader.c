@@ -109,8 +109,9 @@ static void fill(const tri_loader *loader, buffer *target, cursor at, void *scra
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Waits until the buffer of the next micro-batch is free, and reserves both for the calling thread.
-// The caller holds the lock. NULL: there are no more micro-batches.
+// Waits until the buffer of the next micro-batch is free, and reserves this buffer and the
+// micro-batch at *at for the calling thread. The caller holds the lock. NULL: there are no more
+// micro-batches, or the loader is stopping.
 static buffer *claim_next(tri_loader *loader, cursor *at) {
     for (;;) {
         if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;

@@ -69,8 +69,8 @@ static const tri_option rows[] = {
                    "text: tokens per sample"),
 };
 
-// Checks data.train, data.val or data.test: they are text. For the kind npy they may also be maps
-// from fields to files, because each array may have a file of its own.
+// Checks data.train, data.val or data.test, which have to be text. For the kind npy they may also
+// be maps from fields to files, because each array may have a file of its own.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
     if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP))

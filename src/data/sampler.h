@@ -53,10 +53,10 @@ tri_status tri_sampler_make_evaluation(int64_t samples, int64_t eval, int64_t gl
 // Counts the samples of step `step` of an epoch, over all replicas.
 int64_t tri_sampler_step_size(const tri_sampler *sampler, int64_t step);
 
-// How a step of `step_size` samples is divided; `micro` 0: each replica has one micro-batch.
-int64_t tri_micro_batch_count(int64_t step_size, int64_t micro,
-                              // Number of rounds, or of micro-batches over all replicas.
-                              int64_t replicas);
+// How a step of `step_size` samples is divided: the number of its micro-batches over all replicas,
+// the number of rounds, and the micro-batch of one replica in one round. `micro` 0: each replica
+// has one micro-batch.
+int64_t tri_micro_batch_count(int64_t step_size, int64_t micro, int64_t replicas);
 int64_t tri_micro_batch_rounds(int64_t step_size, int64_t micro, int64_t replicas);
 tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t replicas,
                                    int64_t replica, int64_t round);

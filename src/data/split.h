@@ -1,5 +1,6 @@
 // Divides the samples of the training data into training and validation samples
-// (data.val_fraction). Both are computed for any index, so that no rank needs a table.
+// (data.val_fraction). The number of each sample is computed from its index in its subset, so that
+// no rank needs a table.
 //
 // The smaller one of the two subsets has k samples. The data are cut into k groups of consecutive
 // samples, and the smaller subset gets one sample of each group, drawn at random. Both subsets keep

@@ -121,7 +121,7 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
     double rate = peak->bytes_per_s;
     // Finds the rate at which `bytes` can be read and written: the highest of the memory's rate,
     // the rate measured for the largest size up to `bytes`, and the rates of all larger sizes.
-    // Larger sizes count because fewer bytes are at least as fast.
+    // Larger sizes count because a smaller buffer is at least as fast as a larger one.
     for (int i = 0; i < TRI_BENCH_RATES; i++)
         if (peak->caches[i].bytes_per_s > rate &&
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||

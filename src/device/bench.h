@@ -27,7 +27,7 @@ typedef struct tri_bench_row {
     const char *kernel;
     double seconds; // median time of the repetitions
     double fastest;
-    // Arithmetic operations per second, where the op's cost rule counts those of the direct
+    // Arithmetic operations of one run, by the op's cost rule, which counts those of the direct
     // algorithm.
     double flops;
     double bytes;    // size of all inputs and outputs, each counted once
@@ -37,8 +37,9 @@ typedef struct tri_bench_row {
 // The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
 // the time that it took. The shortest possible time is that of the arithmetic, or of reading and
 // writing `bytes` at the rate of the cache or memory that holds them, whichever is longer. Returns
-// 0 if the kernel was faster than that: it then does less work than the direct algorithm (Winograd,
-// some rows of a table, a view), and a fraction would mean nothing.
+// 0 if the kernel was more than 5 % faster than that (less may be noise): it then does less work
+// than the direct algorithm (as Winograd, an embedding, or a view do), and a fraction would mean
+// nothing.
 double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
                           double seconds);
 

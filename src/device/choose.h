@@ -4,10 +4,11 @@
 
 #include "device/device.h"
 
-// `devices` ends with NULL. The name is that of a backend, with or without one of its models
-// ("null:h200"), or "auto": the first device that exists on this host. A device that exists and
-// cannot be used is an error, for auto too. TRI_BAD_INPUT: there is no such device; the message
-// lists the backends or models.
+// In both functions, `devices` lists the backends and ends with NULL. `name` is that of a backend,
+// with or without one of its models ("null:h200"), or "auto": the first device that exists on this
+// host. A device that exists but cannot be used is an error, for auto too. TRI_BAD_INPUT: no
+// backend or model has this name; the message lists those that there are. TRI_NOT_FOUND: this host
+// has no such device.
 
 // Describes the device without opening it, which is enough for a plan.
 tri_status tri_device_describe(const tri_device_backend *const *devices, const char *name,

@@ -37,7 +37,9 @@ typedef struct tri_device_description {
     // Instruction sets or other abilities, as bits; only the backend knows their meaning.
     unsigned features;
     int64_t memory_bytes; // memory that a rank has for itself; 0: the ranks share the host's memory
-    const char *kind;     // a name such as "h200", by which rates are found; NULL: not known
+    // A name such as "h200", by which an estimate finds the peak rates of the device; NULL: not
+    // known.
+    const char *kind;
     // Alignment of the buffers that a plan arranges: a power of 2, at least 64 bytes.
     int64_t alignment;
 } tri_device_description;
@@ -83,8 +85,9 @@ struct tri_kernel_def {
     // with the layouts that it needs, and the layout pass inserts reorders where they differ. `out`
     // holds plain layouts, which the kernel overwrites with those of its outputs. The layout that
     // it needs for a parameter without a home layout becomes the home layout, so it must depend
-    // only on the parameter's shape and type, on the device and on the precision of the run.
-    // graph->pending_nodes has the nodes that read the outputs. NULL: all layouts are plain.
+    // only on the parameter's shape and type, on the device and on the precision of the run. Among
+    // graph->pending_nodes are the nodes that read the outputs: a kernel may look at them, to
+    // choose a layout that they can read without a reorder. NULL: all layouts are plain.
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
     // How many bytes `run` needs while it runs. All kernels share this memory, because they run one
@@ -161,16 +164,17 @@ struct tri_device_backend {
     // which takes the host less time. If not, the next four members are NULL.
     bool captures;
     // Begins to capture: until end_capture, work that is issued to the queue is not done but
-    // captured. This may be kernels without uses_host, `zero`, `add` and `time`. The caller does
-    // nothing else with the device meanwhile.
+    // captured. Only kernels without uses_host, `zero`, `add` and `time` can be captured. The
+    // caller does nothing else with the device meanwhile.
     tri_status (*begin_capture)(tri_queue *queue);
     // Ends capturing. It is called even if a call in between has failed. *out is NULL if this call
     // fails.
     tri_status (*end_capture)(tri_queue *queue, tri_captured **out);
     tri_status (*repeat)(tri_queue *queue, tri_captured *captured); // issues the captured work
     void (*close_capture)(tri_captured *captured);                  // all repeats have to be done
-    // Gives the work that is issued from now on a name in a profiler, if one is attached; NULL ends
-    // that. `mark` is NULL if no profiler knows this device.
+    // Sets the name under which a profiler, if one is attached, shows the work that is issued from
+    // now on; name NULL: such work has no name any more. The member `mark` is NULL if no profiler
+    // knows this device.
     void (*mark)(tri_device *device, const char *name);
     // Whether images of bytes are copied as bytes and normalised by the device, which saves three
     // quarters of the copy. If not, the loader's threads normalise them.
@@ -206,7 +210,8 @@ typedef struct tri_device_memory {
 tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
                                        int sharers);
 
-// Returns the device's first kernel that supports the node; NULL if none does, and for collectives.
+// Returns the device's first kernel that supports the node; NULL if none does, or if the node is a
+// collective, which communicators compute.
 const tri_kernel_def *tri_device_select(const tri_device_description *device,
                                         const tri_graph *graph, const tri_node *node);
 // Calls tri_kernel_def.layouts. If that or the kernel is NULL, all layouts are plain.

@@ -1,5 +1,6 @@
-// Mean and variance of values that are summed in several groups, on the host or a GPU. Unlike sums
-// of squares, moments lose no digits.
+// Mean and variance of values that are summed in several groups, on the host or a GPU. If the
+// variance were computed as the mean of squares minus the square of the mean, digits would cancel;
+// joining moments avoids this.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 

@@ -17,8 +17,9 @@ bool tri_node_has_half(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// Copies the graph, in which all half tensors of this node become F32 with the same ids. The F32
-// kernel is chosen and prepared for the node in that copy.
+// Copies the graph. In the copy, this node's inputs and outputs of a half type are F32. The F32
+// kernel is chosen and prepared in that copy. Values keep their ids, so that the node fits both
+// graphs.
 static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_node *node) {
     tri_graph *shadow = TRI_NEW(arena, tri_graph);
     *shadow = *graph;

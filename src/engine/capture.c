@@ -3,8 +3,8 @@
 //
 // When a shape of step runs for the first time, its parts are issued kernel by kernel, because
 // libraries allocate what they need in their first call. Later a part is captured once for each
-// flight (the room for the results of one step in flight), because its clocks write into the
-// flight's memory. In all further steps it is repeated:
+// flight (the room for the results of one step in flight), because the kernels that record its
+// times write into the flight's memory. In all further steps it is repeated:
 //
 //   step      0        1           2           3          4
 //   flight    0        1           0           1          0

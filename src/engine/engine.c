@@ -141,7 +141,7 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
 
 // actions[kind] is the function that issues an action of this kind, in the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
-    // Does nothing: from here on the plan gives the memory to others.
+    // Issues no work: RELEASE only marks from when on the plan uses the memory for other buffers.
     [TRI_ACTION_RELEASE] = do_nothing,
     [TRI_ACTION_FORWARD] = engine_run_compute,
     [TRI_ACTION_RECOMPUTE] = engine_run_compute,

@@ -30,11 +30,10 @@ typedef struct tri_engine_batch {
     const void *fields[TRI_MAX_DATA_FIELDS];
 } tri_engine_batch;
 
-// The carried numbers: what one step hands to the next. They lie in the device's memory, where each
-// step changes them (TRI_CARRIED_UPDATES and others), because a device that runs ahead begins the
-// next step before the host has read the last one. The host has the numbers of the last collected
-// step: the engine's copy, and the caller's tri_progress. With TRI_CONTROL_UPDATES the host tells
-// the device to which update the first learning rate of the input belongs.
+// The carried numbers, which one step hands to the next, as the host has them: after the last
+// collected step. The steps themselves read and change a copy in the device's memory, because a
+// device that runs ahead begins the next step before the host has read the results of the one
+// before.
 typedef struct tri_carried {
     // The loss, and so all gradients, are multiplied by it; scale.scale 0: there is no loss scale.
     tri_loss_scale scale;
@@ -45,7 +44,8 @@ enum { TRI_MAX_SHARED = 5 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;
-    // Number of the step, counting also steps that were no updates; dropout draws by it.
+    // Number of the step, counting also steps that were no updates. Random numbers of dropout
+    // depend on it.
     int64_t step;
     // Learning rates: lr[0] for the first update after those that the last collected results
     // counted, lr[1] and so on for the updates after it. The device picks the right one, because
@@ -94,9 +94,9 @@ tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // Issues a step, which runs after all steps issued before. Collective. It may return before the
 // step is done: up to tri_engine_steps_ahead steps may be in flight already, so that the device has
 // work while the host reads results. (That number is 0 on a device whose work is done when a call
-// returns.) The input is only used during the call. Micro-batches stay in use until later ones are
-// taken or the step's results were collected. While a step is in flight, the state must be neither
-// read nor written, because the step changes it.
+// returns.) The input is only used during the call. Its micro-batches may be read until they
+// are released or the step is collected. While a step is in flight, the training state must be
+// neither read nor written, because the step changes it.
 tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
 int tri_engine_steps_ahead(const tri_engine *engine);
 // Waits for the oldest step in flight. Collective. TRI_NOT_FINITE (only without a loss scale) names
@@ -112,9 +112,10 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 // tri_engine_destroy may be called. Not collective.
 void tri_engine_abandon(tri_engine *engine);
 
-// Waits until no micro-batch is read any more, and releases them all, so that the caller may free
-// their memory. To be called after a step that succeeded or ended with TRI_NOT_FINITE. After any
-// other failure call tri_engine_abandon, because the work that reads them may never end by itself.
+// Waits until the device has read all micro-batches that it took, and releases them, so that the
+// caller may free their memory. To be called after a step that succeeded or ended with
+// TRI_NOT_FINITE. After any other failure call tri_engine_abandon instead, because the work that
+// reads the micro-batches may never end by itself.
 tri_status tri_engine_release_batches(tri_engine *engine);
 
 // Used in place of the number of an optimizer state; it stands for the parameter itself.

@@ -22,8 +22,8 @@ typedef struct engine_range_kernel {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // number of optimizer states that it reads and writes
-    // For a sum of squares: which of the sums the kernel writes. For a finder, which looks at one
-    // range for each parameter of its bucket: where the first of them stands in numbers.ranges.
+    // For a sum of squares: which of the sums the kernel writes. For a finder, which has one range
+    // for each parameter of its bucket: the index of its first range in numbers.ranges.
     int64_t at;
 } engine_range_kernel;
 
@@ -46,9 +46,10 @@ typedef struct engine_gap {
     int64_t first, count;
 } engine_gap;
 
-// Communicators of this rank's groups. There are two sets of them: control communicators take the
-// host's memory, data communicators the device's. If the host can read and write the device's
-// memory, both sets are the same.
+// Communicators of this rank's groups. There are two sets of them: control communicators carry what
+// lies in the host's memory, data communicators what lies in the device's. Where a control
+// communicator can do all that actions need in the device's memory, it is also the data
+// communicator.
 typedef struct engine_groups {
     tri_comm *world;  // all ranks
     tri_comm *shards; // the ranks that divide one copy of the training state
@@ -72,10 +73,11 @@ typedef struct engine_memory {
     // This rank's ranges, in F32, of the parameters that kernels read in a half type.
     float *masters;
     char *half_parameters; // the same parameters in the half type
-    float *gradients;      // whole gradients; NULL if they are scattered
-    // If gradients are scattered: the ranges of the gradients that this rank has.
+    float *gradients;      // whole gradients; NULL if every round scatters them
+    // If every round scatters gradients: the sums of this rank's own ranges; else NULL.
     float *own_gradients;
-    // What one compute action makes, before it is added to the gradients of other rounds.
+    // The gradients that one compute action makes, before they are added to earlier ones: kernels
+    // overwrite their outputs, so they cannot write to the earlier ones directly.
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
@@ -90,8 +92,8 @@ typedef struct engine_memory {
 typedef struct engine_numbers {
     // Rows of results, one after the other, followed by the numbers that travel with them.
     double *rows;
-    // Where the caller's numbers (`shared`) and the sums of squares lie in this step: behind the
-    // rows, or among the sums.
+    // Where the caller's numbers (tri_step_input.shared) and the sums of squares lie in this step:
+    // behind the rows; but `shared` lies in `sums` if the run is not deterministic.
     double *shared, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, `shared`, the sum of squares, the step scalars, the
@@ -138,9 +140,8 @@ typedef struct engine_tensors {
 // Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
 // because a rank may hold only a range of a bucket, or hold it where the host cannot read it.
 typedef struct engine_staging {
-    // Room for a whole bucket, or for one of its states. `memory` lies in a heap of the steps,
-    // which is free between steps, if the host can use that heap and it is large enough; else in
-    // `own`.
+    // Room for a whole bucket, or for one of its states. `memory` is the state heap, which is free
+    // between steps, if the host can use that heap and it is large enough; else it is `own`.
     float *memory, *own;
     int64_t own_elements;
     int unit, bucket, state; // what `memory` holds at present; unit -1: nothing
@@ -154,7 +155,8 @@ typedef struct engine_staging {
 // A step in flight: its results, on their way to the host's memory. Each step in flight has room of
 // its own, so that the next step does not overwrite results before the host has read them.
 typedef struct engine_flight {
-    // Copies of the device's numbers, in host memory of a kind to which a copy does not block.
+    // Copies of the device's numbers, in pinned memory of the host if the device offers it, so that
+    // copying does not block the host.
     double *results, *shared;
     tri_step_shape shape;
     int64_t step;    // the number in the step's input
@@ -226,16 +228,17 @@ struct tri_engine {
     tri_carried carried;                   // the carried numbers after the last collected step
     tri_storage *storage;                  // NULL: no state is offloaded
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
-    engine_groups groups;                  // control communicators, which take the host's memory
-    engine_groups data; // data communicators, which take the device's memory; `memory` is not set
+    engine_groups groups;                  // control communicators, for the host's memory
+    engine_groups data; // data communicators, for the device's memory; `memory` is not set
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
     bool is_stale;                         // parameters were written and not cast since
-    bool was_issued[TRI_STEP_SHAPE_COUNT]; // a whole step of the shape
-    // By block: bit k is set if the block's compute actions make a gradient of its k-th unit.
+    bool was_issued[TRI_STEP_SHAPE_COUNT]; // a step of this shape was issued to its end
+    // By block: bit k is set if the block makes gradients of its k-th unit in every program that
+    // trains.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
@@ -263,10 +266,10 @@ void engine_release_kernels(tri_engine *engine);
 // kernel: a view, or a collective, which a communicator runs.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
-// Lets the queue wait for the ticket. The first time that a step of a tri_step_shape runs, the host
-// waits instead: kernels are loaded then, and a driver may block all calls of the process until the
-// device has nothing to do. If a queue waited for work that another thread has yet to issue, that
-// thread would be blocked, and neither would ever go on.
+// Lets the queue wait for the ticket. In the first step of each tri_step_shape the host waits
+// instead, because kernels are loaded in that step: meanwhile a driver may block all calls of the
+// process until the device has nothing to do. If the queue then waited for work that another thread
+// has yet to issue, that thread would be blocked, and neither would ever go on.
 tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticket *ticket);
 
 // Describes an action of the compute lane for the ledger, so that traces and messages name actions
@@ -278,9 +281,9 @@ tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_actio
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
-// Defined in capture.c. Finds the parts to capture in all steps, which save the host the time to
-// issue their kernels one by one. There are none if the device cannot capture or the user wants
-// none.
+// Defined in capture.c. Finds for each shape of step the parts to capture, so that the host need
+// not issue their kernels one by one. There are none if the device cannot capture, the user wants
+// none, or values are searched for anomalies.
 void engine_find_parts(tri_engine *engine);
 // Frees the parts. Their work has to be done.
 void engine_close_parts(tri_engine *engine);
@@ -305,14 +308,14 @@ tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
 // Clears the times of the step that had this flight before.
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
-// Adds to the message of a device's failure which rank it is and, if the failed work ran after the
-// host had issued it, in which action. Returns `status`.
+// Adds to the message of a device's failure the rank and, if the device's times show an action that
+// has begun and not ended, the step and the action. Returns `status`.
 tri_status engine_name_failure(tri_engine *engine, tri_status status);
 
 // Defined in groups.c.
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world);
-// Makes everything that waits for the groups' operations fail. To be called before anything is
-// closed for which these operations wait, because they would never end.
+// Makes the groups' operations in flight fail, with everything that waits for them. To be called
+// before queues are closed, because operations wait for work of queues and would never end then.
 void engine_stop_groups(tri_engine *engine);
 void engine_close_groups(tri_engine *engine);
 
@@ -320,9 +323,9 @@ void engine_close_groups(tri_engine *engine);
 tri_status engine_allocate(tri_engine *engine);
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
-// Makes room for this many elements in `staging.memory`, which then holds nothing. This is not
-// planned, because no step needs it and the size is known only when a tensor is read or written.
-// TRI_NO_MEMORY.
+// Makes room for this many elements in `staging.memory`, which then holds nothing. Memory is
+// allocated only here, because many runs never need it; the plan counts the most that can be
+// needed. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
 // Makes room in `staging.joined` for the slices of all tensor-parallel ranks, this many elements in
 // all. TRI_NO_MEMORY.
@@ -345,8 +348,9 @@ tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int6
 void engine_release_range_kernels(engine_range_kernels *list);
 
 // Defined in anomaly.c. Looks for numbers that are not finite in what a node has read and written.
-// The rank keeps its finding until all ranks exchange theirs after the step, so that all stop
-// together: if one rank failed alone, the others would wait for it.
+// The rank keeps its finding until all ranks exchange theirs (in NORM or at the end of an
+// evaluation batch), so that all stop together: if one rank failed alone, the others would wait for
+// it.
 tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, const tri_node *node,
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);

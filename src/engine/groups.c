@@ -1,6 +1,6 @@
 // Opens the communicators of the plan's groups: control communicators as splits of the world, and
-// over them data communicators, which take the device's memory. The engine needs both: decisions of
-// the host and checkpoints travel in the host's memory, parameters and gradients in the device's.
+// over them data communicators. The engine needs both: decisions of the host and checkpoints lie in
+// the host's memory when they are sent, parameters and gradients in the device's.
 #include "comm/data.h"
 #include "engine/engine_internal.h"
 
@@ -27,8 +27,8 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-// Opens the data communicator of a group. `axes` is given if the group is all ranks that differ
-// from this one along these axes; 0: it is another group.
+// Opens the data communicator of a group. If the group has all ranks that differ from this one only
+// along `axes`, its communicator can be split from that of all ranks. 0: it is opened by itself.
 static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm_use use, unsigned axes,
                             tri_comm **out) {
     unsigned wanted = TRI_COMM_DATA_ABILITIES;

@@ -10,9 +10,9 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// The communicator that allocates the memory of communicators' operations, because they are fastest
-// there. If the host can use the device's memory, this is a control communicator, which shares the
-// memory with other ranks.
+// Gets the communicator that allocates the memory from which ranks send and to which they receive:
+// operations are fastest in memory that a communicator allocated. If the host can use the device's
+// memory, it is a control communicator, whose memory the ranks of a host share.
 static tri_comm *memory_of(const tri_engine *e) {
     return e->device->backend->host_memory ? e->groups.memory : e->data.world;
 }
@@ -31,9 +31,9 @@ static void release_shared(tri_engine *e, void *memory) {
     if (memory) memory_of(e)->backend->free(memory_of(e), memory);
 }
 
-// Whether GATHER sends parameters from where they lie. Then they lie in memory that communicators
-// share. Otherwise they lie in memory of this process alone, which kernels read faster, because
-// systems seldom have huge pages for shared memory.
+// Whether steps gather parameters. If so, GATHER sends from the memory of the parameters, and the
+// communicator allocates it, so that other ranks can read it. If not, it is memory of this process
+// alone, which kernels read faster, because systems seldom have huge pages for shared memory.
 static bool sends_parameters(const tri_engine *e) {
     return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
@@ -50,8 +50,8 @@ static void release_parameters(tri_engine *e, void *memory) {
 }
 
 // Whether activations lie in memory that the communicator allocates: on a device whose memory the
-// host cannot use, if ranks send each other activations. Elsewhere memory that the ranks of a host
-// share would not be faster.
+// host cannot use, if ranks send each other activations. On other devices such memory is no faster
+// for activations.
 static bool sends_activations(const tri_engine *e) {
     const int *size = e->plan->mesh.size;
     return !e->device->backend->host_memory &&

@@ -9,9 +9,9 @@
 //
 //   row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
 //
-// Each of these numbers is computed by one rank and is zero on all others, so that the all-reduce
-// does not change its bits. In other runs each rank first adds its own rows and squares, and only
-// one row travels.
+// Each row and each sum of squares is computed by one rank and is zero on all others, so that the
+// all-reduce does not change its bits. In a run that is not deterministic, each rank first adds its
+// own rows and squares, and only their sums travel.
 #include "engine/engine_internal.h"
 
 #include <math.h>

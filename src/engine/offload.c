@@ -1,6 +1,7 @@
-// FETCH, LOAD and EVICT: moves offloaded state between memory and storage. The storage holds the
-// optimizer states of all units, then the masters of half buckets, then those of the others: each
-// of these may be offloaded without the ones after it. Next: results.c.
+// FETCH, LOAD and EVICT: moves offloaded state between memory and storage. In the storage lie first
+// the optimizer states of all units, then the masters that kernels read in a half type, then all
+// other masters. In this order, because each of the three may be offloaded without those after it.
+// Next: results.c.
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {

@@ -1,8 +1,8 @@
 // The results that the host reads of a step: sums of metrics, step scalars and carried numbers.
 // They are copied to the host's memory after the step. There is room for several steps there, so
-// that a step can be issued before the results of the previous one are read. After a step that is
-// not finite, the device skips all later ones until the host has read this. So the step itself has
-// to find the first parameter whose gradient was not finite. Next: train/scale.c.
+// that a step can be issued before the results of the previous one are read. Then later steps
+// overwrite a step's gradients before the host learns that they are not finite. So a step that
+// halts finds by itself the first parameter whose gradient is not finite. Next: train/scale.c.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"

@@ -22,9 +22,8 @@ typedef struct tri_storage_config {
 
 typedef struct tri_storage_op {
     bool writes;
-    // Memory that the host cannot use: the data pass through a buffer of the storage.
-    bool on_device;
-    void *memory; // must stay valid until the caller has waited for the operation
+    bool on_device; // `memory` belongs to the device, and the host cannot use it
+    void *memory;   // must stay valid until the caller has waited for the operation
     int64_t offset, size_bytes;
 } tri_storage_op;
 

@@ -1,8 +1,9 @@
 // The loss, and the counts by which gradients are divided. A loss is a mean: the sum of its values
-// over the step, divided by their count. So is each loss of a weighted sum. The gradients of
-// several losses are added as soon as they are made, so each must be divided by its own count
-// before that. If the count depends on labels, these are counted before the step. The gradient of a
-// single loss can be divided later, in NORM, when the labels have been counted anyway.
+// over the step, divided by their count. In a weighted sum, each loss is a mean with its own count.
+// BACKWARD adds the gradients of all losses at once, so each loss must be divided by its count
+// before that: if the count depends on labels, these are counted before the step. If all losses
+// have one count, BACKWARD divides by the nominal count. STEP corrects that, because NORM has
+// learned the true count by then.
 #include "engine/engine_internal.h"
 #include "graph/loss.h"
 
@@ -17,8 +18,8 @@ static bool counts_labels(const tri_engine *e) {
 static tri_status count_labels(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     int64_t ahead = 0;
-    // The loader has memory only for the micro-batches of one step. Those of the last step have to
-    // be given back before it can show those of this step.
+    // The loader has memory only for the micro-batches of one step. Those of the previous step have
+    // to be released before the loader can show those of this step.
     if (counts_labels(e)) TRI_TRY(tri_engine_release_batches(e));
     for (int r = 0; r < e->run.step->rounds && counts_labels(e); r++) {
         tri_engine_batch batch;

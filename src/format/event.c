@@ -41,8 +41,9 @@ static uint32_t masked(const void *data, size_t size) {
 
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
-// Begins a record. It is built from its end: the room for the checksum of its data comes first, and
-// its length last.
+// Begins a record, which consists of length, checksum of the length, data, and checksum of the
+// data. It is built from its end, so this reserves the four bytes of the last checksum; `finish`
+// fills them in and adds the first two.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);

@@ -12,7 +12,7 @@ enum { TRI_NPY_HEADER_BYTES = 1 << 16 };
 
 typedef struct tri_npy_header {
     tri_dtype dtype;
-    bool is_swapped; // elements have the opposite byte order of this machine
+    bool is_swapped; // the elements' byte order is not that of this machine
     tri_shape shape;
     int64_t header_bytes; // offset of the first element
 } tri_npy_header;

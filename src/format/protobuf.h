@@ -26,8 +26,9 @@ void protobuf_varint(protobuf *out, int field, uint64_t value);
 void protobuf_double(protobuf *out, int field, double value);
 void protobuf_float(protobuf *out, int field, float value);
 void protobuf_string(protobuf *out, int field, const char *text);
-// Makes a message of the bytes that were written last, with field number `field`. `end` is what
-// protobuf_size() returned before the first of these bytes was written.
+// Puts a tag (field number `field`) and a length in front of the bytes that were written last, so
+// that they become a message. `end` is what protobuf_size() returned before the first of these
+// bytes was written.
 void protobuf_message(protobuf *out, int field, size_t end);
 
 #endif

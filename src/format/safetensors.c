@@ -153,7 +153,7 @@ static int compare_offset(const void *a, const void *b) {
 // gaps and overlaps could hide data. Makes their offsets relative to the file.
 static tri_status check_offsets(tri_safetensors *file) {
     qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_offset);
-    // `end`: the end of the tensors so far.
+    // `end`: where the tensors checked so far end.
     int64_t end = 0, available = file->size_bytes - file->data_start;
     for (int i = 0; i < file->count; i++) {
         tri_safetensors_entry *entry = &file->entries[i];

@@ -1,5 +1,5 @@
-// Safetensors files: a count, a JSON header, then the tensors' bytes, contiguous. Format:
-// https://github.com/huggingface/safetensors, "Format" in its README.
+// Safetensors files: 8 bytes with the length of the header, the header in JSON, then the tensors'
+// bytes, contiguous. Format: https://github.com/huggingface/safetensors, "Format" in its README.
 //
 // An open file keeps only the header in memory; ranges of bytes of tensors are read when they are
 // needed. For writing, the header and every tensor's offset are computed first, so that several
@@ -60,7 +60,7 @@ typedef struct tri_safetensors_pair {
 } tri_safetensors_pair;
 
 typedef struct tri_safetensors_layout {
-    char *header; // the first bytes of the file: count, JSON, padding
+    char *header; // the first bytes of the file: length, JSON, padding
     int64_t header_bytes;
     int count;
     tri_safetensors_entry *entries; // entries[i] tells where specs[i] lies in the file

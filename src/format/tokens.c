@@ -41,9 +41,9 @@ typedef struct header {
     int row; // row of `headers`; ROWS: the file has no header
 } header;
 
-// Reads the header, if the file begins with one. A file without a header cannot look as if it had
-// one, because the magic number is not valid UTF-8, and as a token it would be larger than any in
-// such files.
+// Reads the header, if the file begins with one. A file without a header is not taken for one with
+// a header: the bytes of a magic number are not valid UTF-8, and read as U16 they begin with a
+// token above 55000, which GPT-2's vocabulary (50257) does not have.
 static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, header *out) {
     out->row = ROWS;
     if (file_bytes < HEADER_BYTES) return TRI_OK;

@@ -23,14 +23,14 @@ struct tri_unzip {
     int fd;
     char *path;
     int64_t file_bytes;
-    int64_t taken; // for an uncompressed file: how many bytes were returned so far
+    int64_t taken; // for an uncompressed file: how many bytes tri_unzip_read has returned
     bool gzip, ended;
     struct inflate_state state;
     uint8_t input[INPUT_BYTES];
 };
 
-// Refills the empty input buffer with at least `least` bytes, unless the file ends before that,
-// because a header must not be cut in two. At the end of the file the buffer stays empty.
+// Refills the empty input buffer. It gets at least `least` bytes, so that no header is cut in two,
+// and fewer only if the file ends. At the end of the file the buffer stays empty.
 static tri_status refill(tri_unzip *source, uint32_t least) {
     struct inflate_state *state = &source->state;
     state->next_in = source->input;

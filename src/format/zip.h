@@ -30,15 +30,14 @@ typedef struct tri_zip {
 // or more than TRI_MAX_ZIP_MEMBERS.
 tri_status tri_zip_open(tri_arena *arena, int fd, const char *path, tri_zip *out);
 
-// Finds the offset of a member's packed bytes, which only its local header tells, and checks that
-// they lie within the file.
+// Finds where a member's packed bytes begin, and checks that they lie within the file. Only the
+// member's local header tells this, because its length varies.
 tri_status tri_zip_locate(const tri_zip *zip, int fd, const tri_zip_member *member,
                           int64_t *offset);
 // Unpacks a deflated member into `out`, which has room for size_bytes. TRI_CORRUPT: the size or the
 // checksum is not the one in the directory.
 tri_status tri_zip_inflate(const tri_zip *zip, int fd, const tri_zip_member *member, void *out);
-// Verifies the checksum of a stored member. Its bytes are read directly, because they are not
-// packed.
+// Verifies the checksum of a stored member. For a deflated member, tri_zip_inflate does so.
 tri_status tri_zip_verify(const tri_zip *zip, int fd, const tri_zip_member *member);
 
 #endif

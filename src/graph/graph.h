@@ -14,8 +14,9 @@
 typedef enum tri_phase {
     TRI_PHASE_FORWARD,
     TRI_PHASE_BACKWARD,
-    TRI_PHASE_WEIGHT, // the nodes of the backward pass that no other block waits for, if split off
-    TRI_PHASE_STEP,   // optimizer updates
+    // Nodes of the backward pass that no other block waits for, if tri_pass_split_backward ran.
+    TRI_PHASE_WEIGHT,
+    TRI_PHASE_STEP, // optimizer updates
     TRI_PHASE_COUNT
 } tri_phase;
 
@@ -67,8 +68,8 @@ typedef struct tri_init {
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED, // updated by the optimizer
     TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_freeze)
-    // A moving average. In place of a gradient, the value of the batch times the number of its
-    // samples travels between the ranks.
+    // A moving average. Its "gradient", which is summed over micro-batches and ranks, is the
+    // micro-batch's value times the number of its samples.
     TRI_ROLE_STATISTIC,
     TRI_ROLE_COUNTER, // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
@@ -147,12 +148,12 @@ typedef struct tri_weighted_sum {
     double weights[TRI_MAX_LOSS_TERMS];
 } tri_weighted_sum;
 
-// When the counts of the losses of a weighted sum, over the whole step, are known, and so where the
-// division takes place.
+// When it is known by which counts, over the whole step, the losses of a weighted sum are divided.
+// Only if all counts are equal can the division wait until the gradients have been summed.
 typedef enum tri_counting {
     TRI_COUNT_BEHIND, // after BACKWARD: all losses have one count, which NORM learns
     TRI_COUNT_KNOWN,  // always: each loss counts a fixed number per sample
-    TRI_COUNT_AHEAD, // before the step: the labels of all its samples are counted on the host first
+    TRI_COUNT_AHEAD,  // before the step: the host counts the labels of all its samples first
 } tri_counting;
 
 typedef struct tri_layer_info {
@@ -163,7 +164,7 @@ typedef struct tri_layer_info {
 typedef enum tri_scalar_kind {
     TRI_SCALAR_SEED, // [1], in the graph's dtype: the loss seed, where the loss is no sum of losses
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
-    TRI_SCALAR_TERM, // the loss seed of the first loss of a sum; those of the others follow
+    TRI_SCALAR_TERM, // the loss seed of a sum's first loss; TRI_SCALAR_TERM + i: that of loss i
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
@@ -194,12 +195,12 @@ typedef struct tri_graph_options {
     // Type of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`.
     tri_dtype dtype;
     tri_precision precision; // precision of an F32 graph
-    double dropout;          // replaces every rate when has_dropout
+    double dropout;          // with has_dropout: replaces the rate of every dropout layer
     bool has_dropout;
     bool direct_convolution; // true: convolutions are computed without Winograd's algorithm
     bool tf32; // true: products and convolutions of F32 may round their inputs to TF32
-    // Looks up one of the recipe's model options: sets *out and returns true when `key` is there.
-    // NULL: there are none.
+    // Looks up one of the recipe's model options: sets *out and returns true if the recipe has
+    // `key`. NULL: there are no options.
     bool (*model_option)(void *context, const char *key, double *out);
     void *model_context;
 } tri_graph_options;
@@ -227,15 +228,15 @@ struct tri_graph {
     int metric_count, metric_capacity;
     tri_weighted_sum *sums;
     int sum_count, sum_capacity;
-    int first_term, term_count; // metrics whose weighted sum is the loss; count 0: no sum
+    int first_term, term_count; // into `metrics`: the terms of the loss; count 0: it is no sum
     tri_counting counting;
 
     tri_layer_info *layers;
     int layer_count, layer_capacity;
     // Find layers, blocks and parameters by their names.
     tri_index layer_index, block_index, parameter_index;
-    // layer_parameters[l]: the last parameter added for layer l; tri_parameter_info.before leads
-    // on.
+    // By a layer's name: the parameter that was added to the layer last. The others of the layer
+    // are found from it by tri_parameter_info.before.
     tri_index layer_parameters;
     const char **blocks; // names of the blocks
     int block_count, block_capacity;
@@ -266,19 +267,19 @@ tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // True if `value` is one of the graph's values, or the value none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
-// Fails the graph when `value` is not one of its own, as after a mistake in a model. False when the
-// graph has failed, now or before. `what` and `name` (may be NULL) tell in the message who uses the
-// value.
+// Fails the graph if it has no such value (tri_graph_has), as after a mistake in a model. Returns
+// false if the graph has failed, now or before. The message says with `what` and `name` (may be
+// NULL) who uses the value.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
-// Checks an input of a layer. If it is none, it is mostly a field of tri_batch that the data lacks:
-// fails the graph with a message that lists the fields that the data has, and returns false. `name`
-// may be NULL.
+// Checks an input of a layer. If it is none, the model has usually read a field of tri_batch that
+// the data lacks. The graph then fails with a message that lists the fields that the data has, and
+// the result is false. `name` may be NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);
-// Fails the graph when `name` is NULL or not UTF-8, which no checkpoint can hold. False when the
-// graph has failed.
+// Fails the graph if `name` is NULL or not UTF-8, because no checkpoint can hold such a name.
+// Returns false if the graph has failed, now or before.
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
-// What every layer calls first: notes the layer's name, and fails the graph if another layer has
-// the name and it is not shared. False when the graph has failed.
+// Every layer calls this first. Notes the layer's name, and fails the graph if another layer has
+// that name, unless tri_share_layer was called for it. Returns false if the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
 // A trained parameter of the current block. If it exists already, with the same name and shape,
 // returns the same value: so layers share parameters.
@@ -291,10 +292,11 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 // before autodiff, which makes no gradients of frozen parameters. TRI_BAD_INPUT: a pattern matches
 // no parameter (it is probably mistyped), or nothing is left to train.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
-// Adds what the current block contributes to the parameter's gradient.
+// Adds an entry to graph->gradients: what the current block contributes to the parameter's
+// gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// Gets the contribution to the parameter's gradient where at most one block adds to it, which the
-// caller has to know; none if no block does.
+// Gets the gradient of a parameter to which at most one block has contributed, such as a statistic;
+// none if no block has.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // The index in the full parameter, in row-major order, of element `index` of a slice of shape
@@ -329,9 +331,10 @@ tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 static inline bool tri_value_is(tri_value value) { return value.id != 0; }
 
-// Checks what every pass has to leave true: that every value is made before it is read, that shapes
-// and types are what the ops' rules say, and that blocks and phases follow one another.
-// TRI_INTERNAL names node and rule, and means that a pass is wrong.
+// Checks what must be true after every pass: that every value is made before it is read, that
+// shapes and types are what the ops' rules say, and that nodes are ordered by phase and, inside a
+// phase, by block (in the backward pass the last block first). TRI_INTERNAL: a pass is wrong; the
+// message names the node and the rule.
 tri_status tri_graph_verify(const tri_graph *graph);
 // Print a graph: one line per node, or as input of Graphviz.
 void tri_graph_print(const tri_graph *graph, FILE *out);

@@ -107,8 +107,8 @@ static int64_t batch_size(const tri_graph *g) {
 }
 
 // Finds how labels can be counted before the step. Returns the index of the graph's input that
-// holds the labels. If a single op makes the labels from that input and can count them, *maker is
-// that op. -1: they cannot be counted.
+// holds them, or from which a single op makes them: then *maker is that op, which counts them. -1:
+// the labels cannot be counted before the step.
 static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
     *maker = NULL;
     for (;;) {

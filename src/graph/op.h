@@ -9,7 +9,8 @@ enum { TRI_MAX_INPUTS = 8, TRI_MAX_OUTPUTS = 6 };
 
 typedef struct tri_node tri_node;
 
-// Given to a shape rule: shapes and types of the inputs; the rule sets those of the outputs.
+// Shapes and types of a node's inputs and outputs. A shape rule gets those of the inputs and sets
+// those of the outputs.
 typedef struct tri_op_signature {
     int input_count, output_count;
     bool present[TRI_MAX_INPUTS]; // present[i] false: the optional input i was left out
@@ -39,8 +40,8 @@ typedef struct tri_attr_field {
     int count; // number of elements if the attribute is an array; 0: it is a single value
 } tri_attr_field;
 
-// The class or token numbers that an op reads, which have to be checked against the data, because
-// they are used as indices.
+// How many classes or tokens an op knows. The numbers in the data must be below it, because the op
+// uses them as indices.
 typedef struct tri_op_classes {
     int64_t (*count)(const void *attr, const tri_op_signature *signature);
     // Names in messages: what numbers of the data are called ("labels"), and what the model has

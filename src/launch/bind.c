@@ -17,9 +17,8 @@ static void add_core(const launch_core *core, launch_cpus *out) {
     for (int i = 0; i < core->thread_count; i++) launch_cpus_add(out, core->threads[i]);
 }
 
-// The cores `of` are divided among `sharers` workers. Adds share number `index`, which is at least
-// one core, to a worker's CPUs. If there are fewer cores than sharers, hardware threads are divided
-// instead.
+// Divides the cores `of` among `sharers` workers, and adds what worker `index` of them gets to
+// `out`. Each gets whole cores or, if there are fewer cores than workers, whole hardware threads.
 static void add_share(const launch_topology *t, cores of, int index, int sharers,
                       launch_cpus *out) {
     int count = of.end - of.first;
@@ -80,8 +79,8 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
     }
 }
 
-// Finds each worker's GPU: the visible GPU with the worker's number. False: not every worker has
-// one.
+// Finds each worker's GPU: with visible = "2,3", worker 0 has GPU 2 and worker 1 has GPU 3. False:
+// not every worker has one, or the list has names instead of numbers.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
                         launch_place *out) {
     const char *at = visible;
@@ -107,8 +106,8 @@ static bool same_cores(const launch_device *a, const launch_device *b) {
 static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
 
 // Gives the workers of a socket those of its NUMA nodes that are near no worker's GPU. It gives
-// whole nodes, each to the nearest of the workers that have the fewest cores. Nodes that cannot be
-// divided evenly stay unused.
+// whole nodes, each to the nearest of the workers that have the fewest CPUs. If not every worker
+// would get equally many of these nodes, it gives none, so that all workers are equally fast.
 static void add_free_nodes(const launch_topology *t, int socket, int workers, launch_place *out) {
     int free_nodes = 0, sharers = 0;
     bool *taken = calloc((size_t)t->nodes + 1, sizeof *taken);
@@ -213,8 +212,8 @@ tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int worker
     return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
 }
 
-// Lists the network interfaces at the NUMA nodes of the worker's first core, for the map that is
-// shown: "hsn0 hsn1"; "-": none.
+// Lists the network interfaces at the NUMA node of a worker's first core, for the table of
+// launch_bind_print: "hsn0 hsn1"; "-": none.
 static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
                                    const launch_core *core) {
     const char *text = "";
@@ -262,7 +261,7 @@ void launch_bind_print(tri_arena *arena, const launch_topology *t, const launch_
 
 int launch_bind_apply(const launch_cpus *cpus) {
     if (!cpus->bound) return 0;
-    // The kernel expects an array of words. On a little-endian machine an array of bytes looks the
-    // same in memory.
+    // Linux expects an array of words. On a little-endian machine an array of bytes looks the same
+    // in memory.
     return syscall(SYS_sched_setaffinity, 0, sizeof cpus->set, cpus->set) < 0 ? -1 : 0;
 }

@@ -19,28 +19,29 @@ typedef struct launch_place {
 // - LAUNCH_BIND_AUTO: the workers get disjoint cores, near their GPUs. `visible` is the list in
 //   CUDA_VISIBLE_DEVICES or a similar variable; NULL: worker i has GPU i. Without GPUs, or if not
 //   every worker has one, the cores are divided in order.
-// - The others: domains (NUMA nodes, sockets, groups of cores with one last-level cache) are
-//   distributed over the workers in order and as evenly as possible; `exclusive` also divides a
-//   NUMA node's cores among its workers.
+// - LAUNCH_BIND_NONE: no worker is bound.
+// - Every other binding gives each worker one domain: a NUMA node, a socket, or the cores that
+//   share a last-level cache. Worker i of n gets domain i * domains / n. Workers of one domain
+//   share its cores; only with LAUNCH_BIND_EXCLUSIVE they divide them.
 // TRI_UNSUPPORTED: there are too few CPUs; the message says which are free.
 tri_status launch_bind_plan(tri_arena *arena, const launch_topology *topology,
                             launch_binding binding, int workers, const char *visible,
                             launch_place *out);
-// As launch_bind_plan, for the topology of this host, which it finds.
+// As launch_bind_plan, for this host, whose topology it finds and returns.
 tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
                             launch_topology *topology, launch_place *out);
-// Prints the map of workers as a table, and the masks in one line, in the form of Slurm's
-// --cpu-bind.
+// Prints a table of the workers with their GPUs and CPUs, then their CPUs as masks in one line:
+// "masks: 0x00fe,0xfe00", as Slurm's --cpu-bind=mask_cpu takes them.
 void launch_bind_print(tri_arena *arena, const launch_topology *topology,
                        const launch_place *places, int workers, FILE *out);
 // Binds the calling process. It is async-signal-safe, because it runs in the worker's process
 // between fork and exec. Returns -1 with errno on failure.
 int launch_bind_apply(const launch_cpus *cpus);
 
-// Binds a rank that srun or mpirun started to its part of the host's cores, if the host's ranks may
-// use more CPUs than their parts. The variable TRIREME_BIND (auto or none; default auto) can forbid
-// this; `get` reads variables. *cores: to how many cores the process is now bound; 0: it was not
-// bound.
+// For ranks that srun or mpirun started: if this rank may use more CPUs than its fraction of the
+// host, binds it to cores that no other rank of the host gets. TRIREME_BIND=none forbids this;
+// `get` reads variables. *cores: the number of cores to which the process is now bound; 0: it was
+// not bound.
 tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores);
 
 #endif

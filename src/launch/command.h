@@ -12,9 +12,9 @@ typedef struct launch_command {
     int argc;
 } launch_command;
 
-// Finds PROGRAM (on PATH if its name has no slash) and the arguments that come before the user's
-// own. If there is no `trireme` on PATH, that name means the running binary. TRI_NOT_FOUND: there
-// is no such program. TRI_BAD_INPUT: it is not executable.
+// Finds PROGRAM, on PATH if its name has no slash. "train.py --epochs 3" becomes "python3 -u
+// train.py --epochs 3". If there is no `trireme` on PATH, that name means the running binary.
+// TRI_NOT_FOUND: there is no such program. TRI_BAD_INPUT: it is not executable.
 tri_status launch_command_find(tri_arena *arena, const launch_options *options,
                                launch_command *out);
 

@@ -108,9 +108,9 @@ static launch_cause cause_of(const failure *f) {
     };
 }
 
-// Fills out[] with the failures, the cause first, and returns their number. A worker that ended
-// because the launcher stopped it did not fail, unless it wrote an error file, or was suspended, so
-// that the others were waiting for it.
+// Fills out[] with the failures, the cause first, and returns their number. A worker that the
+// launcher stopped counts as failed only if it wrote an error file, or if it was suspended, because
+// then the others were waiting for it.
 static int collect_failures(tri_arena *arena, const launch_worker *workers, int count,
                             failure *out) {
     int found = 0;
@@ -151,8 +151,8 @@ static bool stderr_is_on_console(const launch_worker *w) {
     return w->streams[LAUNCH_STREAMS - 1].goes_to_console;
 }
 
-// Gets the message without the name of its error code. Ranks may report one cause with different
-// codes, and it should count as one message.
+// Gets the message without the name of its status: of "TRI_IO: disk full", "disk full". Ranks may
+// report one cause with different statuses, and it should count as one message.
 static const char *message_text(const failure *f) {
     const char *colon = strstr(f->error.message, ": ");
     return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;

@@ -29,15 +29,18 @@ enum {
     LAUNCH_SUSPENDED = 1,
     // The worker only reports another rank's failure (TRI_PEER_LOST, TRI_REFUSED).
     LAUNCH_CONSEQUENCE = 2,
-    LAUNCH_ASKED = 4,      // the launcher had already begun to stop the worker
-    LAUNCH_CRASHED = 8,    // a signal ended the worker
+    LAUNCH_ASKED = 4, // the launcher had already begun to stop the worker
+    // A signal other than SIGABRT ended the worker, or a whole node was lost. (A program raises
+    // SIGABRT itself, after it has found an error.)
+    LAUNCH_CRASHED = 8,
     LAUNCH_BAD_INPUT = 16, // the worker had bad input, so a restart would fail in the same way
-    LAUNCH_TOLD = 32,      // a worker of its node has printed the message on the console
+    LAUNCH_TOLD = 32,      // a worker of its node has already printed why the input is bad
 };
 typedef struct launch_cause {
     // Seconds since 1970: the error file's time stamp or, without one, the time when the process
     // ended.
     double seconds;
+    // `flags` are those above. end_order is 1 for the first worker of its node that ended.
     int32_t flags, end_order;
 } launch_cause;
 // Whether failure `a` is more likely the cause than `b`, by the order that launch_failure_report
@@ -52,15 +55,16 @@ bool launch_worker_failed(const launch_worker *worker);
 const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker *workers,
                                           int count);
 
-// Prints one report on standard error: what failed, the cause last. To find the cause, these rules
-// apply in this order:
-// - a worker that was suspended by a signal when another one failed, because the others were
-//   waiting for it;
-// - a failure that is not the report of another rank's failure (TRI_PEER_LOST, TRI_REFUSED);
-// - the failure with the earliest time stamp, in whole seconds, because error files have no finer
-//   ones;
-// - within one second, a worker that failed before the launcher began to stop the others;
-// - then a crash by a signal before an error; then the worker that ended first.
+// Prints one report on standard error: what failed, the cause last, in attempt `attempt` (from 1)
+// of `attempts`. Of two failures, the first of these rules that tells them apart decides which one
+// is more likely the cause:
+// 1. A worker that was suspended by a signal when another one failed, because the others were
+//    waiting for it.
+// 2. A failure that is not the report of another rank's failure (TRI_PEER_LOST, TRI_REFUSED).
+// 3. The earlier time stamp, in whole seconds, because error files have no finer ones.
+// 4. A worker that failed before the launcher began to stop the others.
+// 5. A crash (LAUNCH_CRASHED).
+// 6. The worker that ended first.
 // Each text is printed once: not again for another worker, and not if a worker has already printed
 // it on the console. Bad input (exit code 2) that a worker has printed there needs no report.
 // Returns the cause; NULL: no worker failed.

@@ -120,8 +120,8 @@ static tri_status settle_ranks(tri_job *job) {
     int64_t most = gpus ? gpus : cores ? cores : TRI_MAX_LOCAL_RANKS;
     if (most > TRI_MAX_LOCAL_RANKS) most = TRI_MAX_LOCAL_RANKS;
     job->ranks_per_node = gpus ? gpus : 1;
-    // If a job may have fewer GPUs than a node has, the number that the partition allows is the
-    // default.
+    // A partition may allow a job fewer GPUs than its nodes have. Then the default is as many ranks
+    // as it allows.
     if (gpus && partition && partition->gpus && partition->gpus / job->nodes < gpus)
         job->ranks_per_node = partition->gpus / job->nodes;
     if (job->ranks_per_node < 1) job->ranks_per_node = 1;
@@ -216,8 +216,8 @@ static void fill_values(tri_arena *arena, tri_job *job) {
                              memory % 1024 ? "M" : "G");
 }
 
-// Rejects line feeds in the recipe's path and in overrides, because they would end the script's
-// line and begin a new command.
+// Rejects control characters in the texts that the script contains, because a line feed would end
+// the script's line and begin a new command.
 static tri_status check_words(const tri_job *job) {
     const tri_job_request *r = job->request;
     for (int i = -2; i < r->words; i++) {

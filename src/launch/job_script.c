@@ -108,8 +108,9 @@ static void write_environment(script *s) {
         fprintf(s->out, "%s\n", job->site->setup.items[i]);
 }
 
-// Writes where the ranks meet, if Slurm's names of the nodes cannot be used. Under srun they can,
-// unless the fast network has other names.
+// Writes the lines that set $host and $port, where the ranks meet: at the first node. `trireme run`
+// gets them as flags. Ranks that srun starts find the first node in Slurm's variables, and need
+// these lines only if the node has another name on the fast network.
 static void write_meeting(script *s) {
     const tri_job *job = s->job;
     const char *suffix = job->site->host_suffix;

@@ -89,9 +89,9 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
-// Finds the worker whose exit code tells what went wrong. That is the cause, unless the launcher
-// stopped it while it was still writing its error file: a stopped worker's exit code says nothing.
-// Then it is the worker that ended first by itself.
+// Finds the worker whose exit code tells what went wrong. Usually that is the cause. But if the
+// launcher stopped the cause while it was still writing its error file, its exit code only shows
+// that it was stopped. Then this finds the first worker that ended without being stopped.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;
@@ -142,9 +142,9 @@ static tri_status start_workers(run *r, tri_arena *arena) {
 
 // What follows an attempt that has ended.
 typedef struct verdict {
-    bool retry;   // there may be another attempt
-    bool returns; // there may be one after this node has joined the others again
-    int code;     // if neither: the exit code of the run
+    bool retry;   // another attempt follows
+    bool returns; // this node was cut off: another attempt follows if it can join the others again
+    int code;     // the exit code of the run, if no attempt follows
 } verdict;
 
 // Decides what follows an attempt of a run on one node.
@@ -174,8 +174,8 @@ static verdict obey(const nodes_message *message) {
     return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
-// Tells the serving agent how the workers have ended, and waits until all other agents have done so
-// too.
+// Tells the serving agent how the workers have ended, and waits for its decision, which it takes
+// when all agents have told. If it has already decided (`last`), only obeys.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
         [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};
@@ -212,7 +212,7 @@ static bool join_round(run *r, verdict *out) {
 }
 
 // Lets a node that was cut off join the others again, if they are still there. If not, the run has
-// ended for this node, with the exit code of its loss.
+// ended for this node, with the exit code that is already in the verdict.
 static void join_again(run *r, verdict *out) {
     tri_status status = launch_nodes_return(r->nodes, &r->signal);
     out->retry = status == TRI_OK && !r->signal;
@@ -318,7 +318,7 @@ static tri_status run_guarded(run *r, int *code) {
 }
 
 // Chooses the workers' CPUs, so that workers do not run on each other's cores. With --show-binding
-// it prints the map: on standard output if nothing is to be run.
+// it prints them, on standard error if there is a PROGRAM, so that they do not mix with its output.
 static tri_status plan_binding(run *r, tri_arena *arena) {
     const launch_options *o = r->options;
     launch_topology topology;

@@ -6,11 +6,15 @@
 #include <stdbool.h>
 
 // Runs the command. argv[0] is the command's name ("run"), then come torchrun's flags, PROGRAM and
-// its arguments. Returns the exit code: 0: all workers succeeded; 1: a worker failed (2 if the
-// first failure had exit code 2); 2: bad usage; 75: workers stopped with a checkpoint; 128+n:
-// signal n ended the run. The last one also holds for a signal that was only passed on, if a worker
-// had no handler for it yet. While this function runs, it owns the process: its signals (those that
-// end a run stay blocked, since the process is about to end) and all of its children.
+// its arguments. Returns the exit code:
+//   0      all workers succeeded
+//   1      a worker failed
+//   2      bad usage, or the first failure had exit code 2
+//   75     workers stopped with a checkpoint
+//   128+n  signal n ended the run. This may be SIGUSR1 or SIGUSR2, which are only passed on to the
+//          workers, if a worker had no handler for it.
+// While this function runs, it owns the process's signals and all of its children. The signals
+// stay blocked when it returns, because the process is then about to end.
 int tri_launch_main(int argc, char **argv);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct launch_members {
     char master_addr[256];
     int master_port;
     char nonce[33];  // a secret of this attempt, so that other users cannot find its ranks
-    char job[64];    // the run's name for its workers, if the serving agent has one
+    char job[64];    // the name by which workers know the run; "": one node, so they need none
     char store[272]; // HOST:PORT where the serving agent has the workers' store; "": rank 0 has it
     int group_rank, group_size; // number of this node, and how many nodes there are
     int first_rank, world_size; // this node's ranks: from first_rank to first_rank + workers - 1
@@ -19,11 +19,11 @@ typedef struct launch_members {
     int restarts;               // how many of these attempts failed
 } launch_members;
 
-// Rejects flags that contradict each other, and sets the run's id. TRI_BAD_INPUT; TRI_UNSUPPORTED:
-// an unknown backend.
+// Checks the flags from which the members follow, and sets the run's id, which --standalone draws
+// at random. TRI_BAD_INPUT: a name is too long. TRI_UNSUPPORTED: an unknown --rdzv-backend.
 tri_status launch_members_check(const launch_options *options, launch_members *out);
-// Finds the members of the next attempt of a run on one node. `out` is as launch_members_check or
-// the previous attempt has left it.
+// Finds the members of the next attempt of a run on one node: draws a nonce, and chooses where
+// rank 0 listens. Keeps what launch_members_check has set.
 tri_status launch_members_join(const launch_options *options, launch_members *out);
 // Takes over the members of the next attempt of a run on several nodes, which the serving agent has
 // sent.

@@ -108,10 +108,11 @@ static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
-    // In a static run node 0 serves, whatever address is given: if it is none of this host's, the
-    // server listens at all addresses of this host. In other runs the agent serves that has the
-    // given address; if that is this host's own name, which may resolve to none of its addresses
-    // (as with Debian's 127.0.1.1), it listens at all of them too.
+    // In a static run node 0 serves. If the given address is none of this host's, it listens at all
+    // addresses of this host.
+    // In other runs that agent serves whose host has the given address. The address may be this
+    // host's own name and still resolve to none of its addresses (as with Debian's 127.0.1.1).
+    // Then it listens at all of them too.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {
@@ -161,7 +162,9 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     }
 }
 
-// Sends a whole message or nothing: a connection that takes no more bytes is as good as lost.
+// Sends a message, and never waits: if the socket has no room, the other end does not read, and is
+// soon found silent. Half a message would make all later ones unreadable, so the connection ends
+// then.
 static void send_message(launch_nodes *n, nodes_message *message, nodes_kind kind) {
     message->head = (nodes_head){.kind = kind, .round = atomic_load(&n->round)};
     size_t bytes = nodes_message_bytes(kind);

@@ -18,7 +18,8 @@ tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *
 // Called after an END which says that this node was cut off from the network. Looks for the serving
 // agent again, for the time --rdzv-conf read_timeout, and joins as a new node does.
 // TRI_UNSUPPORTED: this node serves, or the run does not go on after the loss of a node.
-// TRI_PEER_LOST: the serving agent has ended. TRI_TIMEOUT. If a signal arrives the result is
+// TRI_NETWORK: the node was cut off too often. TRI_PEER_LOST: the serving agent has ended.
+// TRI_TIMEOUT: it was not reached. If a signal arrives, *signal is its number, the result is
 // TRI_OK, and the node has not joined.
 tri_status launch_nodes_return(launch_nodes *nodes, int *signal);
 // Tells the serving agent that this agent ends, so that it does not count as lost. NULL allowed.
@@ -34,6 +35,7 @@ bool launch_nodes_next(launch_nodes *nodes, nodes_message *out);
 // then sends END; *signal: the first of them.
 void launch_nodes_wait(launch_nodes *nodes, int *signal, nodes_message *out);
 
+// Send the messages FAILING, LEAVE and REPORT (nodes_message.h) to the serving agent.
 void launch_nodes_failing(launch_nodes *nodes, const char *text);
 void launch_nodes_leave(launch_nodes *nodes, int signal);
 void launch_nodes_report(launch_nodes *nodes, const nodes_report *report);

@@ -58,8 +58,8 @@ void nodes_end(nodes_core *core, int code, const char *text) {
         if (core->at[i].state > NODE_ARRIVED) order(core, i, NODES_END, code, text);
 }
 
-// Stops the workers of all nodes except node `except`, which has stopped its own, unless they are
-// already being stopped.
+// Stops the workers of all nodes except node `except`, which has stopped its own. Does nothing if
+// they are already being stopped in this way or a faster one.
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text) {
     if (core->stopping >= how) return;
     core->stopping = how;
@@ -79,7 +79,8 @@ static bool comes_before(const nodes_core *core, int a, int b) {
 }
 
 // Chooses the nodes of the next round: puts those that may take part into chosen[], in the order of
-// their numbers. If a node's number is taken, it waits until the other node has left.
+// their numbers, and returns how many there are. Of two nodes to which the user gave the same
+// number, the later one waits until the other has left.
 static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
     int count = 0;
     for (int i = 0; i < core->end; i++) {
@@ -95,7 +96,7 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
                         core->at[chosen[kept - 1]].join.node_rank == one->node_rank;
         if (!is_taken) chosen[kept++] = chosen[i];
     }
-    // Rank 0 has to be on the serving node, because the other agents have found that one.
+    // Rank 0 has to be on the serving node, because all other nodes have reached that one.
     if (kept && !core->at[chosen[0]].join.is_serving) return 0;
     return kept < core->rules.nodes_max ? kept : core->rules.nodes_max;
 }
@@ -118,7 +119,7 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
         node *n = &core->at[chosen[i]];
         n->state = NODE_RUNS;
         n->signal = 0;
-        n->order = ++core->orders; // later nodes wait behind the members
+        n->order = ++core->orders; // members come before nodes that join later
         message.round.group_rank = i;
         nodes_send(core, chosen[i], NODES_ROUND, &message);
     }
@@ -158,8 +159,8 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// What another node's agent told when it joined, with which a new agent has to agree; NULL: the new
-// one is the first.
+// Gets what another node told when it joined, because a new node needs the same number of workers;
+// NULL: the new one is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
         if (i != agent && core->at[i].state > NODE_ARRIVED) return &core->at[i].join;

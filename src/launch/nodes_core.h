@@ -2,10 +2,11 @@
 // when it ends, and what follows. There are no sockets and no clock, so that tests can try every
 // order of events. Only one thread at a time may call it.
 //
-// A round begins when enough nodes have joined: the first one when all have, or when the time of
-// the last call is over; later ones as soon as there are MIN nodes. It ends for all nodes when a
-// worker fails, when a node is lost, when a late node may join, or when all workers have ended.
-// Then all members report, and another round follows, or the end of the run.
+// The flag --nnodes MIN:MAX says how many nodes a round may have. The first round begins when MAX
+// nodes have joined, or last_call_s after MIN have; later rounds begin as soon as there are MIN. A
+// round ends for all nodes when a worker fails, when a node is lost, when another node has joined
+// and there is room for it, or when all workers have ended. Then all members report, and another
+// round follows, or the end of the run.
 #ifndef TRIREME_LAUNCH_NODES_CORE_H
 #define TRIREME_LAUNCH_NODES_CORE_H
 
@@ -36,9 +37,9 @@ void nodes_core_depart(nodes_core *core, int agent, int64_t now_ns);
 // Handles a message of an agent, which has been checked. False: the agent may not send this message
 // now, and its connection has to be closed.
 bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *message, int64_t now_ns);
-// Does everything that is due by now. Returns when something will be due next, until when the
-// caller may sleep; INT64_MAX: nothing is known to come. *silent: an agent whose connection has to
-// be closed, or NODES_NOBODY.
+// Does everything that is due by now: begins a round, or gives up an agent that has been silent for
+// too long. *silent: that agent, whose connection the caller has to close before it calls again;
+// NODES_NOBODY: none. Returns until when the caller may sleep; INT64_MAX: until the next message.
 int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent);
 int nodes_core_connected(const nodes_core *core);
 

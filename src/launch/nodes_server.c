@@ -67,8 +67,8 @@ static void queue_message(void *context, int agent, const nodes_message *message
     c->pending += bytes;
 }
 
-// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, because the
-// other agents have found that one.
+// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, because all
+// other nodes have reached that one.
 static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     nodes_server *s = context;
     unsigned char bytes[16];

@@ -41,6 +41,8 @@ struct nodes_core {
     nodes_rules rules;
     nodes_phase phase;
     int round, restarts;
+    // When the wait for enough nodes began; when a round begins without waiting for more nodes (0:
+    // too few have joined); when the agents' silence was last checked; the latest node.order.
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
     // The members below concern the current round.
     nodes_stopping stopping;
@@ -53,11 +55,11 @@ struct nodes_core {
     launch_cause cause;  // set if a worker failed or a node was lost
     bool cause_is_lost_node;
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
-    // The members below concern the end of the run.
+    // What an agent that joins after the end of the run gets as END: exit code and text.
     int code;
     char last_words[NODES_TEXT_BYTES];
-    int end; // nodes from this index on are absent
-    node at[TRI_MAX_NODES];
+    int end;                // nodes from this index on are absent
+    node at[TRI_MAX_NODES]; // by agent
 };
 
 // How many nodes are in this state.

@@ -1,5 +1,5 @@
-// Decides what follows a round over several nodes: another round, or the end of the run. A failure
-// counts against --max-restarts. A change of membership does not count, because it may happen any
+// Decides what follows a round over several nodes: another round, or the end of the run. Of the new
+// rounds, --max-restarts limits only those that follow a failure. Nodes may join and leave any
 // number of times.
 #include "launch/nodes_state.h"
 
@@ -96,7 +96,7 @@ static int code_of_leaving(const node *n) {
     return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
 }
 
-// Lets nodes leave that signals asked to end. If enough nodes remain, these continue.
+// Lets every node leave that a signal has asked to end. If enough others remain, they continue.
 static void part(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];

@@ -41,10 +41,9 @@ typedef struct launch_conf {
     double silence_s;      // a node without a sign of life for so long is lost
     // How long a node that was cut off tries to reach the serving agent again.
     double read_timeout_s;
-    double interval_s,
-        // How many signs of life may be missing, as torchrun counts: this number times the interval
-        // between two of them gives silence_s.
-        attempts;
+    // torchrun's keep_alive_interval, and how many signs of life may be missing:
+    // silence_s = interval_s * attempts.
+    double interval_s, attempts;
 } launch_conf;
 
 typedef struct launch_options {
@@ -85,8 +84,8 @@ void launch_options_warn_idle(const launch_options *options);
 // Prints --help on standard output, from the table of flags.
 void launch_options_help(void);
 
-// Lists the flags, for manuals and completion, so that these are never out of date. False: there is
-// no flag `index`. `values` is NULL for flags without a value.
+// One flag, for manuals and completion, so that these are never out of date. `values` is NULL for a
+// flag without a value. tri_launch_flag_at returns false if there is no flag `index`.
 typedef struct tri_launch_flag {
     const char *name, *values, *help;
     char letter; // the flag's short form; 0: it has none

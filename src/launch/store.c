@@ -49,8 +49,8 @@ static tri_status name_job(const launch_options *options, launch_store *store) {
 static tri_status start(launch_store *store, tri_identity *identity) {
     tri_store_address *address = &identity->address;
     tri_status status = tri_store_serve(identity, &store->server);
-    // A name that resolves to no address of this host, such as that of a service, may stand for all
-    // of the host's addresses.
+    // The name may belong to a service (of Kubernetes, for example) that leads to this host, and
+    // resolve to none of the host's own addresses. Then the store listens at all of them.
     if (status == TRI_NOT_FOUND && address->is_exact) {
         address->is_exact = false;
         status = tri_store_serve(identity, &store->server);

@@ -19,7 +19,7 @@ typedef struct launch_stream {
     int worker_fd; // the descriptor to which the worker writes; -1: the one that it inherits
     int pipe;      // the end from which the launcher reads; -1: there is no pipe
     int file;      // the file to which the launcher writes; -1: none
-    launch_console *console; // if the stream goes to a file and to the console
+    launch_console *console; // where the launcher also writes what it reads; NULL: no pipe
     // The stream is shown on the console, because the worker inherits the console or because the
     // launcher writes to it.
     bool goes_to_console;

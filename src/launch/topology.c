@@ -62,9 +62,10 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
     return tri_arena_printf(arena, "0x%s", digits);
 }
 
-// Numbers the objects of one type (sockets, NUMA nodes, caches) in the order in which their usable
-// cores come. `counted`: how many objects came so far; `last`: the latest one. Returns the number
-// of `object`.
+// Numbers the objects of one type (sockets, NUMA nodes, caches) from 0. It is called for one usable
+// core after the other, with the `object` to which the core belongs, and returns that object's
+// number: a new one if `object` is not that of the core before (`last`). `counted`: how many
+// numbers there are so far.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;
@@ -109,9 +110,9 @@ static void read_cores(tri_arena *arena, hwloc_topology_t topology, launch_topol
     out->cpu_width = all ? hwloc_bitmap_last(all) + 1 : 0;
 }
 
-// Whether a PCI device is a GPU for computing: a display controller or accelerator of a vendor of
-// such GPUs. (GPUs of servers can be display controllers. The chips for a server's console are too,
-// but come from other vendors.)
+// Whether a PCI device is a GPU for computing: a display controller (class 0x03) or an accelerator
+// (0x12) of NVIDIA, AMD or Intel. The vendor has to be checked, because the chip for a server's
+// console is a display controller too.
 static bool is_gpu(hwloc_obj_t pci) {
     int class = pci->attr->pcidev.class_id >> 8, vendor = pci->attr->pcidev.vendor_id;
     return (class == 0x03 || class == 0x12) &&
@@ -122,8 +123,8 @@ static int by_address(const void *a, const void *b) {
     return strcmp(((const launch_device *)a)->name, ((const launch_device *)b)->name);
 }
 
-// Finds the usable cores under the object to which the device is attached. If there are none, no
-// core is near, so it takes all.
+// Finds the usable cores under the object of the hierarchy to which the device is attached. If
+// there are none, no core is nearer than another, so the device's range is all cores.
 static launch_device make_device(hwloc_topology_t topology, const launch_topology *host,
                                  hwloc_obj_t device, const char *name) {
     launch_device out = {.first_core = 0, .end_core = host->core_count};

@@ -250,7 +250,7 @@ void launch_watch_run(launch_watch *watch) {
     state s = {
         .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
     sigemptyset(&s.passed_on);
-    // A signal that arrived between two attempts ends this one at once.
+    // The caller may have received a signal already. Then this attempt ends at once.
     if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
     for (;;) {
         check_workers(&s);

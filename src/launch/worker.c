@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What the new process sends to the launcher if the program cannot be started. It does not use its
-// standard error, which may be a file.
+// What the new process sends to the launcher, through a pipe, if the program cannot be started. Its
+// standard error may already be a log file, where the user would not see the reason.
 typedef struct child_error {
     int error; // value of errno
     char what[24];

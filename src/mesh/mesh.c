@@ -14,7 +14,7 @@ static const char *const names[TRI_AXIS_COUNT] = {"pipeline", "replicate", "shar
 const char *tri_axis_name(tri_axis axis) { return names[axis]; }
 
 typedef struct mesh_wish {
-    const int *size;
+    const int *size; // by axis; 0: not given
     tri_axis own;
     int ranks;
     int64_t product; // product of the sizes that the user gave
@@ -53,8 +53,8 @@ static void say_wish(mesh_text *text, const mesh_wish *wish) {
     if (!*between) say(text, "%s 1", names[wish->own]);
 }
 
-// Names, for the message, the nearest sizes of one axis, below and above the given one, that fit
-// the other axes: one of these is probably meant.
+// Writes into the message the nearest sizes of one axis, below and above the given one, that fit
+// the other axes, because the user probably meant one of them.
 static void say_nearest(mesh_text *text, const mesh_wish *wish, tri_axis axis, int *said) {
     int64_t rest = wish->product / wish->size[axis];
     int found[2] = {0};

@@ -1,5 +1,6 @@
-// How the ranks of a run are arranged: a grid of four axes. The last one runs fastest, so that
-// ranks that exchange most (slices of a layer) are neighbours, mostly on one host.
+// How the ranks of a run are arranged: a grid of four axes. From one rank to the next, the
+// coordinate on the last axis changes first, so that the ranks that exchange most (slices of a
+// layer) are neighbours, mostly on one host.
 #ifndef TRIREME_MESH_MESH_H
 #define TRIREME_MESH_MESH_H
 
@@ -23,9 +24,9 @@ typedef struct tri_mesh {
 
 const char *tri_axis_name(tri_axis axis);
 
-// Makes a mesh. A size of 0 is left open: the axis `own` (the strategy's) takes what the others
-// leave, any other open axis is 1. TRI_BAD_INPUT: the product is not `ranks`; the message has the
-// nearest sizes, and numbers of ranks, that fit.
+// Makes a mesh. Size 0 means that the axis has no given size: the axis `own` (the strategy's) then
+// gets `ranks` divided by the sizes of the others, any other axis gets 1. TRI_BAD_INPUT: the
+// product is not `ranks`; the message has the nearest sizes, and numbers of ranks, that fit.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
 // A rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);

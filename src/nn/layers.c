@@ -260,8 +260,8 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
                         name);
 }
 
-// Computes the size of the one axis that is given as -1, so that the shape has as many elements as
-// x.
+// If one axis of the shape is given as -1, computes its size, so that the shape has as many
+// elements as x.
 static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {
     tri_shape from = tri_value_shape(g, x), known = *shape;
     int unknown = -1;

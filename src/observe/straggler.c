@@ -22,7 +22,8 @@ typedef struct straggler_moment { // the totals of all ledgers at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
-    // [rank]: number of steps begun; for a rank of another host this number is some time old.
+    // [rank]: how many steps the rank had begun. For a rank of another host, the number is that of
+    // its latest message, so it lags behind.
     double *steps;
 } straggler_moment;
 
@@ -138,8 +139,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The expected mean time of a kind of action on a rank: the median over the rank's peers, which do
-// the same work or, for a rank without peers, its own best time.
+// The expected mean time of a kind of action on a rank: the median of its peers' mean times. For a
+// rank without peers it is the rank's own best time.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
@@ -202,8 +203,9 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
-// How much of the window's time the rank's steps took. A rank on another host may have told of
-// fewer steps than rank 0 has done; then the time is scaled to its steps.
+// How much of the window's time belongs to the steps that are known of the rank. Of a rank on
+// another host they may be fewer than rank 0's own steps; then the window's time is scaled down in
+// proportion.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];

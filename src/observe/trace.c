@@ -158,7 +158,8 @@ static int by_lane_and_time(const void *left, const void *right) {
     return a->number < b->number ? -1 : 1;
 }
 
-// When the open actions of the row end; the next action may be nested in them.
+// A row of a lane in the picture. `ends`: when each action of the row ends that is still open, the
+// outermost first. The row takes another action if it lies within the innermost of these.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;

@@ -1,5 +1,5 @@
-// Defines the ops ReLU and leaky ReLU, and the op for the gradient of an activation, which also
-// serves activations that are fused into another op: their shape rules, gradient rules and costs.
+// Defines the ops ReLU and leaky ReLU, and activation_grad, which computes the gradient of either,
+// also where it is fused into another op: their shape rules, gradient rules and costs.
 #include "ops/rules.h"
 
 static tri_status relu_shape(const void *attr, tri_op_signature *s) {

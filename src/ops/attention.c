@@ -1,5 +1,6 @@
 // Defines the op scaled dot-product attention: its shape rule, gradient rule and cost. Grouped
-// heads and the causal mask are part of the op, so that kernels need no other tensors.
+// heads and the causal mask are part of the op, so that no tensor has to hold a mask or repeated
+// heads.
 #include "ops/rules.h"
 
 // Checks that q [N, T, H, D] fits k and v [N, S, K, D].

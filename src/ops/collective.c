@@ -1,8 +1,10 @@
 // Defines ops for tensors whose slices lie on different ranks. They come in pairs, and each op of a
-// pair is the gradient of the other. They are g and f of Shoeybi et al., "Megatron-LM: training
-// multi-billion parameter language models using model parallelism", 2019, and the ops of
-// Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, for
-// activations that are split along the sequence.
+// pair computes the gradient of the other: copy_to and all_reduce, which are f and g of Shoeybi et
+// al., "Megatron-LM: training multi-billion parameter language models using model parallelism",
+// 2019; split and all_gather; all_gather and reduce_scatter, as in Korthikanti et al., "Reducing
+// activation recomputation in large transformer models", 2022, for activations that are sliced
+// along the sequence. rechunk, without communication, brings slices into the order that these ops
+// need.
 #include "ops/rules.h"
 
 static tri_status want_group(const char *op, const tri_collective_attr *a) {
@@ -106,8 +108,8 @@ static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to
 }
 
 // Finds the axis along which a collective runs, whose slices must be contiguous: `dim` itself if
-// all axes before it have size 1, else axis 0. In that case a rechunk moves the slices between the
-// two axes.
+// all axes before it have size 1, else axis 0. Where it is axis 0, a rechunk moves the slices from
+// axis `dim` to axis 0 before the collective, or back after it.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -129,8 +131,8 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// Gradient rules of the pairs: each one passes the gradient on unchanged, or applies the other op
-// of the pair to it.
+// Gradient rules. That of all_reduce passes the gradient on unchanged, as copy_to would. The others
+// apply the other op of the pair to the gradient; `partial` decides to which pair an op belongs.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

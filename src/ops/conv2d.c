@@ -106,8 +106,8 @@ static void conv2d_gradient(tri_graph *graph, const tri_node *node, const tri_va
     }
 }
 
-// Computes the cost: two flops for each element of the image `y` and each weight on which it
-// depends.
+// Computes the cost: for each element of y, a multiplication and an addition for each of the
+// C / groups · KH · KW weights of its channel.
 static tri_cost conv2d_flops(const tri_shape *y, const tri_shape *weight) {
     double taps = (double)(weight->dims[1] * weight->dims[2] * weight->dims[3]);
     return (tri_cost){.flops = 2 * taps * (double)tri_shape_count(y)};

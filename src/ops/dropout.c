@@ -1,5 +1,6 @@
 // Defines the op dropout: its shape rule, gradient rule and cost. The mask is not stored, because
-// the backward pass can compute it again: it depends only on the step and the element's position.
+// the backward pass can compute it again: it depends only on the layer's key, the step, and the
+// element's sample and position in it.
 #include "ops/rules.h"
 
 static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s) {

@@ -59,8 +59,9 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
-// True if several ranks read x, each for its slice of a column layer. Then each rank's gradient of
-// x is one term of a sum over ranks. Only the sum is rounded to a half type, not the terms.
+// True if several ranks read x, each for its slice of a column-parallel layer. Then each rank's
+// gradient of x is one term of a sum over ranks. The terms stay F32, and only their sum is rounded
+// to a half type.
 static bool is_shared(const tri_graph *graph, tri_value x) {
     const tri_node *maker = tri_value_node(graph, x);
     while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);
@@ -76,7 +77,8 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (!tri_value_is(out_grads[0])) return;
     tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
                                            out_grads[0]);
-    // If y is a wide (F32) term of a sum, its gradient is F32 too, and is converted here.
+    // If y is F32 because it is a term of a sum over ranks (attr.wide), so is dy. The products
+    // below need dy in the type of x.
     dy = ops_gradient_as(graph, node, x, dy);
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {

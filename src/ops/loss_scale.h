@@ -1,8 +1,8 @@
-// The loss scale: the factor by which a loss is multiplied whose gradients travel in F16. It should
-// be as large as possible without overflow, because small gradients would become zero in F16. The
-// rule is that of DeepSpeed's DynamicLossScaler (deepspeed/runtime/fp16/loss_scaler.py), with its
-// factor of 2; a step whose gradients overflow is not applied. Kernels of step_numbers follow this
-// rule.
+// The loss scale: the factor by which the loss is multiplied where gradients are computed in F16.
+// It should be as large as possible without overflow, because F16 rounds small gradients to zero.
+// It is found by trial, by the rule of DeepSpeed's DynamicLossScaler
+// (deepspeed/runtime/fp16/loss_scaler.py): overflows halve it, many good steps double it. A step
+// whose gradients overflow is not applied. Kernels of the op step_numbers follow this rule.
 #ifndef TRIREME_OPS_LOSS_SCALE_H
 #define TRIREME_OPS_LOSS_SCALE_H
 
@@ -12,11 +12,11 @@
 typedef struct tri_loss_scale_options {
     double initial; // the first scale
     int64_t window; // good steps in a row before the scale doubles
-    // After this many overflows in succession the scale is halved; with 2, a single overflow has no
-    // effect on it.
+    // The scale is halved from this overflow on: with 2, the first overflow has no effect on it,
+    // and every further one halves it.
     int64_t hysteresis;
-    // Whether a good step sets hysteresis_left back to hysteresis. If not, only a doubling of the
-    // scale does so.
+    // When overflows are counted from the first again. True: after each good step, so that only
+    // overflows in succession count; false: only after the scale has doubled.
     bool consecutive_hysteresis;
     double minimum; // the smallest scale; an overflow that would halve it further ends the run
     double fixed;   // not 0: the scale always has this value

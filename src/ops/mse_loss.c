@@ -14,8 +14,8 @@ static tri_status mse_loss_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// One gradient rule serves both inputs: if prediction and target are exchanged, the loss is the
-// same, and so is the formula of its gradient.
+// The gradient op computes the gradient of its first input. For the gradient of the target,
+// prediction and target are exchanged, which does not change the loss.
 static void mse_loss_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                               const bool *wanted, tri_value *in_grads) {
     tri_value none = {0};

@@ -1,5 +1,5 @@
-// Defines the op that makes the labels of a language model, which are each token's successor: its
-// shape rule, and how its labels are counted.
+// Defines the op that makes the labels of a language model: the label of each token is the token
+// after it. This file has the op's shape rule, and how its labels are counted.
 #include "ops/rules.h"
 
 static tri_status next_token_shape(const void *attr, tri_op_signature *s) {

@@ -177,7 +177,8 @@ typedef struct tri_max_pool2d_attr {
 // x kernel[1] elements; else out[0] x out[1] windows cover x.
 typedef struct tri_avg_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
-    // Divides by the number of the window's elements inside x, without padding.
+    // True: the sum over a window is divided by the number of its elements inside x; false: padding
+    // counts too.
     bool exclude_padding;
     int64_t out[2];    // not 0: adaptive pooling, which ignores kernel, stride and padding
     tri_shape x_shape; // only for avg_pool2d_grad: the shape of x
@@ -245,7 +246,7 @@ typedef struct tri_rotary_attr {
 
 typedef struct tri_attention_attr {
     double scale; // factor of q·k; usually 1 / sqrt(D)
-    bool causal;  // query t sees keys 0 to t + S - T
+    bool causal;  // true: query t attends to keys 0 to t + S - T only
 } tri_attention_attr;
 
 typedef struct tri_gelu_attr {
@@ -254,14 +255,15 @@ typedef struct tri_gelu_attr {
 
 // Which ranks take part in a collective op.
 typedef enum tri_group {
-    TRI_GROUP_TENSOR_PARALLEL, // the ranks that share each layer
-    TRI_GROUP_REPLICAS,        // the ranks that have different micro-batches
+    TRI_GROUP_TENSOR_PARALLEL, // the ranks that divide each layer among them
+    TRI_GROUP_REPLICAS,        // the ranks that do the same work for different micro-batches
     TRI_GROUP_COUNT
 } tri_group;
 
-// The attributes of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. If every
-// rank has a tensor in full, there are two cases for its gradient: every rank has the full gradient
-// or, with `partial`, each rank has one term of it, and the terms still have to be summed.
+// The attributes of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad.
+// `partial` concerns a tensor that every rank has in full (the output of all_gather, the input of
+// split). False: every rank also has the tensor's full gradient. True: each rank has one term of
+// that gradient, and the terms still have to be summed.
 typedef struct tri_collective_attr {
     int64_t group;         // a tri_group
     int64_t slices, index; // number of ranks in the group, and which of them this rank is
@@ -269,7 +271,7 @@ typedef struct tri_collective_attr {
     // 1.
     int64_t dim;
     bool maximum; // all_reduce: takes the maximum instead of the sum; has no gradient
-    bool partial; // all_gather, split: each rank has one term of the full tensor's gradient
+    bool partial; // all_gather, split: see above
 } tri_collective_attr;
 
 // The attributes of batch_norm_shared and its gradient.
@@ -278,8 +280,8 @@ typedef struct tri_batch_norm_shared_attr {
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
-// The attributes of ops on a slice of the classes. The scores are those of classes from `first` on,
-// of `classes` in all; labels of other classes belong to other ranks.
+// The attributes of ops on a slice of the classes. The scores [.., K] are those of classes `first`
+// to first + K - 1, of `classes` in all; labels of other classes belong to other ranks.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;
@@ -304,7 +306,8 @@ typedef struct tri_sgd_attr {
 
 typedef struct tri_adam_attr {
     double beta1, beta2, eps, weight_decay;
-    bool decoupled; // true: weight decay is apart from the gradient (AdamW)
+    // True: weight decay shrinks the parameter itself (AdamW); false: it is added to the gradient.
+    bool decoupled;
 } tri_adam_attr;
 
 typedef struct tri_adadelta_attr {
@@ -319,8 +322,8 @@ typedef struct tri_sum_of_squares_attr {
 typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
     TRI_CONTROL_SAMPLES, // the nominal count of the step
-    TRI_CONTROL_UPDATES, // the number of updates of which the host knows
-    // The learning rate of the first update after those; the rates of further updates follow.
+    TRI_CONTROL_UPDATES, // how many updates the host knows to be done
+    // The learning rate of the next update after those; the rates of further updates follow.
     TRI_CONTROL_RATES,
     TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;

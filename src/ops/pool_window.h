@@ -27,15 +27,17 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t place, int64_t
     *end = first + a->kernel < a->in ? first + a->kernel : a->in;
 }
 
-// Finds the windows that cover element `at` of x, whose gradients the backward pass adds up:
-// [*begin, *end) of `windows` windows. They overlap if the stride is smaller than the kernel.
+// Finds the windows that cover element `at` of x: [*begin, *end) of `windows` windows. The gradient
+// of the element is the sum over these windows. There are several if the stride is smaller than the
+// kernel.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
     if (a->out > 0) {
         *begin = at * a->out / a->in;
         *end = ((at + 1) * a->out + a->in - 1) / a->in;
     } else {
-        // The smallest possible first element of such a window.
+        // Window w begins at element w · stride of the padded axis. This is the smallest such
+        // element from which a window reaches `at`.
         int64_t first = at + a->padding - a->kernel + 1;
         *begin = first > 0 ? (first + a->stride - 1) / a->stride : 0;
         *end = (at + a->padding) / a->stride + 1;

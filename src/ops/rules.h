@@ -42,7 +42,7 @@ tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtyp
 tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
                                   const tri_op_signature *s);
 // Checks that `activation` is one of TRI_ACTIVATION_…. The slope of a leaky ReLU must be at least
-// 0, so that the output has the sign of the input, from which the gradient is found.
+// 0, so that the output has the sign of the input: activation_grad reads that sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
 // Checks that x, which is input 0, has a last axis that is not empty.
@@ -64,7 +64,7 @@ tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
 // The number of classes of a loss on scores [.., K], which is K. It is compared with the labels in
 // the data.
 extern const tri_op_classes ops_label_classes;
-// The list of the attributes in tri_norm_attr.
+// The fields of tri_norm_attr, by which graphs are printed.
 extern const tri_attr_field ops_norm_fields[];
 // Checks that labels I64 [..] fit scores [.., K]; scores have at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
@@ -79,14 +79,15 @@ tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_
 // and ranks.
 tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,
                           tri_value gradient);
-// Adds a node of `op` with up to four inputs. It gets the name of the node from which it comes, so
-// that messages and times name the layer.
+// Adds a node of `op` with up to four inputs, as the gradient rule of `node` needs it. The new node
+// gets the name of `node`, so that messages and times name the layer.
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
 // Gets what the gradient rule of `node` should read instead of its input `value`. If a
-// TRI_OP_RECOMPUTABLE op of the same block made `value`, the backward pass computes it again, once
-// for all readers, and this function returns that copy. Otherwise it returns `value` itself.
+// TRI_OP_RECOMPUTABLE op of the same block made `value`, this is a copy that the backward pass
+// computes again, once for all readers, so that `value` need not be kept. Otherwise it is `value`
+// itself.
 tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value);
 
 // Computes a cost: `per_element` flops for each element of input 0.

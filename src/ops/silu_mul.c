@@ -1,5 +1,5 @@
-// Defines the op SiLU of one tensor times another, the gate of SwiGLU: its shape rule, gradient
-// rule and cost.
+// Defines the op silu(gate) · up of two tensors, as in SwiGLU: its shape rule, gradient rule and
+// cost.
 #include "ops/rules.h"
 
 static tri_status silu_mul_shape(const void *attr, tri_op_signature *s) {

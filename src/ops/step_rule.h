@@ -95,8 +95,7 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step_rule_carry(&a->loss_scale, carried, finite, after, step);
 }
 
-// Computes the loss seed, which is the gradient of a loss with respect to its sum. `loss` is a pair
-// (weight, count).
+// Computes the seed of a loss: loss scale × weight / count. `loss` is the pair (weight, count).
 TRI_KERNEL_INLINE float step_rule_seed(const double *carried, const double *loss) {
     double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
     double weight = scale * loss[0], count = loss[1];

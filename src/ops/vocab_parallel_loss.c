@@ -1,6 +1,7 @@
 // Defines the ops for cross-entropy and accuracy where the tensor-parallel ranks divide the
-// classes. Each rank has the scores of its slice of the classes, and all_reduce combines the ranks'
-// results. The steps are those of Shoeybi et al., "Megatron-LM", 2019, section 3.
+// classes. Each rank has the scores of its slice of the classes; between these ops all_reduce
+// combines the ranks' results (maxima and sums). The method is that of Shoeybi et al.,
+// "Megatron-LM", 2019, section 3.
 #include "ops/rules.h"
 
 static tri_status want_classes(const char *op, const tri_classes_attr *a,

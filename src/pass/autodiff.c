@@ -32,8 +32,8 @@ static tri_value *contribution(tri_graph *g, int parameter) {
     return NULL;
 }
 
-// Converts the gradient to the type in which the parameter is stored, because gradients are summed
-// in that type; a gradient rule may have made it half.
+// Converts the gradient, which a gradient rule may have made in a half type, to the type in which
+// the parameter is stored: in that type gradients are summed.
 static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
     if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;

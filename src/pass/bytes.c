@@ -63,8 +63,8 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
     for (int i = 0; i < count; i++) {
         tri_node node = b.nodes[i];
         TRI_ASSERT(node.phase == TRI_PHASE_FORWARD);
-        // A view of the images is not put into its own block: `own` copies it into each block that
-        // reads it.
+        // Views of the images are left out here, because `own` adds them again, as views of
+        // normalised images, in each block that reads them.
         if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue;
         graph->phase = node.phase;
         graph->block = node.block;

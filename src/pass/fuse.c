@@ -1,6 +1,6 @@
 // Fusion: merges nodes that a device can compute at once, by the table in fusions.c, so that the
-// values between them need not go through memory. Before that it asks the device whether it has
-// kernels for the nodes as they would then be.
+// values between them need not go through memory. Before a fusion is applied, the device is asked
+// whether it has kernels for the changed nodes.
 #include "pass/fusions.h"
 
 #include <string.h>
@@ -49,7 +49,8 @@ static tri_node copy_of(const rewrite *w, const tri_node *node) {
     return copy;
 }
 
-// Whether everything that `copy` reads is made before the node at whose position it would be.
+// Whether `copy`, the changed producer, can stand where the producer stands: everything that it
+// reads must be made before.
 static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *producer) {
     for (int k = 0; k < copy->input_count; k++) {
         if (!tri_value_is(copy->inputs[k])) continue;

@@ -5,7 +5,7 @@
 
 static void *attr_of(const tri_node *node) { return (void *)(uintptr_t)node->attr; }
 
-// relu(conv(x)): the convolution applies the activation itself.
+// For relu(conv(x)) and leaky_relu(conv(x)): the convolution applies the activation itself.
 static bool merge_into_conv(tri_node *producer, tri_activation activation, double slope) {
     tri_conv2d_attr *attr = attr_of(producer);
     if (attr->activation != TRI_ACTIVATION_NONE) return false;
@@ -43,8 +43,8 @@ static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
     return true;
 }
 
-// max(relu(x)) is relu(max(x)), so the ReLU moves into the pooling, where it is applied to a
-// quarter of the elements.
+// max(relu(x)) is relu(max(x)), so the ReLU moves into the pooling, where it is applied to fewer
+// elements: with 2×2 windows, to a quarter.
 static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_conv2d_attr *attr = attr_of(producer);
     if (attr->activation != TRI_ACTIVATION_RELU) return false;

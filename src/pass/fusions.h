@@ -1,4 +1,5 @@
-// The table of fusions: which two nodes become one, or share their work in another way.
+// The table of fusions. A fusion is of two nodes, of which one, the producer, makes an input of the
+// other: they become one, or divide their work in another way.
 #ifndef TRIREME_PASS_FUSIONS_H
 #define TRIREME_PASS_FUSIONS_H
 
@@ -23,7 +24,7 @@ typedef struct fusion {
     int input;              // number of the node's input that reads output 0 of the producer
     const tri_op *producer; // the producer's op
     fusion_result result;
-    // Changes copies of the two nodes, with attributes of their own, so that nothing has changed if
+    // Changes copies of the two nodes and of their attributes, so that the graph is as before if
     // the fusion is not applied after all. False: the two nodes do not fit.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);
 } fusion;

@@ -10,13 +10,13 @@ typedef struct relayout {
     const tri_device_description *device;
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // Gradients by value: gradient_of[v] is the first gradient that is value v; next_gradient[i] is
-    // the next one that is the same value as gradient i. Both are index + 1; 0: there is none.
+    // Which gradients of the graph are value v: gradient_of[v] is the first, and next_gradient[i]
+    // the one after gradient i. Both are index + 1; 0: there is none.
     int *gradient_of, *next_gradient;
 } relayout;
 
-// Makes a copy of `value` in `layout`, by a node of the current phase and block, or returns an
-// earlier copy.
+// Adds a reorder of `value` to `layout`, in the current phase and block, and returns its output. If
+// an earlier reorder made the same, returns that one's output.
 static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
     tri_graph *g = r->graph;
     if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {

@@ -44,8 +44,8 @@ typedef enum tri_fusion_time {
     TRI_FUSE_AFTER_AUTODIFF,
 } tri_fusion_time;
 // Merges nodes that the device can compute at once, by the table in fusions.c. A fusion is not
-// applied if the device has no kernel for a changed node with the types that the graph has at that
-// time. `device` NULL: every fusion is applied. Ends with a sweep.
+// applied if the device has no kernel for a changed node, in the types that its tensors have when
+// the pass runs. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
 // Drops nodes whose outputs no node, metric or gradient reads, so that no kernel computes them.

@@ -16,10 +16,10 @@ typedef enum precision_class {
     // Reads x in its type, weights and means in F32; writes a half type if all readers need that.
     PRECISION_NORM,
     PRECISION_ANY,   // reads any types, computes in F32
-    PRECISION_CARRY, // moves data between ranks in their type: means stay F32
+    PRECISION_CARRY, // moves data between ranks in the type that they have
     // Reads x in its type; rounds the bias to a half type first, as a linear layer does.
     PRECISION_BIAS,
-    // Copies rows of a parameter in its type; readers that need no certain type read them as F32.
+    // Copies rows of a parameter in its type. Readers that accept both types get the copies as F32.
     PRECISION_GATHER,
 } precision_class;
 
@@ -97,17 +97,18 @@ static const struct {
     [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
 };
 
-// What is known of a value, to decide where casts stand. A cast converts F32 to the half type or
-// back.
+// What is known of a value, to decide between which nodes casts are inserted. A cast converts F32
+// to the half type or back.
 typedef struct precision_value {
     // All its readers need it in the half type, directly or through values that they make from it.
     bool narrows;
     bool wide;    // the value is half, but readers that accept both types read it as F32
     bool is_term; // the value is a term of a sum over ranks, and stays F32 until it is summed
-    // The value is such a sum. It was rounded once, so that it equals what one rank alone would
-    // compute.
+    // The value is such a sum, perhaps with a bias added. Readers that accept both types get it
+    // rounded to the half type, because one rank alone would have computed it in that type.
     bool is_sum;
-    // The cast of the value stands after the node that computes it; false: before the first reader.
+    // True: the value is cast right after the node that computes it; false: before its first
+    // reader.
     bool at_maker;
     tri_value cast;
 } precision_value;
@@ -242,8 +243,9 @@ static tri_status type_node(precision *p, tri_node *node) {
     return TRI_OK;
 }
 
-// Decides where casts stand. If other blocks read a value only in the half type, it is cast where
-// it is made, so that fewer bytes are sent between stages and kept in memory.
+// Decides for each value whether it is cast in the block that makes it or in the first block that
+// reads it. If other blocks read it only in the half type, it is cast where it is made, so that
+// fewer bytes are sent between stages and kept in memory.
 static void choose_cast_sides(precision *p) {
     const tri_graph *g = p->graph;
     // plain[v]: another block reads value v without a cast.

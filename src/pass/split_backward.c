@@ -22,8 +22,9 @@ static bool *find_awaited(const tri_graph *g) {
     return awaited;
 }
 
-// Copies gradients that an awaited node makes into the phase WEIGHT, because all gradients of a
-// block have to be written in one phase: the engine makes their buffers available for one action.
+// Adds copies, in the phase WEIGHT, of gradients that an awaited node makes. All gradients of a
+// block have to be written in one phase, because their buffers are available only during one
+// action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

@@ -1,8 +1,8 @@
-// What the files of the tensor-parallel pass share. The pass builds a new graph node by node, which
-// has what one rank holds of each value. Every value of the old graph has a placement: it is
-// replicated or sliced. An op can also ask for a replicated value as PARTIAL_GRADIENT: this rank
-// reads the value for its own slice of a layer, so it computes only one term of the value's
-// gradient.
+// What the files of the tensor-parallel pass share. Node by node, the pass builds a new graph,
+// whose values are what one rank holds of the old graph's values: all of a value (replicated) or
+// one slice of it. This is the value's placement. An op can also ask for a replicated value as
+// PARTIAL_GRADIENT: this rank reads the value for its own slice of a layer, so it computes only one
+// term of the value's gradient.
 #ifndef TRIREME_PASS_TENSOR_PARALLEL_H
 #define TRIREME_PASS_TENSOR_PARALLEL_H
 
@@ -12,7 +12,8 @@
 typedef struct parallel_placement {
     tri_placement kind;
     int dim; // for SLICED: the axis along which the value is cut
-    // Replicated only because the heads made by a reshape cannot be divided among the ranks.
+    // The value is replicated only because a reshape has made heads of it that cannot be divided
+    // among the ranks. Attention then fails with a message about the heads.
     bool gathered;
 } parallel_placement;
 
@@ -22,7 +23,7 @@ static inline parallel_placement parallel_sliced(int dim) {
 }
 
 // A value of the old graph, converted to a placement that a node has asked for. It is kept, so that
-// all nodes of a block that ask for the same share one exchange.
+// all nodes of a block that ask for the same placement share one collective.
 typedef struct parallel_conversion {
     uint32_t from;
     int block;

@@ -3,17 +3,20 @@
 
 #include <string.h>
 
-// Bits: along which axes of its inputs an op can work on slices, each rank alone, without an
-// exchange.
+// Bits: along which axes of its inputs an op can be sliced so that each rank computes its slice of
+// the output alone, without communication.
 enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST };
 
 typedef struct rule rule;
 struct rule {
     const tri_op *op;
-    // Rewrites a node in a way of its own. NULL: the function `follow` rewrites it, for ops that
-    // can work on slices: if `axes` allows slices along that axis, the output is sliced as the
-    // first `streams` inputs are.
+    // Rewrites a node by a rule of this op's own. NULL: `follow` rewrites it, by `streams` and
+    // `axes`.
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
+    // If one of the first `streams` inputs is sliced along an axis that `axes` allows, all of these
+    // inputs are sliced in this way, and so is the output. Further inputs, such as the weight of a
+    // norm, are replicated. If none of the inputs is sliced so, every rank computes the op on full
+    // tensors.
     int streams;
     unsigned axes;
     // Changes attributes that depend on the slice, which lies along axis `dim` of the first input's
@@ -71,8 +74,8 @@ static void follow(parallel_pass *pass, const tri_node *node, const rule *row) {
     parallel_emit(pass, node, in, attr, parallel_sliced(dim));
 }
 
-// Tells dropout which elements of a full sample this rank's slice has, so that every slice uses its
-// part of one mask.
+// Tells dropout which elements of a full sample this rank's slice has, so that the slices together
+// have the mask that one rank would draw.
 static void edit_dropout(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
     tri_dropout_attr *a = attr;
     a->stride = 1;

@@ -39,7 +39,8 @@ tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement a
     if (!tri_value_is(value) || same(is, asked) || pass->tensor_parallel.slices == 1) return value;
     for (int i = pass->conversion_count - 1; i >= 0; i--) {
         const parallel_conversion *c = &pass->conversions[i];
-        // Conversions of one block are consecutive, so there are no others.
+        // The loop goes backwards, and a block's conversions are consecutive: earlier ones belong
+        // to other blocks.
         if (c->block != pass->to->block) break;
         if (c->from == from.id && same(c->placement, asked)) return c->value;
     }

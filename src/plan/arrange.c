@@ -98,7 +98,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
-        // Replicas need an axis, and here it has size 1.
+        // A deterministic run without shards is written as zero2: its replicas become the shards.
+        // The axis of copies must be another one; SHARD has size 1 here, so there is one copy.
         plan->sharing.replicate_axis = TRI_AXIS_SHARD;
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,
@@ -118,8 +119,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
 }
 
 // Decides what is offloaded, and whether to the host's memory or to a file. Masters stay in memory
-// if kernels read them as they are stored and no rank gathers them: then every compute action needs
-// them.
+// if kernels read them directly (not cast to a half type) and they are not released after use: then
+// every compute action of the block needs them.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
@@ -150,7 +151,8 @@ static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
 
 static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request, int block) {
     const tri_strategy_options *o = request->options;
-    // The last block's BACKWARD follows its FORWARD at once, so recomputation would free no memory.
+    // In most orders the last block's BACKWARD follows its FORWARD at once, so that recomputation
+    // would free no memory.
     if (block == plan->block_count - 1) return false;
     switch (o->recompute) {
     case TRI_RECOMPUTE_BLOCK:

@@ -1,8 +1,8 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
-// captures a graph. A part is a run of actions of the compute lane. A captured graph is one piece
-// of work, so nothing can wait in its middle: no action inside a part waits for another lane, and
-// no other lane waits for one inside. What the actions issue is the same in every step, because
-// addresses are planned.
+// captures a graph. A part is a run of actions of the compute lane. A captured graph runs as
+// a whole, so nothing can wait in its middle: only the part's first action may wait for another
+// lane, and other lanes may wait only for its last one. What the actions issue is the same in every
+// step, because addresses are planned.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 

@@ -4,9 +4,9 @@
 
 #include "comm/data.h"
 
-// The communicators over all ranks and over the shards also carry values from memory that they did
-// not allocate, which other ranks cannot reach. Such values pass through staging memory, so these
-// communicators need more of it.
+// Counts the bytes of communicators that work in the host's memory. Those over all ranks and over
+// the shards also carry values from memory that a communicator did not allocate. Other ranks cannot
+// read that memory, so these values pass through staging memory, which takes more bytes.
 static int64_t host_bytes(const tri_plan *plan) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
@@ -14,7 +14,7 @@ static int64_t host_bytes(const tri_plan *plan) {
     int64_t bytes = tri_comm_scratch_bytes(plan->comm, plan->mesh.ranks, true);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         bytes += tri_comm_scratch_bytes(plan->comm, tri_mesh_size(&plan->mesh, groups[i]),
-                                        groups[i] == shard && plan->sharing.shard > 1);
+                                        groups[i] == shard && plan->sharing.shards > 1);
     return bytes;
 }
 

@@ -1,18 +1,18 @@
 // Makes a schedule: has compute_actions.c write the compute actions of a rank's stages, and adds
 // all other actions. What is added has an insertion point: the index of the compute action that it
-// precedes. The index depends on the order and on the number of rounds, never on their sizes, so
-// that all ranks of a group have the same collectives. Compute actions of rounds without samples
-// are left out at the very end, because other actions stand relative to them. Next: edge_actions.c
+// precedes. The index depends on the order and on the number of rounds, never on the rounds' sizes,
+// so that all ranks of a group have the same collectives. Compute actions of rounds without samples
+// are left out only at the end, because insertion points count them too. Next: edge_actions.c
 // (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD stands this many units before the use of its unit, and GATHER at least as many, so that one
-// transfer runs while the next is waiting. Exception: without a pipeline, fsdp gathers exactly
-// strategy.prefetch units ahead, also if these are fewer, because each unit gathered ahead takes
-// memory.
+// LOAD stands this many units before the use of its unit, so that the next one can start as soon as
+// one ends. GATHER stands as many units before, or strategy.prefetch units if that is more.
+// Exception: without a pipeline, fsdp gathers exactly strategy.prefetch units ahead, because each
+// unit gathered ahead takes memory.
 enum { AHEAD = 2 };
 
 // The order of actions that are inserted before the same compute action: for example RELEASE before
@@ -164,9 +164,9 @@ static int start_before(const int *starts, int count, int ahead) {
 
 // Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
 // in the order in which units are used, so that it runs while others compute; FETCH stands one unit
-// before GATHER. Successive ranges of the same unit count as one. If the unit's earlier range has
-// not ended where GATHER would stand, the two ranges become one: to release the unit and gather it
-// again at once would only cost time.
+// before GATHER. When units are counted, ranges of one unit that follow each other count as one. If
+// the unit's earlier range has not ended where GATHER would stand, the two ranges become one: to
+// release the unit and gather it again at once would only cost time.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;

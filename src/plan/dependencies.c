@@ -237,9 +237,8 @@ typedef struct walk {
 
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     tri_lane lane = tri_action_lane(a->kind);
-    // In the two lanes of edges a RECV may overtake the SEND before it, and the other way round. So
-    // there, standing earlier in the list does not mean being done earlier, and a dependency is
-    // needed.
+    // In the lanes ALONG and BACK a RECV may end before a SEND that stands earlier in the list, and
+    // the other way round. So there two actions of one lane need a dependency too.
     bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
     if (other < 0 || (tri_action_lane(s->actions[other].kind) == lane && in_order)) return;
     for (int i = 0; i < a->dependency_count; i++)

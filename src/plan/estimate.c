@@ -10,10 +10,15 @@
 
 const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9};
 
-// Rates from the makers' data sheets: dense products on the tensor or matrix cores in half types,
-// plain F32, memory, what one GPU sends to those of its node (NVLink, Infinity Fabric), and what it
-// copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
-// Infinity Fabric of an MI250X, which is two devices).
+// Rates from the makers' data sheets, in the order of tri_rates:
+// - arithmetic in F32;
+// - dense products in half types, on tensor or matrix cores;
+// - the GPU's memory;
+// - the link to other GPUs of the host (NVLink, Infinity Fabric);
+// - the disk, which is assumed;
+// - copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
+//   Infinity Fabric of an MI250X).
+// An MI250X is two devices, and these are the rates of one.
 static const struct {
     const char *model;
     tri_rates peak;
@@ -44,6 +49,8 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from) 
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // number of ranks that share each layer
+    // By block and phase. `sent`: only collective ops, whose time is never measured; if nothing was
+    // measured, `seconds` has theirs too.
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;

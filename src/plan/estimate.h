@@ -10,14 +10,14 @@ typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
     double half_flops_per_s;   // rate in F16 and BF16
     double memory_bytes_per_s; // bytes per second that kernels read and write
-    double link_bytes_per_s;   // bytes per second sent to other ranks while as many are received
+    double link_bytes_per_s;   // bytes per second that are sent while as many are received
     double disk_bytes_per_s; // bytes per second of reading or writing the file of strategy.offload
     double host_bytes_per_s; // copied between the device and the host's memory, in one direction
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
-// Gets the rates of the device's model, which are its maker's promises, or assumed rates if the
-// model is not known. *from says which: "the maker's peak" or "assumed"; may be NULL.
+// Gets the rates of the device's model from its maker's data sheet; if the model is not known,
+// tri_rates_assumed. *from says which: "the maker's peak" or "assumed"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
 // The least time, in seconds, that one training sample can take on one rank: its arithmetic at the

@@ -9,8 +9,8 @@
 #include <string.h>
 
 // One way of sharing the training state that the search tries: a strategy and the sizes of two axes
-// of the mesh. Size 0 stands for the recipe's size; -1 stands for all ranks that the other axes
-// leave.
+// of the mesh. The axis replicate takes the ranks that these leave. `as_given`: the recipe's own
+// strategy and mesh; the other members are not used.
 typedef struct sharing {
     tri_strategy_kind name;
     int shard, pipeline;
@@ -91,7 +91,7 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
     const int64_t *samples =
-        // With less data than one full step, there is only the smaller last step of an epoch.
+        // If the data do not fill one step, an epoch has only its last step, which is smaller.
         request.step_samples;
     int64_t global = samples[samples[TRI_STEP_FULL] ? TRI_STEP_FULL : TRI_STEP_TAIL];
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
@@ -107,7 +107,8 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            // 0: as large as the evaluation batch of TRI_STEP_EVALUATE.
+            // Not planned: batch.eval makes it as large as TRI_STEP_EVALUATE, so that it needs no
+            // other memory.
             request.step_samples[TRI_STEP_TEST] = 0;
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }

@@ -27,8 +27,9 @@ int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
-// The memory that a rank of the request may use: the setting strategy.memory, else `there`. If
-// `there` is the device's own memory, the setting can lower it but not raise it.
+// The memory that a rank of the request may use: the setting strategy.memory. Without it, `there`,
+// the memory that there is (tri_device_memory_of). If `there` is the device's own memory, the
+// setting can only lower it.
 tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there);
 // Checks that the rank that needs the most memory needs at most `memory`, where that is known.
 // TRI_BAD_INPUT: it needs more; the message is one line with the missing amount and the fastest

@@ -96,7 +96,7 @@ static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
     int blocks = flat->block_count, total = blocks;
     int *next = TRI_NEW_ARRAY(arena, int, blocks);
     flat->first_unit = TRI_NEW_ARRAY(arena, int, blocks + 1);
-    // The first pass of this loop counts the entries, the second fills them in.
+    // With turn 0 the loop counts the entries, with turn 1 it fills them in.
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < flat->parameter_count; i++) {
             int unit = flat->parameters[i].unit;

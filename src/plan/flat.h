@@ -7,7 +7,7 @@
 //     bucket     | weight | bias |pad|   elements      all of it, padding included
 //     shards     |    0    |    1    |   own           elements of one shard
 //
-// Gradients have the offsets of their parameters, optimizer states those of the trained ones.
+// Inside a bucket, a parameter's gradient and its optimizer states have the parameter's offset.
 #ifndef TRIREME_PLAN_FLAT_H
 #define TRIREME_PLAN_FLAT_H
 
@@ -55,12 +55,14 @@ bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 typedef struct tri_flat_bucket {
     int64_t elements; // elements of all shards together, padding included
     int64_t own;      // elements of one shard
-    // Where the bucket, and this rank's shard of it, begin in this rank's buffers, in elements. All
-    // units lie in them one after the other; there is one buffer of parameters for each type.
+    // Where the bucket begins, in elements: in a buffer of whole buckets, and in a buffer that has
+    // only this rank's shards. The units lie in a buffer one after the other. Parameters have
+    // such buffers for each width: TRI_FLAT_STORED and TRI_FLAT_HALF.
     int64_t offset, own_offset;
-    // Where its gradients begin in the buffers of gradients.
+    // Where its gradients begin in the same two kinds of buffers.
     int64_t gradient_offset, gradient_own_offset;
-    // Where its optimizer states begin, of which there is only this rank's shard.
+    // Where this rank's shard of an optimizer state would begin if there were one state for each
+    // parameter. With n states, the bucket's states begin at n times this offset.
     int64_t state_offset;
 } tri_flat_bucket;
 

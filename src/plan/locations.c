@@ -67,11 +67,12 @@ static bool is_recomputed(const locating *c, const tri_node *node) {
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
 }
 
-// Whether the node may write over memory that `maker` made. A segment may overwrite only memory
-// that no other segment can still read, in whatever order the schedule runs them: memory that the
-// segment itself wrote or, where blocks run once and in order, memory that the segment is the last
-// to read. RECOMPUTE runs the node a second time, before the backward pass of its own block, and
-// would then overwrite what another block has written there meanwhile.
+// Whether the node may write over memory that `maker` wrote, if no later node of the graph reads
+// it. In the same segment it always may. Between segments there are two exceptions:
+// - The backward pass is split. Then the schedule may run its segments in another order than the
+//   graph's, so that a node that comes earlier in the graph may still have to read the memory.
+// - RECOMPUTE runs the node a second time, or a maker that belongs to another block. That would
+//   overwrite what another segment has written there meanwhile.
 static bool may_reach_back(const locating *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
@@ -106,8 +107,9 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
-    // RECOMPUTE may write the input a second time. If the node's output lay in the same memory,
-    // this would overwrite the output, which WEIGHT of another block may still have to read.
+    // If RECOMPUTE runs the block again, it writes the input a second time. If the output lay in
+    // the same memory, it would be lost while a later segment (WEIGHT of another block) may still
+    // have to read it. `leaves`: a later segment reads the output.
     bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
     if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)

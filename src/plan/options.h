@@ -15,9 +15,9 @@ enum {
     TRI_SHARDS_PARAMETERS = 8
 };
 
-// The strategies. X(constant, name in recipes, help, axis, flags). `axis` is the mesh axis that
-// gets all ranks for which the recipe gives no axis, so that `strategy.name` alone is enough in
-// most recipes.
+// The strategies. X(constant, name in recipes, help, axis, flags). `axis` is the mesh axis whose
+// size follows from the number of ranks if the recipe does not give it, so that `strategy.name`
+// alone is enough in most recipes.
 #define TRI_STRATEGY_LIST(X)                                                                       \
     X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
     X(DDP, ddp,                                                                                    \
@@ -80,8 +80,8 @@ typedef enum tri_offload {
     TRI_OFFLOAD_PARAMETERS,
 } tri_offload;
 
-// How many ranks there are along each axis. TRI_AUTO: the strategy's own axis takes the ranks that
-// the others leave; any other axis is 1.
+// How many ranks there are along each axis. TRI_AUTO: for the strategy's own axis, the number of
+// ranks divided by the sizes of the other axes; for any other axis, 1.
 typedef struct tri_mesh_options {
     int64_t replicate, shard, tensor, pipeline;
 } tri_mesh_options;
@@ -103,7 +103,8 @@ typedef struct tri_strategy_options {
     int64_t persistent_bytes; // fsdp: units smaller than this stay gathered during a step
     int reduce_dtype; // type in which gradients travel between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
-    const char *offload_path; // folder; NULL: the host's memory of a GPU, else TMPDIR or /tmp
+    // Folder of the file; NULL: no file but the host's memory for a GPU, else TMPDIR or /tmp.
+    const char *offload_path;
     const tri_tree *tensor; // how single layers are sliced: see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;
@@ -112,9 +113,9 @@ typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen automatically
-    // Set when the numbers are final: the recipe also gives the number of rounds. Code that changes
-    // `global` or `micro` then has to change the number of rounds too, because the three must
-    // agree.
+    // The recipe also gives the number of rounds, so that three numbers have to agree. Code that
+    // changes `global` or `micro` then has to change the number of rounds too. It is set when the
+    // number of replicas is known.
     bool gives_rounds;
 } tri_batch_options;
 

@@ -114,7 +114,7 @@ static void raise_to(int64_t *most, int64_t value) {
 
 // Counts the elements of those gradients that an action cannot add to earlier ones directly.
 // Kernels overwrite their outputs, so these gradients go into memory of their own and are added
-// afterwards.
+// afterwards. RECOMPUTE makes the gradients of statistics once more; they go there and are dropped.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -131,10 +131,11 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// Counts the elements of the staging memory through which initial weights and checkpoints pass. It
-// holds a whole bucket, if ranks shard it or it is offloaded, or a unit's masters that are cast. No
-// extra memory is needed for these where they fit into the state heap, which no step uses
-// meanwhile. The staging memory also holds one full parameter of those that ranks hold in slices.
+// Counts the elements of the staging memory through which initial weights and checkpoints pass:
+// - `bucket`: the largest bucket that is sharded or offloaded, or the offloaded masters that one
+//   unit casts to a half type, whichever is larger. If it fits into the state heap, and the host
+//   can use the device's memory, it lies there: no step needs that heap meanwhile.
+// - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;

@@ -110,7 +110,8 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Elements of the gradients that one compute action makes first and then adds to others.
+    // The most elements of gradients that one compute action writes to memory of their own, before
+    // they are added to earlier ones.
     int64_t round_elements;
 } tri_plan_sizes;
 
@@ -149,10 +150,12 @@ struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
-// How many micro-batches the loader of the training data lets the engine hold at once: the engine
-// may still read them while the loader fills others. One; on a device that runs ahead, as many as
-// are copied at the same time; all micro-batches of a step, if labels are counted before the step.
+
 enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same time
+
+// How many micro-batches of training data the engine may read at one time, so that the loader must
+// not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that runs ahead. If labels are
+// counted before the step, it is at least the number of a step's rounds.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.

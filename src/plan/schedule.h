@@ -3,14 +3,15 @@
 // without running it.
 //
 // An action has a subject: a block, a unit or an edge. A *block* is computed. A *unit* is state
-// that is gathered, reduced and stepped together: unit b is the parameters that only block b reads,
-// and each parameter that several blocks read (tied weights) is a unit behind those. A *stage* is a
-// run of consecutive blocks; stage v of a pipeline of P ranks is on pipeline rank v mod P. A
-// *round* is the number of a micro-batch of this rank's replica. An *edge* is what one stage sends
-// to another for one micro-batch.
+// that is gathered, reduced and stepped together. Unit b has the parameters that only block b
+// reads. The units after the last block's have one parameter each, which several blocks read (tied
+// weights). A *stage* is a run of consecutive blocks; stage v of a pipeline of P ranks is on
+// pipeline rank v mod P. A *round* is the number of a micro-batch of this rank's replica. An *edge*
+// is what one block makes and a block of another stage reads first, for one micro-batch: one stage
+// may send several edges to another.
 //
 // A lane runs its actions one after the other, beside the other lanes. One step of zero2 with two
-// blocks and one round; an arrow down is a dependency:
+// blocks (a, b) and one round; an arrow leads from an action to the one that waits for it:
 //
 //     take     TAKE
 //                   ↓
@@ -37,12 +38,12 @@ typedef enum tri_lane {
     TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
-    TRI_LANE_STORE,     // local storage
+    TRI_LANE_STORE,     // reads offloaded state from storage, and writes it back
     TRI_LANE_TAKE,      // micro-batches, from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
 
-// What an action works on. It tells to which list the action's number belongs.
+// What an action works on: it says into which list tri_action.subject is an index.
 typedef enum tri_subject {
     TRI_SUBJECT_NONE,
     TRI_SUBJECT_BLOCK,
@@ -97,8 +98,8 @@ typedef struct tri_action {
     int subject;              // number of the block, unit or edge; -1: none
     int round;                // number of the micro-batch; -1: the action belongs to no round
     int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
-    // FORWARD, BACKWARD…: some unit's gradients already hold something to which this action adds
-    // (see `adds`). SCATTER: adds to the sums of earlier rounds in this rank's own gradients.
+    // FORWARD, BACKWARD…: the action adds to gradients that were made before; `adds` says of which
+    // units. SCATTER: it adds to the sums of earlier rounds in this rank's own gradients.
     bool accumulate;
     // FORWARD: the first compute action of this rank in the round. It alone waits for TAKE, because
     // all later ones of the round come after it.
@@ -108,8 +109,8 @@ typedef struct tri_action {
     bool forgets;
     // Bit k: the action adds to the gradients of the block's k-th unit. Else it overwrites them, so
     // that they need not be set to zero before. FORWARD makes the gradients of statistics and
-    // BACKWARD those of trained parameters; each half of BACKWARD makes some of them. (Where both
-    // halves make gradients of one unit, CLEAR stands before the first of them.)
+    // BACKWARD those of trained parameters. A schedule allows each half of BACKWARD to make some of
+    // them, although the pass split_backward leaves them all to BACKWARD_WEIGHT.
     uint64_t adds;
     int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
 } tri_action;
@@ -123,10 +124,11 @@ typedef struct tri_schedule {
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// The values that one stage sends another for each micro-batch: one message of a pipeline.
+// The values that a block makes and another stage reads: one message for each micro-batch.
 typedef struct tri_edge {
     int from_stage, to_stage;
-    // The block that makes the last of the edge's values, and the first block that reads one.
+    // The block that makes all of the edge's values, and the first block of to_stage that reads
+    // them.
     int from_block, to_block;
     bool back;     // true: BACKWARD makes and reads the values
     int64_t bytes; // size of the values, per sample
@@ -153,14 +155,17 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    double forward_s, backward_s; // costs in any unit, by which stages are cut and steps simulated
+    // Costs in any unit. Stages were cut by forward_s; another rank's plan takes it over.
+    double forward_s, backward_s;
 } tri_schedule_block;
 
 // A strategy: how the ranks of the shard axis share the training state.
 typedef struct tri_strategy {
     const char *name;
     bool needs_one_rank;
-    tri_axis own_axis; // the mesh axis that takes the ranks for which the recipe gives no axis
+    // If the recipe gives no size of this axis, it gets the number of ranks divided by the sizes of
+    // the other axes.
+    tri_axis own_axis;
     bool shards_optimizer, shards_gradients, shards_parameters;
 } tri_strategy;
 
@@ -195,7 +200,8 @@ struct tri_schedule_request {
     int rounds;                 // rounds of the step, the same number on every replica
     const int64_t *round_sizes; // by round: the samples of this rank's micro-batch; 0: it has none
     bool training;              // false: evaluation, FORWARD only
-    // TAKE stands one round before its use, because the device runs ahead of the host.
+    // The device runs ahead: TAKE stands one round before its use, so that it copies the inputs
+    // while the device computes the round before.
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
     // ranks divide the samples. For that, gradients are scattered after every round, and `strategy`
@@ -203,8 +209,8 @@ struct tri_schedule_request {
     bool deterministic;
     // Fsdp: RELEASE follows FORWARD, and GATHER comes again before BACKWARD.
     bool reshard_after_forward;
-    // How many units before their use GATHER starts. It is less than 2 only without a pipeline, in
-    // a strategy that releases parameters.
+    // How many units before their use GATHER starts. Less than 2 counts only where parameters are
+    // released and there is no pipeline; elsewhere it stands for 2 (see AHEAD in complete.c).
     int prefetch;
     bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
     // Masters are offloaded: FETCH before GATHER, of units that kernels read in the stored type.
@@ -228,10 +234,10 @@ const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool de
 // Finds an order by its name; NULL: there is none of this name.
 const tri_order *tri_order_find(const char *name);
 
-// Which kind of compute action makes a gradient. Different sources write gradients of different
-// parameters. So for each source of a unit, the first action of a sum overwrites the gradients and
-// later ones add to them. (Where two sources may write the same gradients, CLEAR comes first and
-// all actions add.)
+// Which kind of compute action makes a gradient. Each source writes gradients of other parameters.
+// So in each sum of a unit's gradients, the first action of each source overwrites, and later ones
+// add. (Where both halves of BACKWARD may write the same gradients, CLEAR comes first and all
+// actions add.)
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // made by FORWARD
     TRI_GRADIENT_INPUT,       // made by BACKWARD_INPUT
@@ -239,18 +245,18 @@ typedef enum tri_gradient_source {
     TRI_GRADIENT_SOURCE_COUNT // also stands for actions that make no gradients
 } tri_gradient_source;
 tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
-// Whether the unit has gradients of that source: STATISTICS if it has statistics, INPUT if the
-// order splits the backward pass.
+// Whether the unit, which has gradients, may have some of that source: STATISTICS if it has
+// statistics, INPUT if the order splits the backward pass, REST always.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
 // Whether both halves of BACKWARD may write one parameter's gradient, so that neither may overwrite
 // it: several blocks of this rank read the unit, and the order splits the backward pass.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
-// What the strategy demands of a schedule, given the sizes of the groups (a group of one rank
-// neither gathers nor scatters). SCATTER leaves the sum of a rank's own range in the *own
-// gradients*; without SCATTER, all of a rank's gradients are its own gradients. REDUCE, TIE, NORM
-// and STEP work on own gradients, so that these actions are the same for all strategies.
+// The four functions below tell what the strategy demands of a schedule, given the sizes of the
+// groups (a group of one rank gathers nothing). SCATTER leaves the sum of a rank's own range in the
+// *own gradients*; without SCATTER, all of a rank's gradients are its own gradients. REDUCE, TIE,
+// NORM and STEP work on own gradients, so that these actions are the same for all strategies.
 
 // Whether each step gathers parameters.
 bool tri_schedule_gathers(const tri_schedule_request *request);

@@ -9,10 +9,10 @@ typedef struct rank_state {
     int next;                 // the first action that is not issued yet
     double issued_s;          // when the latest action was issued
     int head[TRI_LANE_COUNT]; // by lane: its first action that is not done; `count` if all are done
-    bool arrived[TRI_LANE_COUNT]; // by lane: its first open action is waiting for other ranks
+    bool arrived[TRI_LANE_COUNT]; // by lane: the action `head` is waiting for other ranks
     double free_s[TRI_LANE_COUNT];
     int *next_in_lane; // by action: the next action of the same lane
-    double *time_s;    // by action: when it was issued, then when it ended
+    double *time_s;    // by action: when it was issued; once it is done, when it ended
     bool *done;
     bool queued;
 } rank_state;
@@ -29,7 +29,8 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    // For the lanes SHARD, REPLICATE and COMPUTE (NORM): by the group's lowest rank.
+    // Of the lanes SHARD and REPLICATE: meetings by the group's lowest rank. Of the lane COMPUTE:
+    // one meeting, for NORM of all ranks.
     meeting *groups[TRI_LANE_COUNT];
     // Meetings for compute actions of ranks that share layers: by the group's lowest rank.
     meeting *compute;
@@ -135,7 +136,8 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
     finish_head(x, rank, lane, start_s);
 }
 
-// Starts the first open action of the lane, or lets it wait for the other ranks that take part.
+// Starts the lane's first action that is not done, or lets it wait for the other ranks that take
+// part.
 // `now_s` is when this rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
@@ -171,7 +173,8 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// Starts the first open action of every lane where it can start. False: none could.
+// Starts, in every lane but COMPUTE, the first action that is not done, if it was issued and does
+// not already wait for other ranks. False: there was none.
 static bool start_lanes(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     bool any = false;

@@ -28,9 +28,10 @@ typedef struct tri_execution {
 } tri_execution;
 tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks);
 
-// The schedules have dependencies and passed tri_schedule_verify_ranks with the same mesh.
 // Returns the seconds until the last action of the last rank has ended; ranks[i] is rank i of the
-// mesh. *bubble: the fraction of that time in which compute lanes wait, over all ranks.
+// mesh. *bubble: the fraction of that time in which compute lanes wait, over all ranks. The
+// schedules must have dependencies and have passed tri_schedule_verify_ranks, so that no rank waits
+// for ever.
 double tri_simulate(const tri_mesh *mesh, const tri_simulated_rank *ranks, double *bubble);
 
 #endif

@@ -59,15 +59,15 @@ bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_
 int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
                           const tri_action *action);
 
-// A buffer: memory that is in use from the first to the last action that has a setting with this
-// buffer. During other actions other buffers may use it.
+// A buffer: a range of a heap, in use from the first action that touches it to the last one. Before
+// and after that, other buffers may lie there.
 typedef struct tri_step_buffer {
     tri_heap heap;
     int64_t offset, size_bytes;
 } tri_step_buffer;
 
-// Before the action runs, the slot is set to this offset of its heap, so that the action's kernels
-// find the buffer there.
+// One buffer that an action touches. Before the action runs, the slot is set to the buffer's
+// address, `offset` bytes into its heap, so that the action's kernels find the buffer.
 typedef struct tri_setting {
     int slot;
     int buffer; // index into tri_step_memory.buffers
@@ -95,8 +95,11 @@ typedef struct tri_step_memory_request {
     const tri_edge_value *const *edge_values; // by round
     const int *const *edge_of_value;          // by round and edge value: the edge that carries it
     const int *edge_value_count;              // by round
-    bool releases;        // parameters lie where GATHER puts them, until RELEASE
-    bool scatters_rounds; // gradients lie where the first action writes them, until SCATTER
+    // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident.
+    bool releases;
+    // Whole gradients lie on the state heap, from the first action that writes them to SCATTER;
+    // false: they are resident.
+    bool scatters_rounds;
     tri_offload_set offload_set;
     int64_t alignment; // alignment of each buffer, in bytes
 } tri_step_memory_request;

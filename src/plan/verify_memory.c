@@ -2,9 +2,10 @@
 // schedule's lanes overtake each other.
 //
 // An action begins after the actions on which it depends and, in a lane that runs in order, after
-// the previous action of its lane. So for each action and lane one number tells which actions of
-// the lane are done before it. In lanes of messages, which keep no order, a message is done before
-// an action if another action that depends on the message is done before it.
+// the previous action of its lane. So one number for each action and lane is enough: the latest
+// action of the lane that is done before it, because all earlier ones are done too. In the lanes
+// ALONG and BACK, which keep no order, a message is done before an action if the action, or one
+// that is done before it, depends on the message.
 #include "plan/step_memory.h"
 
 #include <string.h>

@@ -114,7 +114,7 @@ static const tri_task product = {
                {"targets", TRI_F32, {.rank = 1, .dims = {PRODUCT_SIZE}}}}};
 
 // Times the products of one linear layer, forward and backward, each several times. *seconds: the
-// sum of each one's fastest time; *flops_per_s: the rate in that time.
+// fastest times of all products, added up; *flops_per_s: all operations divided by *seconds.
 static tri_status time_product(preflight *p, int64_t rows, double *flops_per_s, double *seconds) {
     tri_model_request request = {.task = &product, .fields = product.fields, .field_count = 2};
     request.options = (tri_graph_options){.training = true, .seed = 1};
@@ -140,7 +140,7 @@ static tri_status measure_compute(preflight *p) {
     preflight_device mine = p->devices[p->identity.rank];
     tri_status status = p->device ? TRI_OK : TRI_NOT_FOUND;
     double rate = 0, seconds = 0;
-    // Makes the ranks of a host compute at the same time.
+    // Makes the ranks of a host compute at the same time, as they do in training.
     TRI_TRY(tri_comm_barrier(p->comm, "arithmetic"));
     for (int64_t rows = PRODUCT_ROWS;
          status == TRI_OK && seconds < PRODUCT_LEAST_S && rows <= PRODUCT_MAX_ROWS; rows *= 8) {

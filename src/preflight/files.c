@@ -17,7 +17,7 @@
 // host does, because all ranks of a host see the same files.
 enum { ALL_RANKS = 256, LONGEST_PAUSE_NS = 50000000 };
 
-typedef struct shared_note { // the contents of such a file
+typedef struct shared_note { // the contents of a rank's file
     uint64_t job, rank, again;
 } shared_note;
 
@@ -99,7 +99,8 @@ static bool is_seen(const preflight *p, uint64_t job, int rank) {
            note.again == ~(uint64_t)rank;
 }
 
-// Looks for the files of all ranks. late_s[r]: when rank r's file was first seen; -1: never.
+// Looks for the files of all ranks. late_s[r]: after how many seconds rank r's file was first seen;
+// -1: never.
 static void look(const preflight *p, uint64_t job, double *late_s) {
     double begin = tri_os_seconds();
     int64_t pause_ns = 1000000;
@@ -135,8 +136,8 @@ static tri_status write_and_look(preflight *p, uint64_t job, double *late_s) {
 // What each rank tells about the files that it saw. This is only a summary: complete lists would
 // grow with the square of the ranks.
 typedef struct seen_files {
-    double late_s; // when the last file was seen
-    int32_t lowest;
+    double late_s;  // seconds until the last file was seen
+    int32_t lowest; // the lowest rank whose file was seen; -1: none
 } seen_files;
 
 static seen_files seen_of(const preflight *p, const double *late_s) {
@@ -149,7 +150,8 @@ static seen_files seen_of(const preflight *p, const double *late_s) {
 }
 
 // Groups the ranks by folder. A rank belongs to the folder of the lowest rank whose file it sees,
-// if that rank sees its file too. The ranks agree on this by one sum.
+// if that rank sees its file too. Only that lowest rank knows whether it does, and adds a 1 for the
+// other rank to a sum over all ranks.
 static tri_status group_folders(preflight *p, const double *late_s) {
     int ranks = p->identity.size, me = p->identity.rank;
     seen_files own = seen_of(p, late_s), *all = TRI_NEW_ARRAY(p->arena, seen_files, ranks);

@@ -53,7 +53,7 @@ static tri_status measure_binding(preflight *p) {
     mine.cpus.bound = true;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &usable)) launch_cpus_add(&mine.cpus, cpu);
-    // If it fails, each CPU counts as a core.
+    // If the topology cannot be read, each CPU counts as a core.
     (void)launch_topology_read(p->arena, NULL, false, &topology);
     mine.cores = topology.core_count ? topology.core_count : launch_cpus_count(&mine.cpus);
     return preflight_gather(p, &mine, p->sides, sizeof mine, "binding");

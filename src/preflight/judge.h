@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 // The median, or 0 if there are no values. For an even number of values it is the larger of the two
-// in the middle, so that with two values the smaller one is compared with the larger one.
+// in the middle. So of two hosts, the slower one is judged by the faster one.
 double preflight_median(tri_arena *arena, const double *values, int count);
 // Finds which values are low: slow[i] is set if values[i] is below `fraction` of the median.
 // Returns how many are.
@@ -61,13 +61,14 @@ void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, i
                            const preflight_pair *pairs, int count, const preflight_limits *limits,
                            preflight_end_faults *out);
 
-// One round trip between two clocks, with times in ns: when the question left, what the other clock
-// showed, and when the answer arrived. Of `count` of them, the shortest is the most exact.
-// *offset_s: how far the other clock is ahead. Returns the uncertainty, which is half of that round
-// trip.
+// One round trip between two clocks: when the question left, what the other clock showed, and when
+// the answer arrived.
 typedef struct preflight_tick {
     long long sent_ns, other_ns, received_ns;
 } preflight_tick;
+// Finds how far the other clock is ahead (*offset_s) from the shortest of `count` round trips, as
+// NTP does: the other clock was read at some time of that round trip, and its middle is assumed.
+// Returns how wrong this may be, in seconds: half of that round trip.
 double preflight_clock_offset(const preflight_tick *ticks, int count, double *offset_s);
 
 #endif

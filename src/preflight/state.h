@@ -34,7 +34,9 @@ typedef struct preflight_folder {
 } preflight_folder;
 
 typedef struct preflight_clock {
-    double offset_s, uncertainty_s; // difference between the host's clock and that of rank 0's host
+    // How far the host's clock is ahead of that of rank 0's host, and by how much that may be
+    // wrong.
+    double offset_s, uncertainty_s;
 } preflight_clock;
 
 struct preflight {
@@ -61,7 +63,7 @@ struct preflight {
     // By rank: the lowest of the ranks that see each other's files; -1: this rank does not take
     // part.
     int32_t *folder_of;
-    double late_s; // when the last file was seen
+    double late_s; // seconds until the last file was seen
     // By host: how far its clock differs from that of rank 0's host.
     preflight_clock *clocks;
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
@@ -78,11 +80,12 @@ struct preflight {
 };
 
 // One check. `measure` is collective, and fails only if the ranks can no longer reach each other.
-// If it is called again, it keeps the best values, so that a host is not blamed for a disturbed
-// measurement. `judge` reads what was gathered and gives the same verdict on all ranks.
+// `judge` reads what was gathered and gives the same verdict on all ranks. After a no-go both are
+// called again, because another program may have disturbed the measurement. The rates of links,
+// sums and arithmetic are then the best ones so far.
 typedef struct preflight_check {
     const char *name;
-    int attempts; // how many times a pair may be measured while the verdict is no-go
+    int attempts; // how many times `measure` may be called while the verdict is no-go
     // Returns why the check does not apply; NULL, or a NULL function: it applies.
     const char *(*skips)(const preflight *p);
     tri_status (*measure)(preflight *p);

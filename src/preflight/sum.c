@@ -29,8 +29,9 @@ static bool is_even(const preflight *p) {
     return p->host_count * p->local_ranks[0] == p->identity.size;
 }
 
-// Counts how many bytes the busiest end's link carries, in each direction, for each byte of the
-// all-reduce. From this follows the expected time.
+// Computes how many bytes the busiest end's link carries, in each direction, for each byte of the
+// all-reduce: 2 * (ends - 1) / ends if the ends share the sum equally. The expected time is bytes *
+// traffic / rate.
 static double traffic(const preflight *p) {
     double ends = p->end_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;

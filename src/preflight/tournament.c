@@ -1,8 +1,9 @@
-// A round-robin tournament by the circle method: one player stays, the others rotate.
+// A round-robin tournament by the circle method: one player keeps its seat at a table, the others
+// move one seat further in each round, and each meets the player opposite.
 #include "preflight/tournament.h"
 
-// Rounds the number of players up to an even number, because players meet in pairs. The additional
-// player stands for nobody: its partner does not play in that round.
+// Rounds the number of players up to an even number, because players meet in pairs. The added
+// player does not exist: a player who would meet it does not play in that round.
 static int even(int players) { return players + players % 2; }
 
 int preflight_rounds(int players) { return players < 2 ? 0 : even(players) - 1; }
@@ -10,7 +11,8 @@ int preflight_rounds(int players) { return players < 2 ? 0 : even(players) - 1; 
 int preflight_partner(int players, int round, int player) {
     int last = even(players) - 1, partner;
     if (player == last)
-        // The player who would meet itself, because 2·p = round.
+        // `last` meets the player p whom the rule below, p + partner = round (mod last), would pair
+        // with itself, because 2 * p = round (mod last).
         partner = (int)((long)round * (last + 1) / 2 % last);
     else
         partner = ((round - player) % last + last) % last;

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-// Handles a key whose value was already used when its optimizer or scheduler was set: only checks
-// its type.
+// Checks the type of a key such as adam_w_mode. It sets nothing, because settle_adam or one_cycle
+// has already used its value.
 static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                              tri_tree *node) {
     bool truth;
@@ -108,7 +108,8 @@ static void name_optimizer(deepspeed_reader *reader, const char *name) {
 }
 
 // Decides between Adam and AdamW. DeepSpeed's Adam decays weights as AdamW does, unless adam_w_mode
-// is false. In its own implementation the default of weight_decay is 0; in torch's AdamW it is not.
+// is false. The default of weight_decay is 0, unless torch_adam chooses PyTorch's implementation,
+// whose default for AdamW is another one.
 static tri_status settle_adam(deepspeed_reader *reader, const tri_tree *params, bool is_adamw) {
     is_adamw = is_adamw || is_true(params, "adam_w_mode", true);
     name_optimizer(reader, is_adamw ? "adamw" : "adam");

@@ -42,8 +42,9 @@ typedef struct deepspeed_table {
     int count;
 } deepspeed_table;
 
-// Reads all keys of `map`, which is the section `section` ("zero_optimization." or "") of the
-// configuration; `below` is its path in the table.
+// Reads all keys of `map`, which is the section `section` ("optimizer.params." or "") of the
+// configuration. `below` is the section's path in the table's keys. It is "" for
+// optimizer.params, because each optimizer has a table of its own.
 tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
                           const char *section, const char *below, const tri_tree *map);
 // Adds a setting, unless it comes from a disabled section, whose keys have no effect.

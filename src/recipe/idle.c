@@ -96,8 +96,8 @@ static const struct {
     {"data.sequence", is_text, "the data is not text"},
 };
 
-// Makes the recipe with all keys at their defaults, to compare with. The names of data, optimizer
-// and schedule stay, because they decide which other keys exist.
+// Makes a recipe with all keys at their defaults, to find which keys of the user's recipe differ.
+// The names of data, optimizer and schedule stay, because they decide which other keys exist.
 static tri_tree *defaults_of(tri_arena *arena, const tri_recipe *recipe) {
     const struct {
         const char *section, *name;

@@ -9,10 +9,10 @@
 // not supported.
 tri_status tri_recipe_refuse_missing(tri_arena *arena, const tri_tree *root);
 
-// Tells what to write instead of the flag --`flag`, which no command has, but which is another
-// system's or this program's name of a key: "did you mean optimizer.lr=0.1, without dashes?".
-// `value`: what was given with the flag; NULL: nothing. `table`: the table of recipes. Returns NULL
-// if the flag is no such name.
+// Tells what to write instead of a flag that no command has. For `flag` "learning-rate" and `value`
+// "0.1" (NULL: no value) it returns "did you mean optimizer.lr=0.1, without dashes?". Returns NULL
+// if the flag is neither a key of a recipe nor another system's name of one. `table`: the table of
+// recipes.
 const char *tri_recipe_instead_of_flag(tri_arena *arena, const tri_option_table *table,
                                        const char *flag, const char *value);
 

@@ -1,5 +1,5 @@
-// Overrides that change the `name` of a section. The section's other keys belong to the old name,
-// so they are dropped.
+// Overrides that change the `name` of a section, such as optimizer.name=adam. The section's other
+// keys belong to the old name, so they are dropped.
 #ifndef TRIREME_RECIPE_RENAMED_H
 #define TRIREME_RECIPE_RENAMED_H
 
@@ -18,9 +18,10 @@ typedef struct tri_recipe_dropped {
 void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
                              const tri_tree *value, tri_recipe_dropped *dropped);
 
-// Adds to `notes` one line for each section in which a dropped key has another value now, because a
-// learning rate that silently becomes the default is easily overlooked. `root` is the recipe's tree
-// with all overrides; `resolved` is the tree of the options read from it, defaults included.
+// Returns `notes` and one more line for each section in which a dropped key has another value now,
+// because a learning rate that silently becomes the default is easily overlooked. `root` is the
+// recipe's tree with all overrides; `resolved` is the tree of the options read from it, defaults
+// included.
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);

@@ -59,9 +59,10 @@ typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
 typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_type;
 
 // The options of all schedules of the learning rate. Those that the named schedule does not use are
-// zero. step, linear, cosine and onecycle are PyTorch's schedulers of these names, with t counted
-// in the unit `every`. The warmup schedules and triangle count updates; they are DeepSpeed's
-// WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
+// zero. The schedules step, linear, cosine and onecycle are PyTorch's StepLR, LinearLR,
+// CosineAnnealingLR and OneCycleLR, with the time t counted in the unit `every`. The schedules
+// warmup, warmup-decay, warmup-cosine and triangle count updates; they are DeepSpeed's WarmupLR,
+// WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum). Factors are relative to
 // optimizer.lr.
 typedef struct tri_schedule_options {
     // Which schedule: constant, step, linear, cosine, onecycle, warmup, warmup-decay, warmup-cosine
@@ -74,7 +75,7 @@ typedef struct tri_schedule_options {
     tri_schedule_unit every;
     double gamma; // step: the factor is gamma^floor(t / step_size)
     int64_t step_size;
-    // Linear: the factor goes from one to the other over total_iters.
+    // Linear: the factor goes from start_factor to end_factor over total_iters.
     double start_factor, end_factor;
     int64_t total_iters; // linear; 0: until the end of the run
     int64_t T_max;       // cosine: the t of the minimum; 0: the end of the run
@@ -92,8 +93,9 @@ typedef struct tri_schedule_options {
     int64_t first_steps, second_steps;
     // Triangle: number of stairs; 0: none; second -1: as many as first.
     int64_t first_stairs, second_stairs;
-    int64_t decay_steps; // triangle: length of one decay after the cycle; 0: no decay
-    // Triangle: after the cycle the rate is min_lr / (1 + rate * t / decay_steps).
+    int64_t decay_steps; // triangle: see decay_rate; 0: no decay
+    // Triangle: t updates after the cycle, the learning rate is
+    // min_lr / (1 + decay_rate * t / decay_steps).
     double decay_rate;
 } tri_schedule_options;
 

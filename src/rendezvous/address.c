@@ -1,7 +1,9 @@
-// Finds rank 0's address in the environment. It is TRIREME_STORE; else MASTER_ADDR with MASTER_PORT
-// and the ports after it, because another program's store (torchrun's, for example) may have that
-// port; else the first host of the Slurm step or job, or of another batch system's job. Rank 0 is
-// on that first host, and the ports are chosen from the job's name.
+// Finds rank 0's address in the environment. The first of these that is set counts:
+// 1. TRIREME_STORE=HOST:PORT.
+// 2. MASTER_ADDR with MASTER_PORT and the next ports: the first one may be taken by another
+//    program's store (torchrun's, for example).
+// 3. The first host of the Slurm step or job, or of another batch system's job: rank 0 is there.
+//    The ports follow from the job's name.
 #include "rendezvous/address.h"
 
 #include "base/limits.h"
@@ -63,8 +65,8 @@ bool rendezvous_split_address(const char *text, int default_port, char host[TRI_
     size_t length = (size_t)(end - begin);
     if (!length || length >= TRI_HOST_NAME_MAX) return false;
     *port = default_port;
-    // With two or more colons the text is an IPv6 address without brackets, so what follows the
-    // last colon is not a port.
+    // read_port rejects an IPv6 address without brackets, which has several colons: nobody could
+    // tell whether its last number is a port.
     if (*colon ? *colon != ':' || !read_port(colon + 1, 1, port) : !default_port) return false;
     memcpy(host, begin, length);
     host[length] = 0;
@@ -128,7 +130,8 @@ bool rendezvous_first_host(const char *text, char host[TRI_HOST_NAME_MAX]) {
     return true;
 }
 
-// Reads that list. If the file exists only on the first host, the other hosts find nothing.
+// Finds rank 0's host in the list of a batch system (host_lists). If the list is a file that exists
+// only on the first host, the other hosts find nothing.
 static void read_batch_system(const char *(*get)(const char *name), tri_identity *out) {
     for (size_t i = 0; i < sizeof host_lists / sizeof *host_lists; i++) {
         const char *value = value_of(get, host_lists[i].variable);
@@ -165,8 +168,9 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
         address->port_source = "MASTER_PORT";
         return TRI_OK;
     }
-    // The addresses come from the list of the job, not of the step: mpirun starts its daemons as a
-    // step of Slurm, and that list lacks the host on which mpirun itself runs, where rank 0 may be.
+    // Ranks that srun started are on the hosts of Slurm's step. Ranks that mpirun started may be on
+    // any host of the job: mpirun starts only its daemons as a step, and the step lacks the host on
+    // which mpirun itself runs, where rank 0 may be.
     bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
     const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;

@@ -28,7 +28,7 @@ typedef struct store_proof {
     unsigned char nonce[STORE_NONCE_BYTES];
     uint64_t run; // a hash of the run's name
     int64_t generation;
-    int64_t rank; // only for messages
+    int64_t rank; // the sender's rank; the server does not use it
     unsigned char mac[STORE_MAC_BYTES];
 } store_proof;
 

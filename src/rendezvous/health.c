@@ -1,6 +1,6 @@
-// A rank's side of health: a thread with its own connection to the store's server, because a
-// request on the rank's first connection may block for long. Over the same connection it asks what
-// another rank does, when this is needed.
+// A rank's side of health: a thread with a connection of its own to the store's server, because a
+// request on the rank's first connection may block for long. Over its connection the thread sends
+// beats, learns of losses, and asks what another rank does.
 #include "rendezvous/health.h"
 
 #include "base/log.h"
@@ -179,7 +179,7 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
     loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
-    // The others have given up this rank, and go on without it.
+    // The others have given up this rank and go on without it, so its thread ends.
     if (rank == h->store->identity.rank) end(h);
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }

@@ -25,8 +25,9 @@ typedef struct tri_health_config {
     const tri_ledger_ring *ring;
     // Called from health's thread, once for each rank that is lost, so that waits can end. If many
     // are lost, it is called at least for the first ones. Also called for this rank, if the others
-    // have given it up. `text` names the rank, its host, what happened and what the rank did: "rank
-    // 1 (host b, pid 7) died in FORWARD 'conv2' of step 3".
+    // have given it up, and with TRI_HEALTH_NOBODY if the agent that serves the store is lost.
+    // `text` names the rank, its host, what happened and what the rank did: "rank 1 (host b, pid 7)
+    // died in FORWARD 'conv2' of step 3".
     void (*on_loss)(void *context, int rank, const char *text);
     void *context;
 } tri_health_config;

@@ -242,9 +242,9 @@ static tri_status merge(claim *all, const claim *more) {
     return TRI_OK;
 }
 
-// Finds the launcher whose variables alone count; NULL: the variables of all launchers count.
-// Workers of torchrun have its run id. They are its ranks even if srun or mpirun started torchrun's
-// agents.
+// Finds the launcher whose variables alone count; NULL: the variables of all launchers count. A
+// process with TORCHELASTIC_RUN_ID is a rank of torchrun, even if it also has the variables of srun
+// or mpirun, because these started torchrun.
 static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;
@@ -330,9 +330,12 @@ static tri_status read_generation(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Names the run, so that ranks of two runs on one host never meet. The name comes from the
-// variables of its launchers. If none of these can serve, it comes from the address that the user
-// gave; else, on several hosts, from the batch job, and on one host from the launcher's process.
+// Names the run by a hash, so that ranks of two runs on one host never meet. The name is made of
+// the first of these that is set:
+// 1. TRIREME_JOB;
+// 2. the variables that the launchers set differently for each run (launcher.job);
+// 3. the address that the user gave and, on several hosts, the batch job's number;
+// 4. the number of the launcher's process or, without a launcher, of this process.
 static uint64_t hash_run(get_variable get, const claim *all) {
     uint64_t hash = 0xcbf29ce484222325ull;
     char own[64] = "";
@@ -350,8 +353,8 @@ static uint64_t hash_run(get_variable get, const claim *all) {
                                             "SLURM_JOB_ID",  "PBS_JOBID",   "LSB_JOBID",
                                             "COBALT_JOBID",  "JOB_ID"};
         enum { ADDRESS = 3 };
-        // One batch job may start several runs on one host. Then the launcher's process
-        // distinguishes them.
+        // On one host the batch job's number is not used, because one job may start several runs
+        // there. The launcher's process tells them apart.
         bool is_spread = all->local_size >= 0 && all->local_size < all->size;
         for (size_t i = 0; i < (is_spread ? sizeof names / sizeof *names : ADDRESS); i++) {
             named |= value_of(get, names[i]) != NULL;
@@ -395,8 +398,8 @@ static tri_status read_alone(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
-// Whether torchrun's --virtual-local-rank was given. Then every rank has local rank 0 and sees only
-// its own device, so the local rank says nothing about the host.
+// Whether torchrun's --virtual-local-rank may have been given. Then every rank has local rank 0 and
+// sees only its own device, so the local rank says nothing about the host.
 static bool sees_own_device_only(get_variable get, const claim *all) {
     const char *visible = value_of(get, "CUDA_VISIBLE_DEVICES");
     return all->local_rank == 0 && visible && !strchr(visible, ',');

@@ -22,8 +22,9 @@ typedef struct tri_store_address {
     char host[TRI_HOST_NAME_MAX]; // "": not known
     // The server listens at the first free port of the `ports` ports from `port` on.
     int port, ports;
-    // The address comes from TRIREME_STORE: if another process listens there, it serves instead of
-    // rank 0.
+    // The server listens at this address or not at all. With TRIREME_STORE=HOST:PORT, another
+    // process that listens there serves instead of rank 0. false: if the host name resolves to no
+    // address of this host, the server listens at all addresses of this host.
     bool is_exact;
     const char *source, *port_source; // the variables from which host and port come; static texts
 } tri_store_address;
@@ -102,9 +103,8 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
 tri_status tri_store_admit(tri_store *store);
 // Tells all ranks that this one cannot continue, for the reason in tri_error_message: every wait
 // for a key then ends with `status` and that message, which names the rank. So all report the cause
-// instead of a timeout. Returns `status` with its message. But if another rank failed before, and
-// `status` may only follow from that (TRI_NETWORK, TRI_TIMEOUT, TRI_PEER_LOST), returns that rank's
-// failure.
+// instead of a timeout. Returns `status` with its message. But TRI_NETWORK, TRI_TIMEOUT and
+// TRI_PEER_LOST may be consequences: if another rank failed before, returns that rank's failure.
 tri_status tri_store_fail(tri_store *store, tri_status status);
 // Returns TRI_OK once every rank has called this function, so that all know that none has failed.
 // Collective. If a rank calls tri_store_fail instead, the call fails on all ranks at once. `what`
@@ -120,12 +120,12 @@ typedef struct tri_refusal {
     bool is_printed, is_answered;
     char answer[TRI_MESSAGE_MAX_BYTES];
 } tri_refusal;
-// Agrees on one line that tells why the job ends. Collective over all ranks that end with exit code
-// 2, before or after they have met; the store of the job must be closed. One rank prints the line.
-// It is the reason, if all ranks have the same one; else the reason of the lowest rank that has
-// one, with that rank and its host. Ranks that wait in tri_store_open fail with TRI_REFUSED, and
-// then call this function too. If ranks are missing, it takes seconds, and a rank that gets no
-// answer prints a line of its own.
+// Agrees on one line that tells why the job ends; one rank prints it. Collective over all ranks
+// that end with exit code 2, before or after they have met; the store of the job must be closed.
+// If all ranks have the same reason (`text`), that is the line. Otherwise it begins with the lowest
+// rank that has one: "rank 2 (host b): REASON". Ranks that wait in tri_store_open fail with
+// TRI_REFUSED, and then call this function too. If ranks are missing, the call takes seconds, and a
+// rank that gets no answer prints a line of its own.
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal);
 
 // Adds to a decimal counter, which begins at 0, and returns its new value in *out. Each rank that

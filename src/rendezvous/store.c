@@ -35,8 +35,9 @@ static tri_status say_hello(tri_store *store, int timeout_ms, int64_t until_ns) 
     return status;
 }
 
-// Opens the store. If rank 0 has bad input, or learns that another rank has, its server ends and
-// begins again to tell the ranks why (store_refuse.c).
+// Opens the store. If rank 0 has bad input, or learns that another rank has, its server ends, and
+// then begins again to tell the ranks why (store_refuse.c). So if the server ends, this looks for
+// it once more.
 static tri_status meet(tri_store *store, int timeout_ms) {
     int64_t until_ns = store_after_ms(timeout_ms);
     tri_status status = say_hello(store, timeout_ms, until_ns);
@@ -165,7 +166,7 @@ tri_status tri_store_admit(tri_store *store) {
     tri_status status = store_request(store, (store_head){.kind = STORE_ADMIT}, "", NULL, &got);
     if (status == TRI_OK) free(got.value);
     // The server closes the connections of a generation that has ended. So a lost connection may
-    // mean that this run was replaced; a new connection is told.
+    // mean that this generation was replaced. If so, the server says that to a new connection.
     int fd;
     if (status != TRI_PEER_LOST || !store->broken) return status;
     char why[TRI_MESSAGE_MAX_BYTES];

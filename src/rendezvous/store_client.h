@@ -42,7 +42,7 @@ tri_status store_connect(tri_store *store, int timeout_ms, int64_t until_ns);
 tri_status store_connect_again(tri_store *store, int *fd);
 
 typedef struct store_answer {
-    tri_status status; // the status on rank 0; if it is a failure, the value is the message
+    tri_status status; // what the server answered; if it is a failure, the value is the message
     int64_t number;
     char *value; // malloc'ed, with a 0 byte at the end
     size_t size;

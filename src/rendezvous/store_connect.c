@@ -13,8 +13,8 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// The advice for users whose launcher tells nothing of hosts: how to set a variable for all ranks
-// with that launcher.
+// Gets the command line that sets TRIREME_STORE on all ranks, as the user's launcher wants it. It
+// is the advice if the launcher does not tell on which host rank 0 is.
 static const char *store_line(const char *launcher) {
     static const struct {
         const char *launcher, *line;
@@ -58,7 +58,8 @@ static void close_sockets(store_server_config *config) {
 // earlier run has not ended yet.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
-    // TCP comes first, because it decides whether this rank serves.
+    // With an exact address TCP comes first, because it decides whether this rank serves or an
+    // agent that already listens there.
     bool is_first = store->uses_tcp && me->address.is_exact;
     if (is_first) TRI_TRY(store_tcp_listen(me, &config->tcp));
     tri_status status = store_unix_listen(me, &config->unix_fd);
@@ -123,8 +124,8 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
     bool is_reported = me->rank != 1; // only rank 1 reports that it waits, for all ranks
-    // How long rank 0 tries to listen: an earlier run that is about to end frees the address
-    // sooner.
+    // Until when rank 0 tries to listen. An earlier run that is about to end may still have the
+    // address, but frees it before that time.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
     // If a launcher's agent may serve, rank 0 looks for its server first.

@@ -359,8 +359,9 @@ static bool said(store_core *core, client *c, const store_head *head, int64_t no
     return true;
 }
 
-// Tells the rank that follows `rank` of its new beat, unless it does not read what it was sent.
-// Another client may have taken the follower's place meanwhile.
+// Sends the new beat of `rank` to its follower: the rank that last asked for its beats. A follower
+// that does not read what it was sent gets no more. The follower's client number may belong to
+// another client by now, so the client's rank is compared.
 static void tell_follower(store_core *core, int rank, int64_t now_ns) {
     store_watched *w = &core->watch.at[rank];
     if (w->follower == STORE_NO_RANK || now_ns >= w->followed_ns) return;

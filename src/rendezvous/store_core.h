@@ -11,7 +11,7 @@
 typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
-// Tells the core that an agent's process serves, not a rank's.
+// Tells the core that the process that serves is an agent, not a rank. The ranks are told so.
 void store_core_serve_as_agent(store_core *core);
 // Tells the ranks that the server ends in good order, so that they do not think it was lost.
 void store_core_say_bye(store_core *core);

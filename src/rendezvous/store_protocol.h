@@ -13,8 +13,8 @@ typedef struct store_head {
     uint32_t kind;
     uint32_t key_bytes;
     uint32_t value_bytes;
-    int32_t timeout_ms; // HELLO, GET: the time limit; REPLY: the tri_status
-    int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
+    int32_t timeout_ms; // GET: the time limit; REPLY: the tri_status; others: see the kinds below
+    int64_t number;     // ADD: the amount; REPLY to ADD: the new value; others: see below
 } store_head;
 
 // What a rank tells about itself: the value of a HELLO. The value of the answer is one int32_t for
@@ -28,8 +28,8 @@ typedef struct store_hello {
 } store_hello;
 
 enum {
-    // A rank arrives. Key: job, number: rank, value: a store_hello. The answer comes only when all
-    // ranks have arrived, so that no rank begins alone.
+    // A rank arrives. Key: job, number: rank, value: a store_hello, timeout_ms: how long it waits
+    // for the others. The answer comes only when all have arrived, so that no rank begins alone.
     STORE_HELLO = 0x54520001,
     STORE_SET,
     STORE_GET,
@@ -42,16 +42,19 @@ enum {
     // rank, timeout_ms: for how long it may be silent. Answered at once, with STORE_BY_AGENT if an
     // agent serves.
     STORE_WATCH,
-    // A beat, on such a connection. Number: the rank for which the sender waits, or STORE_NO_RANK;
+    // A beat, on the second connection. Number: the rank for which the sender waits, or
+    // STORE_NO_RANK;
     // value: its ledger (tri_ledger_pack). Answered at once, so that the rank knows that the server
     // is alive.
     STORE_BEAT,
-    // Asks, on such a connection, what a rank told last. Number: the rank. The answer has the same
-    // kind, the value of that rank's latest BEAT, and the BEAT's number in timeout_ms. For some
-    // seconds the rank's later BEATs follow, so that nobody has to ask at the right moment.
+    // Asks, on the second connection, for the latest BEAT of another rank. Number: that rank. The
+    // answer has the same kind and number, the BEAT's value, and the BEAT's number in timeout_ms.
+    // For TRI_FOLLOWED_MS that rank's later BEATs follow in the same form, so that nobody has to
+    // ask
+    // at the right moment.
     STORE_SAID,
     STORE_ADMIT, // asks whether a checkpoint may be committed; no, once a rank is lost
-    // Sent by the server on each such connection, once for each rank that is lost. Number: the
+    // Sent by the server on each second connection, once for each rank that is lost. Number: the
     // rank; value: a store_loss, then the value of the rank's latest BEAT.
     STORE_LOST,
     // The rank cannot continue. Value: the message; timeout_ms: the tri_status. All waits for keys,

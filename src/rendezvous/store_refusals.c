@@ -85,8 +85,8 @@ void store_refusals_leave(store_refusals *r, int client) {
     }
 }
 
-// Adds the rank's name to the line, unless all ranks have the same reason, or the reason already
-// names ranks.
+// Writes the line: "rank 2 (host b): REASON", or REASON alone if all ranks have the same one, or if
+// it already begins with a rank.
 static void describe(store_refusals *r) {
     bool is_common = r->reasons == r->size && !r->differ;
     char more[96] = "";
@@ -104,8 +104,9 @@ static void describe(store_refusals *r) {
     }
 }
 
-// Decides the line, once all ranks have told or after some time. A rank that serves also tells
-// before it ends, because it may have a reason of its own.
+// Decides the line once all ranks have told, or TRI_REFUSAL_GATHER_MS after the first of them. If
+// rank 0 serves, this also waits for what rank 0 tells, because it may have the lowest rank's
+// reason and tells it before it ends.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);

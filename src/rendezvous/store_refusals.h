@@ -27,7 +27,8 @@ typedef struct store_refusals {
     char reason[TRI_MESSAGE_MAX_BYTES];
     bool is_printed;
     bool differ; // ranks have different reasons
-    // The text of a rank without a reason of its own: of which rank it learned.
+    // What a rank without a reason of its own has told: the reason of another rank, of which it
+    // learned. It is the line if no rank tells a reason of its own.
     char other[TRI_MESSAGE_MAX_BYTES];
     int64_t begun_ns;
     bool is_decided; // the line is decided, and the members below are set

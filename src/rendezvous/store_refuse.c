@@ -55,7 +55,7 @@ static void say_own(const tri_store *store, const char *text, tri_refusal *refus
 }
 
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal) {
-    // All ranks know their number, and no store serves so many.
+    // No store serves so many ranks. Each rank knows this without asking, so rank 0 prints it.
     if (identity->size > TRI_MAX_RUN_RANKS) {
         refusal->is_printed = identity->rank == 0;
         if (refusal->is_printed) refusal->print(text);

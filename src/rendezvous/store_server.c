@@ -62,8 +62,8 @@ static void leave(store_server *s, int client) {
     s->clients[client].fd = -1;
 }
 
-// Called after accept failed because no descriptor or memory was free. The client stays in the
-// listening queue until the next accept. Without this pause the thread would spin.
+// Called after accept has failed. If no descriptor or memory was free, pauses: the client stays in
+// the listening queue, so poll would report it again at once, and the thread would spin.
 static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;

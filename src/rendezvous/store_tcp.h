@@ -11,11 +11,11 @@ typedef struct store_sockets {
     int count;
 } store_sockets;
 
-// Listens at the addresses of this host that the identity's address means, and at no others, so
-// that networks that the job does not use cannot reach the store. These are the addresses of
-// TRIREME_INTERFACE, or else those that the host name resolves to. Only if the name resolves to no
-// address of this host, it listens at all of them. TRI_NOT_FOUND: TRIREME_STORE names another host,
-// or another process already listens there.
+// Listens only where other ranks look for the store, so that networks that the job does not use
+// cannot reach it: at the addresses of TRIREME_INTERFACE, or else at those that the host name
+// resolves to. If none of these belongs to this host, listens at all addresses of this host, unless
+// address.is_exact. TRI_NOT_FOUND: the address is exact, and belongs to another host or is taken.
+// TRI_NETWORK: it is not exact, and listening failed, for example because all ports are taken.
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out);
 // Gets the port at which the first of the sockets listens.
 int store_tcp_port(const store_sockets *sockets);

@@ -47,18 +47,19 @@ static inline float tri_f16_to_float(uint16_t half) {
 static inline uint16_t tri_float_to_f16(float value) {
     uint32_t bits = tri_float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
-    if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds past 65504
-    // Below 2^-14 an F16 counts in steps of 2^-24; the addition rounds to them.
+    if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // 65520 and more round to infinity
+    // Below 2^-14, numbers in F16 are multiples of 2^-24. Around 0.5, so are numbers in F32: adding
+    // 0.5 rounds to such a multiple.
     if (size < 0x38800000)
         return (uint16_t)(sign | (tri_float_bits(tri_float_from_bits(size) + 0x1p-1f) -
                                   tri_float_bits(0x1p-1f)));
     return (uint16_t)(sign | ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
-// One number of the type `half`.
+// Convert one number from or to the type `half`, F16 or BF16.
 float tri_half_to_float(tri_dtype half, uint16_t bits);
 uint16_t tri_float_to_half(tri_dtype half, float value);
-// Converts `count` numbers, in memory that does not overlap.
+// Convert `count` numbers; `from` and `to` must not overlap.
 void tri_half_widen(tri_dtype half, const void *from, float *to, int64_t count);
 void tri_half_narrow(tri_dtype half, const float *from, void *to, int64_t count);
 

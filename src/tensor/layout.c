@@ -23,8 +23,9 @@ bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
     return !memcmp(a->order, b->order, sizeof a->order);
 }
 
-// How many elements an index moves by when it goes one step along an axis: from block to block, and
-// inside a block.
+// The strides of a layout, in elements. For example, for [N, C, H, W] in nChw16c, `outer` of axis 1
+// is H · W · 16, the distance from one block of channels to the next, `block` of axis 1 is 16, and
+// `inner` of its only block is 1, the distance from channel to channel inside the block.
 typedef struct layout_strides {
     // Stride from one block of the axis to the next; of an axis without blocks, from one index to
     // the next.
@@ -56,8 +57,9 @@ int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
     return strides_of(layout, shape).elements;
 }
 
-// The part of an element's offset that one axis contributes; the offset is the sum over all axes.
-// The innermost block of an axis covers its fastest positions.
+// What an axis adds to the offset of an element with this index along it; the offset is the sum
+// over all axes. If an axis has several blocks, the index is split from the innermost block
+// outwards, as a number into its digits.
 static int64_t axis_offset(const tri_layout *layout, const layout_strides *s, int axis,
                            int64_t index) {
     int64_t offset = index / s->block[axis] * s->outer[axis], rest = index % s->block[axis];
@@ -97,8 +99,8 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
 }
 
 // The offsets of elements along the last axis, computed once so that copies need no divisions.
-// offsets[i] is the offset of index i, for i below `period`. After that the pattern repeats: index
-// i + period lies `step` elements behind index i.
+// offsets[i] is the offset of index i, for i below `period`. From there on the pattern repeats:
+// index i + period lies `step` elements behind index i.
 enum { KNOWN_OFFSETS = 1024 };
 typedef struct last_axis {
     int64_t period, step;

@@ -2,8 +2,7 @@
 //
 // A blocked layout cuts some axes into blocks of fixed size, pads them to whole blocks, orders the
 // outer axes in any way and puts the blocks innermost. That covers the formats of oneDNN that have
-// no extra data (nChw16c, OIhw16i16o, Ohwi16o, …); its description follows oneDNN's "blocking
-// desc".
+// no extra data (nChw16c, OIhw16i16o, Ohwi16o, …). tri_layout follows oneDNN's "blocking desc".
 #ifndef TRIREME_TENSOR_LAYOUT_H
 #define TRIREME_TENSOR_LAYOUT_H
 
@@ -33,8 +32,8 @@ int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, cons
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size);
 
 // Copy `count` elements of `element_bytes`, in row-major order from element `first`, between plain
-// memory and a tensor in `layout`. Padding is not touched, so that it stays zero. `plain` holds
-// just those elements, so that a large tensor can be copied in chunks.
+// memory and a tensor in `layout`. Padding is not touched, so that it stays zero. `plain` points to
+// element `first`, so that a large tensor can be copied in chunks through a small buffer.
 void tri_layout_to_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
                          const void *from, void *plain, int64_t first, int64_t count);
 void tri_layout_from_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,

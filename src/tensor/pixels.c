@@ -7,7 +7,8 @@
 // Divides by a constant: multiplies by the reciprocal, then corrects the quotient by one fused
 // multiply-add (Markstein, "Computation of elementary functions on the IBM RISC System/6000
 // processor", IBM J. Res. Dev. 34 (1990)). The result is nearly always the correctly rounded
-// quotient and much cheaper than a division; tri_pixels_hint tests it for all 256 bytes.
+// quotient, and much cheaper than a division; tri_pixels_hint tests for all 256 bytes whether it
+// is.
 #define AFFINE_BODY                                                                                \
     const float by_255 = 1.0f / 255.0f, by_divisor = 1.0f / divisor;                               \
     for (int64_t i = 0; i < count; i++) {                                                          \

@@ -66,8 +66,8 @@ static void cpu_seconds(double *machine, double *own) {
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// How many cores others may use without a measurement being rejected: almost none where kernels run
-// on them, half of them where a device computes and the host has only to issue.
+// How many cores other processes may use before a measurement is rejected: almost none if kernels
+// run on the cores; half of the cores if a device computes, because the host then only issues work.
 static double cores_of_others(const tri_session *s) {
     return s->device->backend->runs_ahead ? 0.5 * tri_os_cpus() : 0.08;
 }
@@ -98,8 +98,8 @@ static tri_status share_waiting(const tri_session *s, double waited, double seco
     return TRI_OK;
 }
 
-// Runs one step as the training loop does. On a device that runs ahead, it gets the results of the
-// previous step.
+// Issues one step as the training loop does, and collects the oldest step in flight: this step or,
+// on a device that runs ahead, the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;

@@ -9,7 +9,8 @@ typedef struct tri_bench_result {
     double samples_per_s; // over all ranks: the median over chunks of about 0.25 s
     double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile of the chunks
     // How many chunks were measured, and how many were rejected because other processes used more
-    // than 8% of a core. Chunks are rejected only if one rank runs alone.
+    // than 8% of a core (half of all cores, if the device runs ahead of the host). Chunks are
+    // rejected only if one rank runs alone.
     int chunks, rejected;
     // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN if
     // the device runs ahead of the host.

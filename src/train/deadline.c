@@ -16,8 +16,9 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
-// The time that has to be left if the run is to go on. The decision to stop is sent with the sums
-// of a step, so that step is still made. And if this step does not stop the run, the next one may.
+// How much time the job must have left for the run to go on. Besides the steps of `rest` two are
+// counted: the one with whose sums a decision to stop is sent, and which is still made; and one
+// more, because a run that goes on now can stop only one step later.
 static double needed_s(const train_deadline *d, train_rest rest) {
     // A checkpoint may take this much longer than the last, because file systems are not always
     // equally fast.

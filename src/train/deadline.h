@@ -22,13 +22,13 @@ typedef struct train_deadline {
     void *context;
 } train_deadline;
 
-// Record how long a step, an evaluation or a checkpoint took, from which follows how much time the
-// end of the run needs. Older steps count less and less.
+// Record how long a step, an evaluation (pause) or a checkpoint took, because the time that the end
+// of the run needs is computed from these. Older steps count less and less.
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
-// What has to be done before the run can stop, besides the step that is about to be issued, the
-// step of the next decision, and the last checkpoint.
+// What has to be done before the run can stop. The step that is about to be issued, the step after
+// it, and the last checkpoint are always counted, so they are not part of this.
 typedef struct train_rest {
     int steps;      // steps in flight, and those that are issued before a decision is known
     bool evaluates; // an evaluation is due

@@ -103,7 +103,7 @@ static int64_t latest_epoch(const train_loop *loop) {
 
 double train_mean(const tri_step_output *sums, int i) {
     double mean = sums->sum[i] / sums->count[i];
-    return isnan(mean) ? (double)NAN : mean; // 0 / 0 may have a sign, which would be printed
+    return isnan(mean) ? (double)NAN : mean; // 0 / 0 may be a negative NaN, printed as -nan
 }
 
 tri_status train_evaluate(train_loop *loop) {

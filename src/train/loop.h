@@ -46,7 +46,8 @@ typedef struct train_loop {
     tri_arena *saving_arena;
     int64_t saving_step;
     double saving_worked_s; // how long the last save worked, without the training steps in between
-    // Results of steps issued before this one belong to an earlier stage of the save.
+    // What steps before this one sum up for SHARED_SAVING (train.c) still tells of the save's
+    // previous stage, so it is ignored.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
@@ -57,34 +58,35 @@ typedef struct train_loop {
 // Collective.
 tri_status train_restore(train_loop *loop);
 // Rejects a run folder in which a symbolic link, a device or a pipe has the name of a file that the
-// run writes: the run would overwrite something else through it. Does something on rank 0 only; not
-// collective.
+// run writes: the run would overwrite something else through it. On ranks other than 0 it does
+// nothing; not collective.
 tri_status train_check_outputs(const train_loop *loop);
 
 // Defined in folder.c. Whether the run folder has a file called `name`; "": whether the folder
 // exists.
 bool train_folder_has(const train_loop *loop, const char *name);
 // Defined in folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed
-// one, and writes its recipe.yaml. Does something on rank 0 only; not collective.
+// one, and writes its recipe.yaml. On ranks other than 0 it does nothing; not collective.
 tri_status train_open_folder(train_loop *loop);
-// Defined in folder.c. Waits until this host sees that the folder contains a run, if another rank
-// sees it, so that rank 0 does not begin a new run there. Collective.
+// Defined in folder.c. If any rank sees a run in the folder, waits until this host sees it too,
+// because a network file system may show it late, and rank 0 would then begin a new run there.
+// Collective.
 tri_status train_await_folder(train_loop *loop);
-// Defined in folder.c. Locks the run folder for this process if the folder exists. Does something
-// on rank 0 only; not collective. TRI_BAD_INPUT: another process uses the folder. If the lock
-// cannot be taken for another reason, returns TRI_OK: the folder may be read-only and contain a
-// complete run, whose results are only shown.
+// Defined in folder.c. Locks the run folder for this process if the folder exists. On ranks other
+// than 0 it does nothing; not collective. TRI_BAD_INPUT: another process uses the folder. If the
+// lock cannot be taken for another reason, returns TRI_OK: the folder may be read-only and contain
+// a complete run, whose results are only shown.
 tri_status train_lock_folder(train_loop *loop);
 
 // Defined in job_end.c. Finds out, before the first step, when the Slurm job ends, so that the run
-// can stop before that. Does something on rank 0 only.
+// can stop before that. On ranks other than 0 it only prepares `deadline`.
 void train_watch_job(train_loop *loop);
 // Defined in job_end.c. Whether the run has to stop now, so that its last checkpoint is written in
 // time. Rank 0 decides.
 bool train_job_ends(train_loop *loop);
 // Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
-// stopped with a checkpoint. Does something on rank 0 only. It may not return, because Slurm may
-// end the job.
+// stopped with a checkpoint. On ranks other than 0 it does nothing. It may not return, because
+// Slurm may end the job.
 void train_start_again(train_loop *loop);
 // Defined in train.c. Whether an evaluation is due after the step that comes `ahead` steps after
 // the latest one. The deadline has to leave time for it.
@@ -107,7 +109,7 @@ tri_status train_test(train_loop *loop);
 // one. If so, a resumed run does not train on.
 bool train_has_stopped_early(const train_loop *loop);
 // Defined in evaluate.c. Gets the value of a monitored metric ("val_loss", "val_accuracy",
-// "train_loss"). False: the metric has no value yet.
+// "train_loss"). False: it has no finite value for the present weights.
 bool train_monitored_value(const train_loop *loop, const char *name, double *out);
 // Defined in evaluate.c. Runs one evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over
 // all replicas. Collective.

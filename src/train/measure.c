@@ -109,7 +109,8 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.reuse_graphs_of = NULL;
     one.deterministic = false;
-    one.micro = 0; // a single micro-batch is enough and is what batch norm over a whole step needs
+    // The whole step is one micro-batch. That is enough, and batch norm over a step needs it.
+    one.micro = 0;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;
     return tri_plan_create(m->arena, &device->description, &one, &m->plan);

@@ -10,7 +10,7 @@
 // samples of zeros, and takes the median time of each block's FORWARD and of its BACKWARD. *out
 // lies in `arena`. The model and options of `request` are used, but not its mesh, sharding,
 // recomputation and offload, because estimates of all of these use the same times. TRI_BAD_INPUT:
-// the whole model does not fit into this host's free memory.
+// the whole model does not fit into the free memory of the device or this host.
 tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
                                const tri_plan_request *request, const tri_optimizer *optimizer,
                                int64_t batch, double seconds, tri_measured *out);

@@ -58,8 +58,10 @@ static double onecycle(const moment *m) {
     return anneal(m, peak, least, last > top ? fmin((t - top) / (last - top), 1) : 1);
 }
 
-// DeepSpeed's schedulers (deepspeed/runtime/lr_schedules.py) take their first step after the first
-// update. So update t uses the rate of their iteration t - 1, and update 0 uses the initial rate.
+// The schedules warmup, warmup-decay and warmup-cosine are DeepSpeed's
+// (deepspeed/runtime/lr_schedules.py). Its schedulers take their first step after the first update.
+// So update t uses the rate of their iteration t - 1, and update 0 uses the initial rate. Their
+// warm-up has at least two updates.
 
 static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
 

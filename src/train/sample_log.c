@@ -20,8 +20,8 @@ struct train_sample_log {
     int64_t from; // how many steps were complete when this process began
 };
 
-// Whether this rank logs. Ranks that share a replica read the same samples, so only the first of
-// them does.
+// Whether this rank logs. The ranks of one replica read the same samples, so only the first of them
+// logs.
 static bool is_first_of_replica(const tri_session *s) {
     int rank = s->identity.rank;
     return tri_mesh_coordinate(&s->mesh, rank, TRI_AXIS_PIPELINE) == 0 &&

@@ -140,7 +140,7 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    // The last results are those of step - 1.
+    // ready_sum is a result of the latest step, whose number from 0 is progress.step - 1.
     bool is_stale = loop->progress.step <= loop->saving_since;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_since = loop->progress.step + loop->in_flight;

@@ -212,9 +212,9 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
 }
 
 // Rejects a plan that does not fit into memory, before the memory is allocated. Otherwise the
-// system would kill the process later, without a reason that the user sees. With strategy.memory,
-// or on devices with memory of their own, the rank with the largest peak decides, so that all ranks
-// come to the same result.
+// system would kill the process later, without telling the user why. If strategy.memory is set, or
+// the device has memory of its own, every rank checks the largest peak of all ranks, so that all
+// get the same result.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     const tri_device_description *device = &s->device->description;
     tri_device_memory there = tri_device_memory_of(device, s->device, s->identity.local_size);
@@ -230,8 +230,8 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     return tri_fit_check_host(s->plan, s->identity.local_size);
 }
 
-// Adds one evaluation to the plan. Both evaluations share one program, because each program takes
-// memory. Its micro-batch is the larger one of the two.
+// Adds one evaluation to the request for a plan. Evaluation and test share one program, because
+// each program takes memory. The program is made for the larger of their two micro-batches.
 static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
                             tri_step_shape shape, tri_plan_request *request) {
     if (!data) return;
@@ -504,7 +504,7 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    tri_health_drop_ring(session->health); // the ring belongs to the communicator, which ends now
+    tri_health_drop_ring(session->health); // the ring ends with the communicator
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);

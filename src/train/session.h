@@ -18,8 +18,8 @@ typedef struct tri_backends {
     // In order of preference, NULL at the end; "auto" takes the first that exists on this host.
     const tri_device_backend *const *devices;
     // Connects this rank to the others; only called if there are several. `options` NULL: defaults.
-    // *health finds lost ranks, and has to end after the communicator; NULL: all ranks are on one
-    // host, where shared memory shows lost ranks.
+    // *health finds lost ranks, and has to end after the communicator. NULL: the ranks use only
+    // shared memory, which shows lost ranks itself.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process even if its main thread is
@@ -34,7 +34,8 @@ typedef struct tri_session_request {
     const char *device;   // the device's name, as tri_device_open expects it
     bool train, evaluate; // whether to open data and make plans for training, and for evaluation
     bool alone; // one rank without a network, even if the environment describes several ranks
-    // The session's ranks, if they are not all ranks of the job; the session does not close it.
+    // A communicator of the session's ranks, which the caller closes. NULL: the session connects
+    // all ranks of the job itself.
     tri_comm *comm;
 } tri_session_request;
 
@@ -57,7 +58,7 @@ typedef struct tri_session {
     const tri_host_claim *claims; // by rank: claim of the host the rank is on
     tri_comm *comm;
     bool borrows_comm;
-    tri_health *health; // NULL: all ranks are on one host
+    tri_health *health; // NULL: the ranks use only shared memory
     tri_liveness *liveness;
     tri_device *device;
     // NULL: not requested, or the recipe has none. test_data are evaluated only at the end of the

@@ -111,8 +111,8 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// What is due after a step. It is known before the step is issued, because if the state is needed
-// after a step, the next one may not be issued yet.
+// What is due after a step. This is computed before the step is issued: if an evaluation or a
+// checkpoint needs the state after the step, the next step must not be issued before it.
 typedef struct train_due {
     bool evaluation, checkpoint;
     bool epoch_ends, run_ends;
@@ -191,8 +191,9 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
 }
 
-// Records how long a step took. Usually a step takes its time when it is issued. On a device that
-// runs ahead, issuing returns at once, so there the step takes its time when it is collected.
+// Adds the time since `begun_s` to the time of the steps. It is called after a step was issued and
+// again after it was collected: usually issuing takes the time, but on a device that runs ahead,
+// issuing returns at once and collecting takes it.
 static void note_time(train_loop *loop, double begun_s, double waited_s) {
     double seconds = tri_os_seconds() - begun_s;
     loop->training_s += seconds;
@@ -306,7 +307,8 @@ static tri_status run_steps(train_loop *loop) {
             break;
     }
     status = train_feed_end(&feed, status);
-    // All ranks get this status, so the checkpoint in progress can be completed.
+    // All ranks get this status in the same step, so together they can still complete the
+    // checkpoint in progress.
     if (status == TRI_NOT_FINITE) {
         char why[TRI_MESSAGE_MAX_BYTES];
         snprintf(why, sizeof why, "%s", tri_error_message());
@@ -465,13 +467,14 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .evaluate = true},
                              &session));
     tri_recipe recipe = *request->recipe;
-    // The size that was found for these ranks belongs to the run.
+    // The recipe may leave batch.global open (auto). The size chosen for these ranks belongs to the
+    // run's recipe.
     recipe.batch.global = session->recipe->batch.global;
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
     status = tri_session_tell(session, status);
-    // This has to come before the loaders free the memory that the engine reads.
+    // The engine must not read the loaders' memory any more, which is freed below.
     if (status != TRI_OK) tri_engine_abandon(session->engine);
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);

@@ -1,7 +1,7 @@
-// A double of cuBLASLt for tests: the functions that module/blas.cu calls, over memory of the host.
-// It checks what the library would check (sizes, leading dimensions, types) and computes what the
-// descriptions say, so that a wrong description gives wrong numbers. It takes no product whose
-// operands are aligned to less than 16 bytes, so that our own kernel is used as well.
+// A test double of cuBLASLt: the functions that module/blas.cu calls, for memory of the host. It
+// checks what the library would check (sizes, leading dimensions, types) and computes what the
+// descriptions say, so that a wrong description gives wrong numbers. It refuses products whose
+// operands are aligned to less than 16 bytes, so that tests run our own kernel as well.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -38,7 +38,7 @@ struct preference {
 template <typename T, typename H> T *of(H handle) { return (T *)handle; }
 
 cublasStatus_t create(cublasLtHandle_t *out) {
-    *out = (cublasLtHandle_t)malloc(1); // freed by nobody, as the library's is
+    *out = (cublasLtHandle_t)malloc(1); // never freed, as module/blas.cu keeps its handle
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -192,7 +192,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
         !workspace || workspace_bytes < WORKSPACE_BYTES)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (emulated_failed((cuda_stream *)stream)) return CUBLAS_STATUS_EXECUTION_FAILED;
-    operation x = *of<operation>(operation_handle); // its bias is changed for the next product
+    operation x = *of<operation>(operation_handle); // a copy: the next product sets another bias
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);

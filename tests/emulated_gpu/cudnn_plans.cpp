@@ -1,9 +1,10 @@
 // Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
 // models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
-// properties of a device as text, so the calls that name a handle name an H200 instead. Nothing is
-// computed. A plan that is missing would not be an error at run time, only many times slower. What
-// tensor cores compute is asked for in both layouts of images: with channels last, as the device
-// stores them, a plan needs no memory for copies.
+// properties of a device as text. So the functions below stand before cuDNN's: where a call sets a
+// handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
+// would be no error at run time, but would make the convolution many times slower.
+// What tensor cores compute is asked for in both layouts of images: with channels last, as the
+// device stores them, a plan needs no memory for copies.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace {
 
 enum { SKIPPED = 77, TEXT_BYTES = 1024 };
 
-// What cudaGetDeviceProperties says of an H200, in cuDNN's names.
+// What cudaGetDeviceProperties returns for an H200, under cuDNN's names.
 const char h200[] =
     R"({"version": 1, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
 "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0, "supportCoopLaunch": 1, "warpSize": 32,
@@ -34,7 +35,7 @@ const char h200[] =
 
 void *library;
 cudnnBackendDescriptor_t device;
-int executed;            // plans, instead of which nothing was done
+int executed;            // how often a plan would have been executed
 int64_t workspace_bytes; // of the plan that was asked for last
 
 template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
@@ -171,7 +172,8 @@ bool copies(const layer &l, const cuda_convolution &p) {
     return p.channels_last && is_whole && workspace_bytes > 8000000;
 }
 
-// Returns 1 if the library has no plan, leaves more to do than `most`, or copies images.
+// Asks for a plan. Returns 0 if there is one that leaves nothing or `most` to do and copies no
+// image, else prints a line and returns 1.
 int check(const layer &l, form *f, const cuda_convolution &p, const char *what, vendor_left most) {
     static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;
@@ -203,7 +205,8 @@ int check_layer(const layer &l, form *f) {
     missing += check(l, f, p, ", bias", VENDOR_LEFT_NOTHING);
     p.activation = 1; // TRI_ACTIVATION_RELU
     missing += check(l, f, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
-    // Plans for these are compiled when they are asked for, which needs a driver.
+    // cuDNN compiles plans for these two when it is asked for them, which needs a driver. So here
+    // they may leave bias and activation to us.
     p.bias = nullptr;
     missing += check(l, f, p, ", ReLU", VENDOR_LEFT_FINISH);
     p.bias = bias;

@@ -1,11 +1,15 @@
-// A double of cuDNN's graph API for tests: the functions that module/dnn.cu calls, over memory of
-// the host. Descriptors keep what they were told; a convolution is computed from its descriptors
-// alone, so that a wrong description gives wrong numbers. The heuristic proposes two configurations
-// that must not be taken (one whose bits differ from run to run, one with a huge workspace), and
-// the third writes over its whole workspace. As the real library, it has no configuration whose
-// tensors in memory have different types. Odd numbers of samples are not supported, so that our own
-// kernel is used as well, and neither are operations behind a convolution of an even number of
-// groups, so that our own pass over y is.
+// A test double of cuDNN's graph API: the functions that module/dnn.cu calls, for memory of the
+// host. Descriptors keep the attributes that are set. A convolution is computed from its
+// descriptors alone, so that a wrong description gives wrong numbers.
+//
+// The heuristic proposes one configuration for each engine below. The first two must not be taken:
+// the results of one differ from run to run, the other needs a huge workspace. An engine that is
+// taken fills its whole workspace with garbage. As in the real library, no configuration has
+// tensors of different types in memory.
+//
+// Two things are refused, so that tests run our own code too: odd numbers of samples, for which our
+// own kernel then computes; and operations after a convolution of an even number of groups, for
+// which a kernel of our own then applies bias and activation to y.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -21,17 +25,17 @@
 namespace {
 
 enum {
-    ENGINE_OF_CHANCE,
-    ENGINE_OF_SPACE,
+    ENGINE_OF_CHANCE,       // not deterministic
+    ENGINE_OF_SPACE,        // needs a workspace of 1 TiB
     ENGINE_OF_TENSOR_CORES, // rounds F32 to TF32
-    ENGINE_THAT_SERVES,
+    ENGINE_THAT_SERVES,     // can always be taken
     ENGINES,
     WORKSPACE_BYTES = 4096
 };
 
 struct descriptor {
     cudnnBackendDescriptorType_t type;
-    std::map<int, std::string> values; // of attributes, as bytes
+    std::map<int, std::string> values; // by attribute: its value, as bytes
     bool finished = false;
     int engine = 0;
     const descriptor *graph = nullptr;
@@ -125,7 +129,8 @@ cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type, cudnnBackendD
     return CUDNN_STATUS_SUCCESS;
 }
 
-// What a graph consists of is used until the end of the process; the rest ends.
+// Deletes a descriptor, but not a graph, plan, or anything of which they consist: our code keeps
+// its plans until the process ends.
 cudnnStatus_t destroy(cudnnBackendDescriptor_t at) {
     switch (of(at)->type) {
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
@@ -257,8 +262,8 @@ void for_products(const window &w, const tensor &x, const tensor &weight, const 
 
 float as_it_is(float value) { return value; }
 
-// Sums the products for each element of the output, whose tensors have no gaps, so that places
-// count elements.
+// Sums the products for each element of the output. Its tensor has no gaps, so that an offset is
+// the number of an element.
 std::vector<float> convolve(pass which, float (*round)(float), const window &w, const tensor &x,
                             const tensor &weight, const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
@@ -302,7 +307,7 @@ window window_of(const descriptor *x) {
     return w;
 }
 
-// What an operation does with each element that the one before it has made.
+// An operation after the convolution: what it does with each element.
 struct step {
     cudnnPointwiseMode_t mode;
     tensor bias; // [1, channels, 1, 1]
@@ -355,7 +360,7 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
         steps.push_back(step_of(next, pack));
         out = tensor_of(get<descriptor *>(next, CUDNN_ATTR_OPERATION_POINTWISE_YDESC), pack);
     }
-    if (!out.data) abort(); // the graph ends with what is not in memory
+    if (!out.data) abort(); // the graph's last tensor is not in memory
     void *room = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     emulated_push((cuda_stream *)((handle *)at)->stream, [=] {
         memset(room, 0xff, WORKSPACE_BYTES);

@@ -1,8 +1,9 @@
-// Emulates on the host what src/device/cuda/module/gpu.h needs of a GPU, so that our kernels run in
-// tests without one: the threads of a block are fibers of one thread of the host, which takes turns
-// at barriers and shuffles. Blocks run one after the other. Shared memory is poisoned before each
-// block, and lies in allocations of its own, so that AddressSanitizer sees where a kernel leaves
-// it. A block whose threads do not all reach a barrier ends the program with a message.
+// Emulates on the host what src/device/cuda/module/gpu.h needs of a GPU, so that tests run our
+// kernels without one. Blocks run one after the other. The threads of a block are fibers of one
+// thread of the host, which goes from fiber to fiber at barriers and shuffles. Shared memory is
+// filled with poison before each block. Each array of it is an allocation of its own, so that
+// AddressSanitizer sees an access beyond its end. If some threads of a block do not reach a barrier
+// at which others wait, the program ends with a message.
 #ifndef TRIREME_TESTS_EMULATED_GPU_EMULATION_H
 #define TRIREME_TESTS_EMULATED_GPU_EMULATION_H
 
@@ -15,7 +16,7 @@ struct emulated_index {
     unsigned x;
 };
 
-// The thread of the GPU that runs now.
+// The numbers and sizes by which a kernel knows its thread; emulated_now is the running thread's.
 struct emulated_thread {
     emulated_index thread, block, block_size, grid_size;
 };
@@ -36,18 +37,21 @@ extern thread_local emulated_thread *emulated_now;
 
 #define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)emulated_dynamic_shared()
 
-// The block's memory number `line`, which the first thread that asks for it makes.
+// Returns the array of shared memory that is declared in this source line. The block's first thread
+// that asks for it allocates it.
 void *emulated_shared(int line, size_t size_bytes);
-void *emulated_dynamic_shared(); // as large as the launch said
+void *emulated_dynamic_shared(); // its size is the launch's `shared_bytes`
 void emulated_barrier();
-// Hands 8 bytes to the other lanes of the warp, and returns those of lane `lane ^ mask`.
+// Hands 8 bytes to the other lanes of the warp, and returns the 8 bytes of the lane whose number is
+// this lane's ^ mask.
 uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
-// Hands an address to the other lanes of the warp, and gives those of all 32. What lies there may
-// be read until emulated_go_on, which all lanes call too.
+// Hands an address to the other lanes of the warp, and sets `lanes` to the addresses of all 32. The
+// lanes may read what lies there until emulated_go_on, which all of them have to call.
 void emulated_gather(const void *address, const void **lanes);
 void emulated_go_on();
-// A copy that happens when the thread waits for it; until then the bytes there are poison. From
-// NULL come zeros.
+// Begins a copy to shared memory; `from` NULL: of zeros. The bytes arrive only in
+// emulated_copy_wait, and `to` is filled with poison until then, so that tests notice a kernel that
+// does not wait.
 void emulated_copy(void *to, const void *from, size_t size_bytes);
 void emulated_copy_wait();
 int64_t emulated_clock_ns();
@@ -56,7 +60,7 @@ void emulated_push(cuda_stream *stream, std::function<void()> item);
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
                            int shared_bytes, std::function<void()> body, char *why);
 void emulated_trap();
-bool emulated_failed(const cuda_stream *stream); // its device, for ever
+bool emulated_failed(const cuda_stream *stream); // a kernel has trapped on the stream's device
 int gpu_multiprocessors(const cuda_stream *stream);
 
 static inline void gpu_barrier() { emulated_barrier(); }

@@ -1,6 +1,7 @@
-// The threads of a block as fibers: each runs until it waits for others, then the next one runs.
-// A fiber is entered by setcontext once, and from then on by the compiler's own longjmp, which
-// makes no system call, and which AddressSanitizer does not take for the end of a stack.
+// The threads of a block as fibers: each has a stack of its own and runs until it waits for other
+// threads, then the next one runs. A fiber is entered by setcontext the first time, and by the
+// compiler's __builtin_longjmp from then on: it makes no system call, and AddressSanitizer does not
+// take it for an end of the functions on the stack, as it does with the library's longjmp.
 #include "emulated_gpu/fibers.h"
 
 #include "emulated_gpu/emulation.h"
@@ -24,8 +25,9 @@ namespace {
 enum { WARP = 32, STACK_BYTES = 1 << 17, POISON = 0xff };
 enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
 
-typedef void *place[5]; // of __builtin_setjmp
+typedef void *place[5]; // the buffer of __builtin_setjmp
 
+// A copy to shared memory that a thread has begun.
 struct copy {
     void *to;
     const void *from;
@@ -34,24 +36,24 @@ struct copy {
 
 struct fiber {
     emulated_thread index;
-    place at; // where it waits
+    place at; // where the fiber goes on
     bool entered = false;
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
     fiber_state state;
-    uint64_t handed;          // to the other lanes
-    std::vector<copy> copies; // that have begun
+    uint64_t handed;          // what the thread hands to the other lanes of its warp
+    std::vector<copy> copies; // begun, but not waited for
 };
 
 struct block_of_threads {
-    place host;
+    place host; // where the host's own thread goes on when a fiber pauses
     void *host_sanitizer_stack = nullptr;
     const void *host_stack = nullptr;
     size_t host_stack_bytes = 0;
     std::vector<fiber> fibers;
     int threads = 0, current = 0, dynamic_bytes = 0;
     const std::function<void()> *body = nullptr;
-    std::map<int, std::unique_ptr<char[]>> shared;
+    std::map<int, std::unique_ptr<char[]>> shared; // by source line: see emulated_shared
     bool trapped = false;
 };
 
@@ -62,6 +64,7 @@ thread_local block_of_threads here;
     std::abort();
 }
 
+// These tell AddressSanitizer which stack is in use, before and after each switch.
 #if defined(__SANITIZE_ADDRESS__)
 void enter_fiber(fiber &f) {
     __sanitizer_start_switch_fiber(&here.host_sanitizer_stack, f.stack.get(), STACK_BYTES);
@@ -80,12 +83,14 @@ void leave_fiber(fiber &) {}
 void left_fiber() {}
 #endif
 
-// Between these functions the stack changes.
+// Marks functions in which the stack is switched: AddressSanitizer must not check their frames, and
+// they must not become part of another frame.
 #define SWITCHES __attribute__((noinline, no_sanitize("address")))
 
 [[noreturn]] SWITCHES void go_to(place &there) { __builtin_longjmp(there, 1); }
 
-// Stops the fiber that runs until others are where it waits.
+// Pauses the running fiber, with the state for which it waits, and goes on with the host's code.
+// Returns when the fiber is resumed.
 SWITCHES void pause(fiber_state state) {
     fiber &f = here.fibers[here.current];
     f.state = state;
@@ -94,7 +99,8 @@ SWITCHES void pause(fiber_state state) {
     entered_fiber(here.fibers[here.current]);
 }
 
-// A fiber takes one thread of each block, for ever.
+// The function of a fiber. It never ends: after a thread of one block, it runs the thread with the
+// same number of the next block.
 void run_fiber() {
     entered_fiber(here.fibers[here.current]);
     for (;;) {
@@ -137,7 +143,7 @@ int count_in(int first, int end, fiber_state state) {
     return count;
 }
 
-// Lets the fibers go on that wait for all that there are.
+// Lets fibers `first` to `end` - 1 run again if all of them have reached this state.
 void release(int first, int end, fiber_state state) {
     if (count_in(first, end, state) != end - first) return;
     for (int i = first; i < end; i++) here.fibers[i].state = FIBER_RUNS;
@@ -173,7 +179,7 @@ bool emulated_run(int64_t blocks, int threads, int shared_bytes, bool samples,
     here.body = &body;
     here.trapped = false;
     here.dynamic_bytes = shared_bytes;
-    for (fiber &f : here.fibers) f.copies.clear(); // of a kernel that trapped
+    for (fiber &f : here.fibers) f.copies.clear(); // a kernel that trapped may have left some
     for (int64_t b = 0; b < blocks && !here.trapped; b++) {
         here.shared.clear();
         for (int i = 0; i < threads; i++)
@@ -207,7 +213,7 @@ uint64_t emulated_shuffle_xor(uint64_t bits, int mask) {
     pause(FIBER_AT_SHUFFLE);
     if (other >= here.threads) give_up("a shuffle reads a lane that the block does not have");
     uint64_t got = here.fibers[other].handed;
-    pause(FIBER_AT_SHUFFLE); // before anyone hands over the next
+    pause(FIBER_AT_SHUFFLE); // until all lanes have read: then `handed` may be overwritten
     return got;
 }
 

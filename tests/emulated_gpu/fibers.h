@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <functional>
 
-// False: a thread of the kernel trapped. `shared_bytes` are a block's dynamic shared memory;
-// `samples`: only the first and the last block run.
+// Calls `body` once for each thread. `shared_bytes` is the size of a block's dynamic shared memory.
+// With `samples`, only the first and the last block run, because tests of very large grids would
+// otherwise take too long. False: a thread of the kernel trapped.
 bool emulated_run(int64_t blocks, int threads, int shared_bytes, bool samples,
                   const std::function<void()> &body);
 

@@ -1,4 +1,5 @@
-// Finds the doubles of the vendor's libraries, as module/vendor.cu finds the libraries.
+// Finds the test doubles of the vendor's libraries, by the functions with which module/vendor.cu
+// finds the real ones.
 #include "emulated_gpu/libraries.h"
 
 #include "device/cuda/module/vendor.h"

@@ -1,4 +1,6 @@
-// The doubles of the vendor's libraries: each returns the function of that name, or NULL.
+// The test doubles of the vendor's libraries. emulated_blas, emulated_dnn and emulated_nccl return
+// the double's function for a name of the library, such as cublasLtCreate; NULL: it has no such
+// function.
 #ifndef TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 #define TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 
@@ -23,9 +25,9 @@ void *emulated_find(const emulated_function (&functions)[count], const char *pre
 void *emulated_blas(const char *name);
 void *emulated_dnn(const char *name);
 void *emulated_nccl(const char *name);
-bool emulated_nccl_is_there();
+bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the double of NCCL
 
-// Rounds to TF32: 10 bits behind the point, to nearest, ties to even.
+// Rounds to TF32, which has 10 bits of fraction: to nearest, ties to even.
 static inline float emulated_tf32(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -1,13 +1,13 @@
-// A double of NCCL for tests: the functions that module/nccl.cu calls, for ranks that are processes
-// of one host. The ranks of a communicator meet in a file of shared memory that the unique id
-// names, where each has a mailbox for every other. All calls become messages through them, on the
-// stream's thread. As with NCCL, a send ends when its receiver has taken all, and not before. It
-// checks what is cheap to check: that the calls of two ranks fit together, that nothing is asked of
-// a communicator that still works on the last request, and that memory is registered as it should.
+// A test double of NCCL: the functions that module/nccl.cu calls, for ranks that are processes of
+// one host. The unique id of a communicator is the name of a file of shared memory, in which every
+// rank has a mailbox for each other rank. The stream's thread turns all calls into messages through
+// these mailboxes. As with NCCL, a send ends only when its receiver has taken all data. The double
+// checks that the calls of two ranks fit together, that no call is made while the communicator is
+// still busy with the one before, and that memory is registered where it has to be.
 //
-// EMULATED_NCCL=HOW:RANK:N makes group N (from 1) of a rank of any communicator go wrong: "error":
-// the communicator fails; "hang": the group never ends. EMULATED_NCCL_VERSION=2.17: the functions
-// that version has; 0: the library is not found. EMULATED_NCCL_REFUSES=CommSplit: that call fails.
+// EMULATED_NCCL=HOW:RANK:N: group N (from 1) of RANK goes wrong in every communicator. HOW "error":
+// the communicator fails; "hang": the group never ends. EMULATED_NCCL_VERSION=2.17: only this
+// version's functions are found; 0: no library. EMULATED_NCCL_REFUSES=CommSplit: that call fails.
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/libraries.h"
 #include "emulated_gpu/nccl_sums.h"
@@ -36,10 +36,10 @@ namespace {
 
 enum { MOST_RANKS = 8, MOST_SPLITS = 32, CHUNK_BYTES = 32768, POLLS = 2 };
 
-// What a receiver checks of the call that a chunk belongs to.
+// Describes the call to which a chunk belongs, so that the receiver can compare it with its own.
+// Its `kind` is a cuda_transfer_kind; a receive has CUDA_SEND too, so that it fits its send.
 struct call_header {
-    int kind, type, reduction,
-        root; // kind: cuda_transfer_kind, CUDA_SEND of both ends of a message
+    int kind, type, reduction, root;
     uint64_t count;
 };
 
@@ -50,24 +50,25 @@ struct mailbox {
     char data[CHUNK_BYTES];
 };
 
-// What a rank wants of a split.
+// The colour and key that a rank gives to a split.
 struct wish {
     std::atomic<int> is_there;
     int colour, key;
 };
 
-struct hub {
-    std::atomic<int> arrived, left; // ranks that have opened it, and that are closing it
+struct hub { // the shared memory of a communicator
+    // How many ranks have opened the communicator, and how many are closing it.
+    std::atomic<int> arrived, left;
     wish wishes[MOST_SPLITS][MOST_RANKS];
     mailbox boxes[MOST_RANKS][MOST_RANKS]; // [from][to]
 };
 
 struct core {
-    hub *shared = nullptr; // NULL: of a split that still goes on
+    hub *shared = nullptr; // NULL: the split that makes this communicator still goes on
     std::string name;
     int rank = 0, size = 0, groups = 0, splits = 0;
-    std::shared_ptr<core> parent; // of a split
-    int number = 0;               // of that split
+    std::shared_ptr<core> parent; // the communicator that was split; NULL: there is none
+    int number = 0;               // number of the split among those of the parent
     bool waits_for_split = false, is_closing = false;
     std::atomic<bool> aborted{false};
     std::atomic<int> failure{ncclSuccess};
@@ -82,22 +83,22 @@ struct part { // one direction of a message between two ranks
     char *at;
     uint64_t bytes, done;
     call_header header;
-    bool left, ended; // left: all is on its way
+    bool left, ended; // left: the last chunk is in the mailbox
 };
 
-struct job {
+struct job { // the work of one group
     std::vector<part> parts;
-    std::vector<std::function<void()>> ends; // after all parts
-    std::vector<std::pair<const char *, uint64_t>> to_self;
+    std::vector<std::function<void()>> ends;                // called when all parts are done
+    std::vector<std::pair<const char *, uint64_t>> to_self; // address, bytes
     std::vector<std::pair<char *, uint64_t>> from_self;
 };
 
 } // namespace
 
 struct ncclComm {
-    std::shared_ptr<core> state;
-    std::function<void()> pending; // a group that was issued, and is not on the stream yet
-    int polls = 0;
+    std::shared_ptr<core> state;   // shared, because work on a stream may outlive the ncclComm
+    std::function<void()> pending; // puts the issued group on the stream; empty: there is none
+    int polls = 0;                 // how often async_error was called since it was issued
 };
 
 namespace {
@@ -140,7 +141,7 @@ bool receive_chunk(core *c, part *p) {
     return true;
 }
 
-// Between two ranks, and in one direction, only the oldest message moves.
+// Moves a chunk of each message; from one rank to another, only of the oldest. True: any moved.
 bool move_all(core *c, job *work, bool *ended) {
     bool busy[2][MOST_RANKS] = {}, moved = false;
     *ended = true;
@@ -176,7 +177,7 @@ void add_part(bool sends, int peer, const void *at, uint64_t bytes, const call_h
 
 void check_known(ncclComm_t comm, const void *at);
 
-// Joins the call to the group. False: it may not be made now.
+// Adds a call to the group that the thread has begun. False: our code must not make this call now.
 bool join(ncclComm_t comm, cudaStream_t stream, const void *send, const void *recv) {
     check_known(comm, send);
     check_known(comm, recv);
@@ -195,7 +196,7 @@ bool join(ncclComm_t comm, cudaStream_t stream, const void *send, const void *re
     return true;
 }
 
-// Sums, or all terms side by side, of `count` elements; `scatters`: every rank gets a slice.
+// Reduces `count` elements for all ranks or, with `scatters`, `count` other ones for each rank.
 ncclResult_t reduction(const void *send, void *recv, size_t count, ncclDataType_t type,
                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, bool scatters) {
     if (!join(comm, stream, send, recv)) return ncclInvalidUsage;
@@ -290,7 +291,7 @@ ncclResult_t group_start() {
     return ncclSuccess;
 }
 
-// What EMULATED_NCCL asks for; true: the group does not end by itself.
+// Lets the group go wrong if EMULATED_NCCL asks for that. True: only an abort may end it.
 bool goes_wrong(core *c) {
     const char *wanted = getenv("EMULATED_NCCL");
     char how[16];
@@ -302,7 +303,7 @@ bool goes_wrong(core *c) {
     return true;
 }
 
-// As with NCCL, a group is on the stream only some time later.
+// As with NCCL, the work is put on the stream only later: by call number POLLS of async_error.
 ncclResult_t group_end() {
     if (--group.depth > 0) return ncclSuccess;
     ncclComm_t comm = group.comm;
@@ -326,7 +327,7 @@ ncclResult_t group_end() {
     return ncclInProgress;
 }
 
-// Removes what processes that were killed have left.
+// Removes shared memory that processes have left that were killed.
 void sweep() {
     DIR *folder = opendir("/dev/shm");
     while (struct dirent *entry = folder ? readdir(folder) : nullptr) {
@@ -342,7 +343,7 @@ ncclResult_t unique_id(ncclUniqueId *id) {
     if (count == 0) sweep();
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "/trireme-nccl-%d-%d", (int)getpid(), count++);
-    shm_unlink(id->internal); // of a process that had this number before
+    shm_unlink(id->internal); // an earlier process with the same number may have left it
     int file = shm_open(id->internal, O_RDWR | O_CREAT | O_EXCL, 0600);
     bool made = file >= 0 && ftruncate(file, sizeof(hub)) == 0;
     if (file >= 0) close(file);
@@ -398,14 +399,14 @@ ncclResult_t split(ncclComm_t comm, int colour, int key, ncclComm_t *out, ncclCo
     return ncclInProgress;
 }
 
-// Whether all ranks have said what they want of the split.
+// Whether all ranks have given their colour and key for the split.
 bool is_agreed(const core *parent, int number) {
     for (int r = 0; r < parent->size; r++)
         if (!parent->shared->wishes[number][r].is_there) return false;
     return true;
 }
 
-// Enters the communicator that a split makes, once it is known who is in it.
+// Enters the communicator that a split makes, once all ranks of the parent have called the split.
 void end_split(core *c) {
     const core *parent = c->parent.get();
     if (!is_agreed(parent, c->number)) return;
@@ -449,16 +450,16 @@ ncclResult_t async_error(ncclComm_t comm, ncclResult_t *out) {
 struct {
     std::mutex lock;
     std::map<char *, size_t> regions;
-    std::set<std::pair<ncclComm_t, char *>> known; // who was told of which region
+    std::set<std::pair<ncclComm_t, char *>> known; // with which communicator a region is registered
 } memory;
 
-// A program that goes on here would damage memory on a GPU.
+// Ends the program, which on a GPU would damage memory, or only be slow, so that nobody notices.
 void refuse(const char *why) {
     fprintf(stderr, "emulated NCCL: %s\n", why);
     abort();
 }
 
-// Memory of NCCL is only fast where the communicator was told of it.
+// Checks that memory of ncclMemAlloc is registered with the communicator: it is slow otherwise.
 void check_known(ncclComm_t comm, const void *at) {
     std::lock_guard<std::mutex> guard(memory.lock);
     for (const auto &region : memory.regions) {
@@ -512,7 +513,7 @@ void forget_all(ncclComm_t comm) {
 
 // ---- the end
 
-// Like NCCL's, it ends when all ranks have called it.
+// As with NCCL, the end is complete once all ranks have called this.
 ncclResult_t finalize(ncclComm_t comm) {
     core *c = comm->state.get();
     if (comm->pending || c->is_closing || !c->shared) return ncclInvalidUsage;
@@ -539,7 +540,7 @@ ncclResult_t abort_all(ncclComm_t comm) {
     return destroy(comm);
 }
 
-// 2.17 and 2.17.1 are 21701, as NCCL counts.
+// Returns the version as NCCL writes it in one number: 21701 for 2.17 and for 2.17.1.
 int version_number() {
     const char *wanted = getenv("EMULATED_NCCL_VERSION");
     int major = 0, minor = 0, patch = 1;
@@ -559,7 +560,7 @@ const char *error_string(ncclResult_t result) {
                                         : "an error";
 }
 
-// `since`: the version that has it first.
+// `since`: the first version that has the function; 0: every version.
 const struct {
     const char *name;
     void *function;

@@ -26,7 +26,7 @@ template <typename T> T combine(T a, T b, ncclRedOp_t reduction) {
     return reduction == ncclSum ? a + b : (reduction == ncclMax) == (a > b) ? a : b;
 }
 
-// Adds from the last rank to the first, so that nobody takes the result for one in rank order.
+// Reduces from the last rank to the first, as nccl_sums.h explains.
 template <typename T>
 void reduce_as(const std::vector<std::vector<char>> &terms, char *out, uint64_t count,
                ncclRedOp_t reduction) {
@@ -60,7 +60,7 @@ void widen(std::vector<char> *values, ncclDataType_t type, uint64_t count) {
     *values = std::move(wide);
 }
 
-// Maxima and minima of halves only: they are exact.
+// For maxima and minima, which are exact in the half type.
 void reduce_halves(std::vector<std::vector<char>> terms, char *out, ncclDataType_t type,
                    uint64_t count, ncclRedOp_t reduction) {
     std::vector<char> wide(count * sizeof(float));

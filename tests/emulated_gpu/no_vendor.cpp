@@ -1,5 +1,5 @@
-// An emulated GPU without the vendor's libraries, where their headers are not installed: every
-// product is computed by our own kernel.
+// Stands in for blas.cpp where cuBLASLt's header is not installed: our own kernel computes every
+// product.
 #include "device/cuda/module/vendor.h"
 
 bool vendor_has_products() { return false; }

@@ -1,6 +1,6 @@
-// The module `cuda` of tests: the functions of the runtime for an emulated GPU. A stream is a
-// thread of the host that works off a list, so that work really goes on behind the caller. Memory
-// of the "device" is the host's.
+// The functions of the module `cuda` for a GPU that tests emulate. A stream is a thread of the host
+// that does a list of work, so that work really goes on after a call has returned. The memory of
+// the device is memory of the host.
 #include "device/cuda/runtime.h"
 
 #include "device/cuda/module/table.h"
@@ -27,7 +27,7 @@ namespace {
 enum { DEVICES = 8, ALIGNMENT = 256, POISON = 0xff, CLOCK_ERROR_NS = 123456789 };
 const int64_t memory_bytes = (int64_t)4 << 30;
 
-// What an event stands for: one place in a stream's work.
+// The point in a stream's work for which an event stands.
 struct moment {
     std::mutex lock;
     std::condition_variable changed;
@@ -42,7 +42,7 @@ struct cuda_context {
     cuda_fault fault;
     std::atomic<bool> failed; // a kernel trapped
     std::mutex memory_lock;
-    std::map<uintptr_t, size_t> device, pinned; // allocated: bytes by address
+    std::map<uintptr_t, size_t> device, pinned; // by address of an allocation: its size in bytes
     std::mutex lock;
     std::set<cuda_stream *> streams;
 };
@@ -57,12 +57,12 @@ struct cuda_stream {
     std::condition_variable changed, idle;
     std::deque<work> items;
     bool busy = false, ends = false;
-    std::unique_ptr<cuda_graph> captured; // while the stream captures
-    bool invalid = false;                 // the capture: a call was refused
+    std::unique_ptr<cuda_graph> captured; // the work captured so far; NULL: nothing is captured
+    bool invalid = false;                 // a call was refused, so the capture gives no graph
     std::thread thread;
 };
 
-// Threads may wait for an event while it is recorded again.
+// Each recording of an event makes a new moment, because threads may still wait for the old one.
 struct cuda_event {
     cuda_context *context;
     std::mutex lock;
@@ -92,8 +92,8 @@ void work_off(cuda_stream *stream) {
     }
 }
 
-std::atomic<int64_t> issued;         // calls that gave a stream work
-std::atomic<int64_t> blocked;        // copies for which the caller waited
+std::atomic<int64_t> issued;         // how many calls gave a stream work
+std::atomic<int64_t> blocked;        // for how many copies the caller waited
 thread_local cuda_stream *capturing; // the stream that this thread captures
 
 void add(cuda_stream *stream, work item) {
@@ -106,11 +106,12 @@ void add(cuda_stream *stream, work item) {
     stream->changed.notify_one();
 }
 
-std::atomic<int> host_waits; // of streams for the host, from the call on
+std::atomic<int> host_waits; // how many wait_value calls were issued and are not done
 std::mutex loading;          // held while a kernel is loaded, so that no other call goes on
 
-// The first launch of a kernel loads it, for which nothing may run: here, no stream may wait for
-// the host.
+// As with CUDA, the first launch of a kernel loads it, which may wait until the GPU does nothing
+// else. Here it waits until no stream waits for the host. So if the host lets a stream go on only
+// after such a launch, a test hangs, as a GPU may.
 void load(const void *kernel) {
     static std::set<const void *> loaded;
     std::lock_guard<std::mutex> guard(loading);
@@ -118,8 +119,8 @@ void load(const void *kernel) {
     while (host_waits > 0) usleep(20);
 }
 
-// Gives the stream work. As many calls as the driver takes may be waiting, of all streams together;
-// then all callers block.
+// Gives the stream work. As with CUDA's driver, at most MOST_WAITING calls, of all streams
+// together, may be issued and not done; then all callers block.
 void push(cuda_stream *stream, work item) {
     enum { MOST_WAITING = 1024 };
     static std::atomic<int> waiting;
@@ -138,8 +139,8 @@ void push(cuda_stream *stream, work item) {
     });
 }
 
-// While a thread captures, CUDA refuses it what could not be repeated or would wait, and the
-// capture then has no graph.
+// While a thread captures, CUDA refuses calls of this thread that could not be repeated or would
+// wait. After such a call the capture gives no graph.
 tri_status check_capture(char *why) {
     if (!capturing) return TRI_OK;
     capturing->invalid = true;
@@ -147,7 +148,7 @@ tri_status check_capture(char *why) {
     return TRI_INTERNAL;
 }
 
-// After a kernel has failed, every call of CUDA returns that.
+// After a kernel has failed, every call of CUDA returns its failure.
 tri_status check_device(const cuda_context *context, char *why) {
     if (!context->failed) return TRI_OK;
     snprintf(why, CUDA_WHY_BYTES, "unspecified launch failure");
@@ -239,8 +240,8 @@ void free_memory(cuda_context *context, void *memory) {
 
 void free_host(cuda_context *context, void *memory) { free_memory(context, memory); }
 
-std::atomic<int64_t> marks;  // ranges that were begun
-std::atomic<int> marks_open; // and not ended
+std::atomic<int64_t> marks;  // how many ranges of a profiler were begun
+std::atomic<int> marks_open; // how many of them are not ended
 
 void mark(const char *name) {
     marks += name != nullptr;
@@ -277,7 +278,8 @@ void close_stream(cuda_stream *stream) {
     delete stream;
 }
 
-// A copy from the device to memory of the host that is not pinned blocks, as CUDA's does.
+// Copies. As with CUDA, a copy from the device to memory of the host that is not pinned blocks the
+// caller until it is done.
 tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *why) {
     cuda_context *context = stream->context;
     IF_IT_WORKS(context, why);
@@ -394,13 +396,15 @@ void close_graph(cuda_graph *graph) { delete graph; }
 
 } // namespace
 
-// Ranges that were shown to a profiler; -1: some were not ended.
+// Tests find the visible functions from here on by name.
+
+// Returns how many ranges a profiler would have seen; -1: some were not ended.
 extern "C" __attribute__((visibility("default"))) int64_t emulated_marks() {
     return marks_open == 0 ? (int64_t)marks : -1;
 }
 
-// For tests, which find these functions by name. With emulated_sample, a grid has as many blocks as
-// its kernel could use, of which only the first and the last run.
+// With emulated_sample(true), a grid has as many blocks as its kernel could use on any GPU, of
+// which only the first and the last run.
 static std::atomic<bool> is_sampled;
 extern "C" __attribute__((visibility("default"))) void emulated_sample(bool is) { is_sampled = is; }
 
@@ -419,7 +423,7 @@ bool emulated_failed(const cuda_stream *stream) { return stream->context->failed
 
 void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
-// With CUDA_LAUNCH_BLOCKING=1, a launch waits for its kernel and returns how that ended.
+// With CUDA_LAUNCH_BLOCKING=1, a launch waits until its kernel is done and returns its failure.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
                            int shared_bytes, std::function<void()> body, char *why) {
     cuda_context *context = stream->context;

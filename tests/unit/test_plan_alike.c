@@ -1,5 +1,6 @@
-// A model whose graph differs in evaluation or for another batch size is refused, because all its
-// programs share the parameters and the sums of the metrics.
+// What must be alike. A model whose graph differs in evaluation or for another batch size is
+// refused, because all its programs share the parameters and the sums of the metrics. Ranks that
+// hold shards of one size plan the same peak of memory.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 
@@ -33,7 +34,10 @@ static void other_shapes(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
 }
 
-static tri_status plan_of(void (*build)(tri_graph *g, const tri_batch *batch)) {
+// Plans one rank of `ranks` that share the training state. *communication: its bytes for
+// communication.
+static tri_status plan_rank(void (*build)(tri_graph *g, const tri_batch *batch), int ranks,
+                            int rank, int64_t *communication) {
     const tri_task task = {.name = "odd", .build = build};
     const tri_field fields[] = {{"inputs", TRI_F32, {1, {5}}}, {"labels", TRI_I64, {0, {0}}}};
     tri_model_request model = {.task = &task, .fields = fields, .field_count = 2};
@@ -41,18 +45,29 @@ static tri_status plan_of(void (*build)(tri_graph *g, const tri_batch *batch)) {
     tri_device *device;
     tri_device_config config = {0};
     assert_int_equal(tri_device_ref.open(&config, &device), TRI_OK);
-    static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
+    const tri_strategy_options options = {
+        .name = ranks > 1 ? TRI_STRATEGY_FSDP : TRI_STRATEGY_SINGLE,
+        .recompute_every = 1,
+        .prefetch = 1,
+    };
     tri_plan_request request = {.model = &model,
-                                .options = &alone,
-                                .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
+                                .options = &options,
+                                .mesh = {.size = {1, 1, ranks, 1}, .ranks = ranks},
+                                .rank = rank,
                                 .step_samples = {[TRI_STEP_FULL] = 8, [TRI_STEP_EVALUATE] = 4},
                                 .eval_micro = 4};
     tri_plan *plan = NULL;
     tri_status status = tri_plan_create(arena, &device->description, &request, &plan);
+    if (status == TRI_OK) *communication = plan->memory.communication;
     tri_plan_destroy(plan);
     device->backend->close(device);
     tri_arena_destroy(arena);
     return status;
+}
+
+static tri_status plan_of(void (*build)(tri_graph *g, const tri_batch *batch)) {
+    int64_t communication;
+    return plan_rank(build, 1, 0, &communication);
 }
 
 static void test_wants_one_model(void **state) {
@@ -64,7 +79,20 @@ static void test_wants_one_model(void **state) {
     assert_non_null(strstr(tri_error_message(), "build function"));
 }
 
+static void test_ranks_plan_the_same_bytes(void **state) {
+    (void)state;
+    int64_t first, other;
+    assert_int_equal(plan_rank(same, 4, 0, &first), TRI_OK);
+    for (int rank = 1; rank < 4; rank++) {
+        assert_int_equal(plan_rank(same, 4, rank, &other), TRI_OK);
+        assert_int_equal(other, first);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wants_one_model)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wants_one_model),
+        cmocka_unit_test(test_ranks_plan_the_same_bytes),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,9 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// Elements of a window: so many that the terms that this rank adds, one from each rank, fill an
-// array. In an ALL_REDUCE a rank adds only its share, so the window is `ranks` times as large.
+// Elements of a window. For each element that this rank adds, an array holds one term of each rank,
+// and the window is as large as the array allows. In an ALL_REDUCE a rank adds only its share of
+// the window, so the window is `ranks` times as large.
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     if (!adds(comm, op)) return op->count;
     int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));

@@ -31,7 +31,7 @@ typedef struct layered_kind {
     // TRI_UNSUPPORTED: no inner communicator has both ranks.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
     // Finds with which colours and keys the inner communicators are split for a group; colour -1:
-    // this one is not split.
+    // the group gets no communicator from splitting this one.
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]);
     // The inner communicator over which the two ends of a message compare their calls before the

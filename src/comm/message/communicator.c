@@ -221,8 +221,8 @@ static void leave(progress_comm *base) {
 
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
-// Makes a communicator for a split. Its number tells its messages apart from others. It is the
-// largest next number of all its ranks, which no rank has used yet.
+// Makes a communicator for a split. Its number tells its messages apart from those of others. All
+// ranks of the parent take the largest of their next numbers, which none of them has used yet.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

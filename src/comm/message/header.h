@@ -40,8 +40,8 @@ bool message_header_agrees(message_comm *comm, const progress_item *item, int r,
 // Makes the family fail because rank r's message is longer than any message of this operation, so
 // it must belong to another one. Returns false.
 bool message_report_length(message_comm *comm, const progress_item *item, int r);
-// True when all requests for headers are complete, so that their memory may be used again. Requests
-// to lost ranks never are.
+// True when all headers of this rank have been sent, so that their memory may be used again. It
+// never becomes true if a rank to which a header goes is lost.
 bool message_headers_sent(const message_comm *comm);
 
 // For the progress base: true if rank r has begun the next collective, so that it sends no other

@@ -8,12 +8,13 @@
 
 typedef struct tri_message_config {
     int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
-    // The numbers that the ranks have in the job, and a name for the group, as in tri_shm_config.
-    // They are set if only some ranks of the job open this communicator, or if it exists beside a
-    // control communicator.
+    // If only some ranks of the job open this communicator, or if it exists beside a control
+    // communicator: `job_ranks` is the number of each rank in the job, which messages about
+    // failures name, and `group` is a name that no other group of the job has. NULL: all ranks of
+    // the job open it, in order.
     const int *job_ranks;
     const char *group;
-    tri_comm *control;
+    tri_comm *control; // over all ranks of the job; it must outlive this one; NULL: there is none
     // The ledger that records the operations; NULL: the ledger of the control communicator or, if
     // there is none, a new one.
     tri_ledger *ledger;

@@ -34,7 +34,7 @@ typedef struct open_call { // the arguments of an open, and the prefix of its ke
     const tri_transport *transport;
     int rank, size, timeout_ms;
     const tri_comm_meeting *meeting;
-    const tri_message_config *config; // configuration for tests and special uses; may be NULL
+    const tri_message_config *config; // NULL: the defaults
     const int *job_ranks;
     tri_comm *control;
     tri_ledger *ledger;
@@ -176,7 +176,7 @@ static tri_status gather(const open_call *call, message_card *cards) {
             report_silence(call, cards[0].host, find_silent(requests, from, to), late);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
-        transport->stop(call->family->end); // the requests' memory ends with this call
+        transport->stop(call->family->end); // because the requests lie on this function's stack
         call->family->stopped = true;
         return status;
     }
@@ -279,7 +279,8 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out) {
-    // Counts opens, in the same order on all ranks, so that each has keys of its own.
+    // Numbers the opens, so that each has keys of its own at the meeting. All ranks open in the
+    // same order, so their numbers agree.
     static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_RANKS || rank < 0 || rank >= size)

@@ -7,8 +7,9 @@
 
 extern const message_algorithm message_spread;
 
-// Send or receive a range of bytes, from offset `*at` on, in several messages, none longer than the
-// transport allows. True when all `size` bytes are done.
+// Send or receive a range of bytes in several messages, none longer than the transport allows. To
+// be called again and again until they return true, which means that all `size` bytes are done.
+// `*at`, 0 at first, is the offset at which the next message begins.
 bool message_send_range(message_comm *comm, message_class class, int r, const void *data,
                         size_t size, int64_t *at, tri_transport_request *request, bool *advanced);
 bool message_recv_range(message_comm *comm, message_class class, int r, void *memory, size_t size,

@@ -36,7 +36,7 @@ typedef enum message_class {
     MESSAGE_NOTICE, // a notice to the family; its communicator number is 0
     MESSAGE_HEADER,
     MESSAGE_DATA,
-    MESSAGE_RESULT,  // results of a reduction, or data of a broadcast's second half
+    MESSAGE_RESULT,  // sums, or in a broadcast the slices that ranks pass on to each other
     MESSAGE_POSTED,  // the header of a send
     MESSAGE_PAYLOAD, // the data of a send
     MESSAGE_GOODBYE, // sent before a family ends; its communicator number is 0
@@ -114,7 +114,8 @@ typedef struct message_family {
     pthread_mutex_t waiting; // held by the one thread that waits for the transport's descriptor
     _Atomic bool waits;
     int wake_fd;
-    // How often threads that have no descriptor have looked since a request ended.
+    // For transports without a descriptor to sleep on: how often a thread has looked whether a
+    // request has ended, since one did.
     _Atomic int looks;
     _Atomic bool must_tell; // this rank has to tell the others of a failure
     _Atomic bool was_told;  // another rank told this rank of the failure
@@ -137,7 +138,8 @@ typedef struct message_peer {
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // How much was requested, and how much is done: in windows or bytes, as the algorithm counts.
+    // How far the operation has got with that rank. message_spread counts bytes whose send or
+    // receive has started; message_window counts windows of sums, requested and taken.
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 

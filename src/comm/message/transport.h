@@ -84,7 +84,8 @@ typedef struct tri_transport {
     // From now on `loss` reports the rank's loss even if nothing is sent to it: some networks
     // notice a loss only when they send. NULL: the transport always notices, or never.
     void (*watch)(tri_transport_end *end, int peer);
-    // True if a message to the rank needs no new connection, because making one could block.
+    // True if a message to the rank needs no new connection. This is asked before messages that may
+    // be left out, because making a connection could block.
     bool (*reaches)(tri_transport_end *end, int peer);
     // Ends all requests. Afterwards none is pending and the transport does not touch their memory,
     // so that it may be freed. After this call only `loss` and `close` may be called.

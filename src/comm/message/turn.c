@@ -1,6 +1,6 @@
-// Calls of the transport, made by one thread at a time, because few transports allow more. A thread
-// that sleeps waits for the transport's descriptor. Other sleeping threads wait for that thread,
-// because any message that arrives may be for one of them.
+// Calls of the transport, made by one thread at a time, because few transports allow more. Of the
+// threads that sleep, one waits for the transport's descriptor and the others for a bell. When a
+// message arrives, that one wakes the others, because the message may be for any of them.
 #include "comm/message/turn.h"
 
 #include "base/os.h"
@@ -232,7 +232,7 @@ bool message_say_goodbye(message_family *family) {
         family->transport->recv(family->end, from, MESSAGE_GOODBYE, &received, 1, &requests[0]);
         family->transport->send(family->end, to, MESSAGE_GOODBYE, &sent, 1, &requests[1]);
         whole = message_await(family->transport, family->end, requests, 2, until);
-        // The requests' memory ends with this call.
+        // No request may go on, because the requests lie on this function's stack.
         if (!whole) family->transport->stop(family->end);
     }
     if (!whole) family->stopped = true;
@@ -323,8 +323,8 @@ void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
     }
     wait_for_transport(family, seen, timeout_ms);
     pthread_mutex_unlock(&family->waiting);
-    // Wakes the other sleepers: one of them now waits at the descriptor, and it may have to advance
-    // its own operation.
+    // Wakes the other sleepers, because one of them has to wait for the descriptor from now on, and
+    // each of them may have to advance its own operation.
     if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
 }
 

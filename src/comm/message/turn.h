@@ -19,8 +19,8 @@ void message_listen(message_family *family);
 // Tells the other ranks of a communicator that this rank leaves it, so that they do not think it
 // was lost. The caller has the turn, the right to call the transport.
 void message_tell_left(message_comm *comm);
-// Ends all requests after a failure. It first waits until the other ranks know of the failure, but
-// only for a moment, so that they can report the cause.
+// Ends all requests after a failure. Before that it waits a moment for the other ranks to learn of
+// the failure, so that they can report its cause.
 void message_stop(message_family *family);
 // Waits until all ranks of the family have called this function, so that no rank closes while
 // others still send. False: not all did within the time limit.
@@ -35,7 +35,8 @@ void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);
 void message_wake(progress_family *family);
 void message_wake_all(progress_family *family);
-// Likewise: moves messages once, and asks whether rank r of the communicator is lost.
+// Likewise: message_beat moves messages once, and message_loss tells what happened to rank r of the
+// communicator (NULL: the rank may still be running).
 void message_beat(progress_family *family);
 const char *message_loss(progress_comm *comm, int r);
 

@@ -1,7 +1,8 @@
 // Reductions of larger data. Each rank reduces one share of the data: it receives that share from
 // all others, window by window, and adds in rank order. In an all-reduce it then sends the sums to
-// all others. So a rank sends and receives (size - 1) / size of the data in each half, which is the
-// least possible. The halves overlap, because several windows are under way at one time.
+// all others. So in each of these two halves a rank sends and receives (size - 1) / size of the
+// data, which is the least possible. The halves overlap, because several windows are under way at
+// one time.
 //
 // Sums that travel as half types are narrowed before they are sent, and widened where they arrive.
 #include "comm/message/window.h"

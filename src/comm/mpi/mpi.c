@@ -29,7 +29,7 @@ struct tri_transport_end {
     bool moved;
 };
 
-static bool has_failed; // true once an end of this process was closed with an error
+static bool has_failed; // true once an end of this process was stopped or closed after a failure
 
 static tri_status refuse(char *why, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING] = "";

@@ -1,6 +1,6 @@
-// Compares what the ranks call. The inner communicator also finds a message that meets a
-// collective, because the comparison of a message is itself a message and that of a collective is a
-// collective.
+// Compares what the ranks call. A message is compared by a message of the inner communicator, and a
+// collective by a collective. So if one rank calls a message where another calls a collective, the
+// inner communicator itself finds the mismatch.
 #include "comm/nccl/compare.h"
 
 #include "comm/progress/describe.h"

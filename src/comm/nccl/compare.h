@@ -5,8 +5,8 @@
 
 #include "comm/nccl/group.h"
 
-// Starts the comparison, and stores its number in group->inner. The first message of a link also
-// brings the receiver the link's id, which the sender has made.
+// Starts the comparison, and stores its ticket in group->inner. With the first message of a link
+// the sender also sends the link's id, which it has made.
 tri_status nccl_compare_start(tri_comm *compares, nccl_group *group);
 // Evaluates a finished comparison. TRI_MISMATCH: the calls disagree; the message names both.
 tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *group);

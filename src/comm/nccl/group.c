@@ -52,7 +52,7 @@ static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     return false;
 }
 
-// Makes groups of consecutive operations, all of which are collectives or all of which are
+// Makes the groups of a run of consecutive operations, which are either all collectives or all
 // messages.
 static tri_status make_run(const tri_comm *comm, const tri_comm_op *ops, int count,
                            threaded_group ***last) {

@@ -1,5 +1,5 @@
-// One operation group of the communicator over NCCL, from the call of `start` until its work is
-// done.
+// A group of the communicator over NCCL: those operations of one call of `start` that the same link
+// carries. It lives from that call until its work is done.
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
@@ -9,7 +9,7 @@
 #include "comm/threaded/threaded.h"
 
 typedef enum nccl_state {
-    NCCL_QUEUED,
+    NCCL_QUEUED,   // nothing has been done yet
     NCCL_COMPARES, // the ranks compare what they call
     NCCL_OPENS,    // the group's link is being opened
     NCCL_READY,    // the group may be issued
@@ -17,9 +17,8 @@ typedef enum nccl_state {
     NCCL_RUNS,     // the group runs on the GPU
 } nccl_state;
 
-// Operations of one call of `start` that go through one link: consecutive collectives, or messages
-// to one rank or from one. For messages of a rank to itself a group has both the sends and the
-// receives.
+// The operations of a group are consecutive collectives, or messages to one rank, or messages from
+// one rank. For messages of a rank to itself a group has both the sends and the receives.
 typedef struct nccl_group {
     threaded_group base;
     nccl_state state;
@@ -33,8 +32,8 @@ typedef struct nccl_group {
     int callers; // how many calls there are for each operation
     nccl_steps steps;
     int next_step;
-    tri_comm_ticket inner; // the comparison on the inner communicator
-    tri_ticket done;
+    tri_comm_ticket inner;  // the comparison on the inner communicator
+    tri_ticket done;        // of the GPU's work, once all steps are issued
     int64_t waits_since_ns; // since when the group waits for other ranks; 0: it does not
 } nccl_group;
 

@@ -21,24 +21,25 @@ typedef struct nccl_link {
     char id[CUDA_NCCL_ID_BYTES];
     bool was_announced; // the two ranks have begun to exchange the id
     int under_way;      // number of groups that were issued and are not done
-    // In the thread's current pass over all groups, an earlier group of the link has not been
-    // issued yet, so later groups of the link must wait.
+    // The thread goes through all groups in order. This time, it has met a group of this link that
+    // is not issued yet, so later groups of the link must wait.
     bool is_behind;
 } nccl_link;
 
-// Finds the link in the list for messages of that way, and adds it if there is none yet.
+// Finds in the list the link for messages that go to `peer` or come from it, as `way` says; adds it
+// if there is none yet.
 tri_status nccl_link_find(nccl_link **list, nccl_way way, int peer, cuda_device *device,
                           nccl_link **out);
 // Opens the queue and begins to open the communicator of NCCL, with nccl_link.id. The link may be
 // used once nccl_link_state is CUDA_EVENT_DONE. On failure the reason is in `why` or, if `why` is
 // empty, in the error message.
 tri_status nccl_link_open(nccl_link *link, int rank, int size, char why[CUDA_WHY_BYTES]);
-// As nccl_link_open, but splits the communicator from the parent's. Both may be used once both are
-// done.
+// As nccl_link_open, but splits the communicator from the parent's. Neither may be used before
+// nccl_link_state of both is CUDA_EVENT_DONE.
 tri_status nccl_link_split(nccl_link *parent, int colour, int key, nccl_link *link,
                            char why[CUDA_WHY_BYTES]);
 cuda_event_state nccl_link_state(const nccl_link *link, char why[CUDA_WHY_BYTES]);
-// Ends what is under way at once, without completing it.
+// Stops the work that is under way at once, without completing it.
 void nccl_link_abort(nccl_link *link);
 void nccl_links_abort(nccl_link *list);
 // Closes the communicator, which waits for its other ranks to do the same, and the queue.

@@ -41,7 +41,8 @@ static void drop_user(cuda_device *device, region_user **at, bool deregisters) {
     free(user);
 }
 
-// NCCL then copies the data through buffers of its own, which is slower but gives the same result.
+// Warns once that memory could not be registered. NCCL copies such data through buffers of its own,
+// which is slower but gives the same result.
 static void warn(const char *why) {
     static bool warned;
     if (!warned) tri_log(TRI_LOG_WARNING, "NCCL does not take memory as its own: %s", why);

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// UNDER_WAY: how many groups of a link may be issued at one time. A queue can tell 256 tickets
-// apart.
+// UNDER_WAY: the most groups of a link that may be issued and not done. It is less than the number
+// of tickets that a queue can tell apart, EVENTS in device/cuda/queue.c, because recording one more
+// would block the thread.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
@@ -25,8 +26,8 @@ typedef struct nccl_comm {
     nccl_sums sums;
     bool splits; // every rank's NCCL can split communicators
     int timeout_ms;
-    // The communicator's thread goes through all operation groups again and again. These members
-    // are what it has found, since it began at the first, about the groups before the current one:
+    // The communicator's thread goes through all groups, from the first to the last, again and
+    // again. These members say what it has found about the groups before the current one:
     bool is_first; // there is no group before the current one
     // For each of these groups, the comparison of the ranks' calls has begun or is done.
     bool all_compare;
@@ -78,8 +79,9 @@ static tri_status find_link(nccl_comm *c, nccl_group *g) {
 }
 
 // Begins to compare what the ranks call. A message is compared after earlier messages of its link
-// and earlier collectives; a collective after everything before it. So all ranks compare in orders
-// that fit together. What a message sends has to be ready before it is compared.
+// and earlier collectives; a collective after everything before it. So all ranks start the
+// comparisons of one pair of ranks, or of all ranks, in the same order. The data that a message
+// sends have to be ready before it is compared.
 static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     if (!g->link) TRI_TRY(find_link(c, g));
     bool may =
@@ -202,8 +204,8 @@ static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) 
     return checked(c, g, TRI_TIMEOUT, why);
 }
 
-// Checks for failures, which may occur even while no group advances. Called for the first group in
-// each pass of the thread over all groups.
+// Checks for failures, which may occur even while no group advances. Called each time the thread
+// has advanced the first of all groups.
 static tri_status check_all(nccl_comm *c, nccl_group *first) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(c->base.inner->backend->failed(c->base.inner));
@@ -289,7 +291,7 @@ static void nccl_close(tri_comm *comm) {
     nccl_link_close(&c->all);
     nccl_links_close(c->messages, comm->rank);
     nccl_memory_free(c->device, c->sums.scratch);
-    tri_comm_close(c->base.inner); // first, because it may still use the groups' memory
+    tri_comm_close(c->base.inner); // while the groups are there, as it may still use their memory
     threaded_end(&c->base);
     free(c);
 }

@@ -5,8 +5,9 @@
 //
 // A thread of the communicator issues the groups. Before it issues one, the ranks compare over the
 // control network what they call. Collectives are compared early, while the GPU is still busy with
-// earlier work. A message is compared when what it sends is ready. So a GPU never has a call of
-// NCCL that waits for the work of another GPU.
+// earlier work. A message is compared only when the data that it sends are ready, because a call of
+// NCCL that waits for its peer occupies the GPU: so a GPU never runs the call that receives a
+// message while the sender still computes its data.
 #ifndef TRIREME_COMM_NCCL_NCCL_H
 #define TRIREME_COMM_NCCL_NCCL_H
 

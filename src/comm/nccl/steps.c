@@ -69,7 +69,8 @@ typedef struct exchange {
     tri_dtype travels;    // the type in which terms travel
     size_t width;         // size of that type in bytes
     int64_t begin, count; // the window: its begin and length in elements of op->count
-    // The two halves of the scratch memory; `packed` holds `send` in the wire type.
+    // The two halves of the scratch memory: `terms` receives the other ranks' terms, and `packed`
+    // holds `send` in the wire type.
     char *terms, *packed;
 } exchange;
 

@@ -26,8 +26,8 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// What sums of exchanged terms need: device memory, and whether F32 and F64 are added in rank
-// order.
+// What sums need for which the ranks exchange their terms: scratch memory of the device.
+// `rank_order`: sums of F32 and F64 are made in this way too.
 typedef struct nccl_sums {
     char *scratch;
     int64_t scratch_bytes;

@@ -4,15 +4,15 @@
 // rank l of host h.
 //
 // Sums: first the terms of each host are added, in the order of `inside`, and then the hosts' sums,
-// in the order of `across`: (s0 + s1) + (s2 + s3) instead of ((s0 + s1) + s2) + s3. So they are in
-// rank order only if one of the two has a single rank. Sums of integers, maxima and minima are the
-// same in any order. If an operation accumulates, the hosts' sums are added to the old contents of
-// `recv`. Values that travel as half types are rounded at each level, and the result of an
-// ALL_REDUCE once more.
+// in the order of `across`: (s0 + s1) + (s2 + s3) instead of ((s0 + s1) + s2) + s3. So sums are in
+// rank order only if `inside` or `across` has a single rank. Sums of integers, maxima and minima
+// are the same in any order. If an operation accumulates, the hosts' sums are added to the old
+// contents of `recv`. Values that travel as half types are rounded at each level, and the result of
+// an ALL_REDUCE once more.
 //
 // Both levels compare what their ranks call. This finds most mismatches, but not all: a level sees
-// only its part of an operation, and two different counts may have equal parts. comm/generic finds
-// all mismatches.
+// only its own steps of an operation, and for two different counts these may be the same.
+// comm/generic finds all mismatches.
 #ifndef TRIREME_COMM_PAIR_PAIR_H
 #define TRIREME_COMM_PAIR_PAIR_H
 

@@ -1,5 +1,5 @@
-// Writes what messages about failures tell about a rank. The backend may know it, or the control
-// communicator, or the store; they are asked in this order.
+// Writes what messages about failures tell about a rank. What the rank does is taken from the
+// control communicator if that knows it, else from the backend, else from the store.
 #include "comm/progress/describe.h"
 
 #include "comm/progress/failure.h"

@@ -8,8 +8,8 @@
 
 enum { PROGRESS_ACTION_BYTES = 224 };
 
-// In these functions a rank is given by its number in the job. What ranks of other hosts do is
-// known to the store only, for which these functions may wait up to TRI_SAID_MS.
+// The next three functions take a rank's number in the job. What ranks of other hosts do may be
+// known to the store only; then these functions wait up to TRI_SAID_MS for its answer.
 
 // Writes "rank 1 (host b, pid 7)", without the parts that are not known.
 void progress_describe(const progress_family *family, int job_rank, char *out, size_t size);
@@ -23,7 +23,7 @@ int progress_awaited(const progress_family *family, int job_rank, bool asks);
 
 // One of two ranks that disagree, and its call; if `call` is NULL, `text` says what it calls.
 typedef struct progress_caller {
-    int rank;
+    int rank; // its number in the communicator
     const tri_comm_call *call;
     const char *text;
 } progress_caller;

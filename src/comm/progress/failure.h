@@ -19,8 +19,8 @@ static inline bool progress_has_failed(const progress_comm *comm) {
 // Returns the recorded status and sets the error message to the recorded text. To be called only if
 // progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
-// Passes a failure that another rank has recorded on to the linked families of this process, so
-// that they fail with the same cause.
+// If the family has failed, makes the linked families of this process fail with the same cause.
+// This is needed where another rank has recorded the failure in shared memory.
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
 

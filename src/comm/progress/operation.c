@@ -110,8 +110,8 @@ typedef struct spin_state {
 } spin_state;
 
 // Whether the caller should look again at once. It spins for a moment, then yields its core before
-// each look; after TRI_COMM_YIELD_US it returns false. Yielding helps if the other rank needs this
-// core because another program runs on its own: spinning would delay the operation.
+// each look; after TRI_COMM_YIELD_US it returns false. Yielding helps if another program occupies
+// the other rank's core, so that the other rank needs this one: spinning would delay the operation.
 static bool may_spin(progress_comm *comm, spin_state *spin) {
     if (!comm->family->can_spin) return false;
     if (spin->spins < SPINS_BEFORE_YIELD) {

@@ -21,7 +21,8 @@ void progress_end_execute_and_wake(progress_comm *comm);
 // True when all operations of the ticket's group are done. The caller holds `lock` or has set
 // `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
-// Finds number `index` of the sends and receives at the head that advance side by side.
+// Finds the send or receive with this index, from 0, among those at the head that advance side by
+// side.
 progress_item *progress_message(const progress_comm *comm, int index);
 // Calls the listener if progress_notify has asked for a call since the last one.
 void progress_call_listener(progress_comm *comm);

@@ -1,8 +1,8 @@
-// The progress base: the common part of communicators whose operations advance beside the caller. A
-// backend supplies one bounded step of an operation, how a thread sleeps until another rank has
-// done something, and what it knows of other ranks. The base has the queues, the thread that
-// advances operations while the caller computes, the order of sends and receives, the ledger's
-// marks, time limits, reports, and failures that end all communicators of a family.
+// The progress base: what communicators have in common whose operations advance while the caller
+// does other work. A backend supplies one bounded step of an operation, how a thread sleeps until
+// another rank has done something, and what it knows of other ranks. The base has the queues, the
+// thread that advances operations while the caller computes, the order of sends and receives, the
+// ledger's marks, time limits, reports, and failures that end all communicators of a family.
 //
 // A backend's own structs begin with those of this file. The files of this folder, each of which
 // calls only those above it:
@@ -96,7 +96,7 @@ typedef struct progress_backend {
 
     // Raises this rank's heartbeat; called every TRI_HEARTBEAT_MS.
     void (*beat)(progress_family *family);
-    // Looks at the other ranks; a blocked rank calls it before it asks `loss`.
+    // Learns what is new about the other ranks; a blocked rank calls it before it asks `loss`.
     void (*observe)(progress_family *family);
     // Tells what happened to rank r: "died", "left the communicator". NULL: the rank may still be
     // running.
@@ -141,8 +141,8 @@ struct progress_family {
     // Knows what ranks of other hosts do; NULL: nothing is known of them. All linked families have
     // the same one.
     tri_health *_Atomic health;
-    // The families that fail together form a ring; this is the next one. A lock of its own protects
-    // all rings.
+    // The families that fail together form a ring, in which this is the next one. One lock for all
+    // families protects the rings (failure.c).
     progress_family *linked;
     _Atomic bool spread; // this family has passed its failure on to the linked families
     // The value that set_awaited has last stored: 1 + the rank's number in the job; 0: none.
@@ -152,7 +152,8 @@ struct progress_family {
     pthread_t thread;
     bool has_thread;
     _Atomic uint32_t stop;
-    // A futex, on which the family's thread sleeps when it has nothing to do.
+    // On the futex `work` the family's thread sleeps when it has nothing to do. work_sleeper is 1
+    // while it may be asleep.
     _Atomic uint32_t work, work_sleeper;
 };
 
@@ -166,10 +167,10 @@ struct progress_comm {
     progress_item *queue;
     uint64_t capacity; // a power of two
     _Atomic uint64_t started, completed;
-    _Atomic uint64_t thread_target; // the thread carries out operations up to this number
+    _Atomic uint64_t thread_target; // the family's thread advances operations up to this number
     _Atomic uint32_t executing, waiters;
-    // When something ends, `listener` is to be called once (tri_comm_backend.notify), so that a
-    // caller can sleep until then.
+    // While `armed`, `listener` is to be called when an operation ends (tri_comm_backend.notify),
+    // so that a caller can sleep until then.
     _Atomic int armed; // a progress_armed
     void (*_Atomic listener)(void *context);
     void *_Atomic listener_context;

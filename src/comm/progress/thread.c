@@ -32,8 +32,9 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     return wanted ? result : PROGRESS_IDLE;
 }
 
-// Tries all communicators once. THREAD_ALL: also operations for which nobody waits yet, so that a
-// lost rank is noticed even while the caller computes.
+// Tries to advance all communicators once. THREAD_WANTED: only operations that this thread was
+// asked to advance (up to `thread_target`). THREAD_ALL: also the others, so that a lost rank is
+// noticed even while the caller computes.
 static progress_result try_all(progress_family *family, thread_scope scope) {
     progress_result best = PROGRESS_IDLE;
     pthread_mutex_lock(&family->lock);

@@ -82,9 +82,10 @@ typedef struct shm_entry {
 typedef struct shm_seat {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // how many meetings the rank has entered
     _Atomic uint32_t closed;
-    // How many chunks of this rank's share of an all-reduce some rank has begun, and how many are
-    // finished: faster ranks help slower ones. The high half of each word is the low half of the
-    // number of the meeting to which the count belongs, so that no rank has to reset the count.
+    // How many chunks of this rank's share of an all-reduce are begun, and how many are finished.
+    // They are in shared memory because faster ranks help slower ones. The upper 32 bits of each
+    // word are the lower 32 bits of the number of the meeting to which the count belongs: a count
+    // of an earlier meeting reads as 0, so that no rank has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
     shm_entry entries[2]; // one entry for even meetings and one for odd meetings

@@ -39,7 +39,7 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
     tri_comm_copy_label(&item->op, channel->label);
     item->number = posted + 1;
     item->step = 1;
-    // The receiver copies data that lie in shared memory, so the sender is done.
+    // The receiver copies data that lie in shared memory, so the sender has nothing left to copy.
     if (channel->address.region) item->bytes = bytes_of(&item->op);
     atomic_store(&channel->posted, item->number);
     ring_peer(comm, item->op.peer);

@@ -1,5 +1,5 @@
-// The buffers in shared memory that this process maps. For any memory it finds the buffer in which
-// the memory lies, so that other ranks can be told where to read.
+// The buffers in shared memory that this process maps. These functions find in which buffer a
+// pointer lies, so that other ranks can be told where to read.
 #ifndef TRIREME_COMM_SHM_REGION_H
 #define TRIREME_COMM_SHM_REGION_H
 

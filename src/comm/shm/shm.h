@@ -16,8 +16,8 @@ typedef struct tri_shm_config {
     const int *job_ranks;
     const char *group;
     // A communicator over all ranks of the job, which must outlive the opened one. Its ledger
-    // records the operations and tells messages what the ranks do. NULL: the family has a ledger of
-    // its own.
+    // records the operations, so that messages about failures can tell what each rank does. NULL:
+    // the family has a ledger of its own.
     tri_comm *control;
 } tri_shm_config;
 

@@ -36,8 +36,8 @@ void shm_watch_end(shm_family *family) {
 
 // Decides how to watch a member that has joined: by a pidfd if possible, because it tells at once
 // that a process has ended; else by its pid; if its process cannot be seen from here, by its
-// heartbeat. The pidfd may belong to a later process with the same pid, so the caller checks after
-// opening it that the member is still alive.
+// heartbeat. The pidfd may belong to a later process with the same pid, so this function opens it
+// first and then checks that the member is still alive.
 static shm_watched_by watch_member(const shm_member *member, int *pidfd) {
     if (!atomic_load(&member->joined)) return SHM_WATCHED_BY_NOTHING;
     *pidfd = (int)syscall(SYS_pidfd_open, (pid_t)member->process.pid, 0);

@@ -24,7 +24,8 @@ void shm_staging_use(shm_comm *comm);
 void shm_staging_fill(shm_comm *comm, const tri_comm_op *op);
 void shm_staging_drain(shm_comm *comm, const tri_comm_op *op);
 
-// Does one chunk of an all-reduce. PROGRESS_IDLE: ranks have begun all chunks.
+// Does one chunk of an all-reduce. PROGRESS_IDLE: every chunk has been begun, by this rank or
+// another one.
 progress_result shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
 bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op);
 // Does one chunk of any other collective. PROGRESS_IDLE: this rank has everything that it receives.

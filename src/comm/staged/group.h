@@ -18,7 +18,7 @@ typedef struct staged_op {
     // The same operation, once on the device's memory and once on the host's.
     tri_comm_op device, host;
     size_t send_bytes, recv_bytes; // 0: the operation sends, or receives, nothing
-    bool adds; // an operation adds to `recv`, so the old contents of `recv` are copied out too
+    bool adds; // the operation adds to `recv`, so the old contents of `recv` are copied out too
 } staged_op;
 
 typedef struct staged_group {

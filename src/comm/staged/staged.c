@@ -57,7 +57,8 @@ static void staged_close(tri_comm *comm) {
     staged_stop(comm);
     tri_queue_close(c->route.out);
     tri_queue_close(c->route.in);
-    tri_comm_close(c->route.inner); // first, because it may still use the groups' memory
+    // Before threaded_end, which frees the groups: their memory may still be in use until here.
+    tri_comm_close(c->route.inner);
     threaded_end(&c->base);
     free(c);
 }

@@ -164,8 +164,8 @@ tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket) {
     return TRI_OK;
 }
 
-// Moves the tickets that `after` has collected to each of these new groups, which have to come
-// after them.
+// Gives each of these new groups a copy of the tickets that `after` has collected, because all of
+// them have to come after the tickets.
 static tri_status take_after(threaded_comm *c, threaded_group *first) {
     int count = c->after_count;
     c->after_count = 0;

@@ -1,8 +1,8 @@
 // The base of communicators that have a thread of their own, because their operations wait for a
 // device. The base keeps the operation groups in the order in which they were started, makes their
 // tickets, reports failures, and can end everything at once. A backend supplies what an operation
-// group consists of and how it is advanced. An inner
-// communicator of the same ranks, in the host's memory, tells the other ranks of failures.
+// group consists of and how it is advanced. An inner communicator of the same ranks, in the host's
+// memory, tells the other ranks of failures.
 #ifndef TRIREME_COMM_THREADED_THREADED_H
 #define TRIREME_COMM_THREADED_THREADED_H
 
@@ -66,9 +66,9 @@ static inline threaded_comm *threaded_of(const tri_comm *comm) {
 void threaded_init(threaded_comm *comm, const threaded_kind *kind, const tri_comm_backend *slots,
                    tri_comm *inner, tri_device *device);
 tri_status threaded_run(threaded_comm *comm); // starts the thread
-// Ends the thread. After that, queues that wait for the communicator's tickets go on, and the
-// communicator no longer uses the tickets for which it waited. Returns whether groups were under
-// way.
+// Ends the thread. After that, a device's queues no longer wait for the communicator's tickets, and
+// the communicator no longer tests the tickets that `after` gave it. Returns whether groups were
+// under way.
 bool threaded_stop(threaded_comm *comm);
 // Frees the groups and what threaded_init has set up. Nobody may use the groups' memory any more.
 void threaded_end(threaded_comm *comm);

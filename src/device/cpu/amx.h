@@ -24,9 +24,9 @@ bool cpu_amx_is_allowed(void);
 
 // Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
 // order in which tiles read them. A chunk of a is [32 rows][32 of k]. A chunk of b is [2 halves][16
-// pairs][16 columns][2]: each half has 16 columns, and each pair has the values of two neighbouring
-// p < k, which AMX multiplies together.
-// CPU_AMX_SIDE in rows or columns, CPU_AMX_CHUNK in elements.
+// pairs][16 columns][2]: each half has 16 of the 32 columns, and each pair has a column's values
+// for two neighbouring k, because an instruction of AMX multiplies pairs.
+// CPU_AMX_SIDE is a chunk's side, in rows, columns or k; CPU_AMX_CHUNK its size, in elements.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
 // How many blocks of 32 cover `count` rows, columns or k.
@@ -47,7 +47,7 @@ void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_
 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                             uint16_t *to);
 
-// 32 rows of a, which lie packed in chunks or where the tensor is.
+// 32 rows of a. They are packed in chunks, or are read in place from the tensor.
 typedef struct cpu_amx_rows {
     const uint16_t *data;
     int64_t row, chunk; // distances in bytes: from row to row, and from 32 of k to the next 32
@@ -72,13 +72,13 @@ typedef struct cpu_amx_beside {
     uint16_t *c;       // where the first of these sums is stored
     int64_t c_row;     // stride in elements
     const char *ahead; // the line to prefetch first
-    // Distances in bytes from line to line and, for the next chunk of k, from chunk to chunk; lines
-    // per chunk.
+    // For each chunk of k, `lines` cache lines are prefetched, `line` bytes apart. The first line
+    // of the next chunk lies `chunk` bytes behind the first line of this one.
     int64_t line, chunk, lines;
 } cpu_amx_beside;
 
-// As cpu_amx_block, for all 32 × 32 sums, whose rows begin every `stride` floats; also does the
-// work `beside`.
+// As cpu_amx_block, but always computes all 32 × 32 sums, whose rows lie `stride` floats apart.
+// Meanwhile does the work `beside`.
 void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                           int64_t stride, cpu_amx_sums mode, const cpu_amx_beside *beside);
 // Stores the sums of `beside` that no call of cpu_amx_block_beside has stored yet.

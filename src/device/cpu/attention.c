@@ -43,8 +43,8 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
 
 void attention_release(tri_kernel *kernel) { free(kernel->state); }
 
-// How many floats the buffers in the workspace have: packed k and v of all heads, then one set of
-// the others for each thread.
+// How many floats each buffer in the workspace has. The packed k and v of all heads come first,
+// then the other three buffers of each thread.
 typedef struct forward_space {
     int64_t k, v, scores, rows, out;
 } forward_space;
@@ -93,8 +93,9 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Replaces scores[0 .. visible) by exp(score − *largest), whose subtraction prevents overflow, and
-// scores[visible .. end), which are masked, by 0. Returns the sum.
+// Stores the largest of scores[0 .. visible) in *largest, replaces each of these scores by
+// exp(score − *largest), which cannot overflow, and returns their sum. Replaces scores[visible ..
+// end), which are masked, by 0.
 static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < visible; i += 16) {
@@ -186,9 +187,9 @@ static int64_t row_groups(const attention_state *s) {
     return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Gets the first query of group i: the queries of each head are computed in groups of six. Under a
-// causal mask late queries attend to more keys, so early and late groups of a head alternate in the
-// numbering. Then every thread's range of groups has about the same work.
+// Gets the first query of group i; a group is six queries of a head. Under a causal mask late
+// queries attend to more keys. The numbers i therefore alternate between early and late groups of a
+// head, so that every thread's range of i has about the same work.
 static int64_t first_row(const attention_state *s, int64_t i) {
     int64_t groups = row_groups(s), turn = i % groups;
     return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;

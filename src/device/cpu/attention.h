@@ -11,7 +11,7 @@ typedef struct attention_state {
     const cpu_device *device;
     int64_t samples, queries, keys, heads, width;
     int64_t kv_heads;           // heads of k and v
-    int64_t group;              // heads of q that read the same head of k and v
+    int64_t group;              // how many heads of q read the same head of k and v
     int64_t key_blocks, panels; // blocks of 64 keys, panels of 64 columns of a head
     float scale;
     bool causal;
@@ -44,13 +44,13 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
                         const tri_node *node);
 bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node);
-// Reads the sizes from a node. The result's device is NULL.
+// Reads the sizes from a node. The result's device is NULL; attention_prepare sets it.
 attention_state attention_state_of(const tri_graph *graph, const tri_node *node);
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);
 
-// What the threads of one call of a gradient kernel work on.
+// What the threads of one call of a gradient kernel share: sizes and tensors.
 typedef struct attention_grad_job {
     const attention_state *state;
     attention_call call;

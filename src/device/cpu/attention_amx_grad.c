@@ -3,7 +3,8 @@
 //
 // Scores are computed transposed, one row for each key, so that the probabilities p and the
 // gradients of the scores ds come out as left operands of dv = pᵀ·dy and dk = dsᵀ·q. One thread
-// computes a head of k and v with all heads of q that read it, so that every sum has one order.
+// computes a head of k and v with all heads of q that read it, so that the terms of a sum
+// are added in the same order whatever the number of threads.
 #include "device/cpu/amx.h"
 #include "device/cpu/attention.h"
 #include "device/cpu/tile.h"

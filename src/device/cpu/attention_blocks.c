@@ -19,8 +19,9 @@ typedef struct block_space {
     float *ds; // [query of the block][scores_stride]: dy · v, then the gradients of the scores
 } block_space;
 
-// The distance between rows of scores: at least 16 more than the keys. With a power of two the
-// elements of a column would share a few sets of the cache.
+// The distance between rows of scores: a multiple of 16, and at least 16 more than the keys. If it
+// were exactly the number of keys, often a power of two such as 1024, all elements of a column
+// would compete for a few sets of the cache.
 static int64_t scores_stride(const attention_state *s) { return (s->keys + 15) / 16 * 16 + 16; }
 
 // Places the buffers one after the other, from `base` on, and returns how many floats they have.
@@ -58,11 +59,12 @@ typedef struct block_work {
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 
-// A copy between rows of a head in a tensor and a dense matrix of F32, which sgemm needs.
+// A copy from rows of a head in a tensor to a dense matrix of F32, which sgemm needs (gather), or
+// back (scatter).
 typedef struct row_copy {
     const void *from;
     void *to;
-    const float *factor; // scatter multiplies each row by its factor; NULL: 1
+    const float *factor; // by row: scatter multiplies the row by it; NULL: 1
     int64_t width;
     int64_t stride; // distance between rows in the tensor
 } row_copy;
@@ -247,8 +249,8 @@ static void forward_heads(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-// Computes heads [begin, end) of k and v, each with all heads of q that read it, so that every sum
-// has one order.
+// Computes heads [begin, end) of k and v, each with all heads of q that read it, so that the terms
+// of a sum are added in the same order whatever the number of threads.
 static void gradient_heads(void *context, int64_t begin, int64_t end, int thread) {
     block_work b = work_of(context, true, thread);
     const attention_state *s = b.s;

@@ -1,6 +1,6 @@
 // The gradient of attention with AVX-512. Recomputes the scores of 96 queries by 64 keys at a time.
-// One thread computes a head of k and v with all heads of q that read it, so that every sum has one
-// order.
+// One thread computes a head of k and v with all heads of q that read it, so that the terms of a
+// sum are added in the same order whatever the number of threads.
 #include "device/cpu/attention.h"
 
 #include "device/cpu/simd.h"

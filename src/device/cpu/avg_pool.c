@@ -23,7 +23,8 @@ typedef struct avg_state {
     avg_axis axis[2];
     float *weight;       // by window: 1 / the number of the window's elements
     bool backward, bf16; // backward: the source has one element for each window
-    // Planes have 16 channels, but the source (the result) is plain.
+    // Planes are computed 16 channels at a time although the source, or the result, is plain: it is
+    // converted through the workspace.
     bool plain_source, plain_result;
 } avg_state;
 
@@ -125,8 +126,8 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
 }
 
 // Computes for each element i of x the windows [begin[i], end[i]) that contain it, from the ranges
-// of the windows. These windows are consecutive, because neither end of a window lies before the
-// same end of the previous window.
+// of the windows. These windows are consecutive, because from one window to the next neither the
+// begin nor the end moves back.
 static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)

@@ -18,7 +18,7 @@ typedef struct class_job {
     const int64_t *labels;
     double *losses; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
     void *gradient;
-    float *terms;  // [parts][classes]: the terms of a row of the gradient, if it is BF16
+    float *terms;  // [parts][classes]: exp(score − largest) of a row, if the gradient is BF16
     int64_t parts; // into how many ranges the rows are divided
     float seed;
 } class_job;
@@ -43,8 +43,9 @@ CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(loss)
 
-// Computes ranges [begin, end) of the rows. Each range has a buffer for the terms of a row, unless
-// the row of the gradient itself can hold them. So each exponential is computed once.
+// Computes ranges [begin, end) of the rows. A row's exponentials are needed twice: for their sum,
+// and divided by it. They are computed once and kept meanwhile: in the row of the gradient itself
+// or, if that is BF16, in the range's buffer `terms`.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes, rows = job->state->rows;

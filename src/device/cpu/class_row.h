@@ -1,5 +1,5 @@
-// The maximum and the exponential sum of a row of scores. They use separate accumulators, so that
-// compilers vectorise the loops. For functions that CPU_RANGES compiles.
+// The maximum of a row of scores, and the sum of their exponentials. Each loop has 64 independent
+// accumulators, so that compilers vectorise it. For functions that CPU_RANGES compiles.
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
 #define TRIREME_DEVICE_CPU_CLASS_ROW_H
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 // Where one input lies in the joined tensor: in each row, it takes `bytes` bytes from byte `offset`
-// on. In the input itself these bytes follow each other without gaps.
+// on. In the input itself, row r begins at byte r · `bytes`.
 typedef struct concat_run {
-    size_t bytes, offset; // size and offset of the input's bytes in a row of the joined tensor
+    size_t bytes, offset;
 } concat_run;
 
 typedef struct concat_state {
@@ -26,7 +26,7 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Copies runs: item i is run number i % runs of row i / runs.
+// Copies runs [begin, end). Run i is input number i % runs in row i / runs of the joined tensor.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;

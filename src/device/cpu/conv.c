@@ -1,6 +1,7 @@
 // Convolutions by oneDNN.
 //
-// The home layout of a weight [O, C/groups, kh, kw] is a function of its shape:
+// The home layout of a weight [O, C/groups, kh, kw] is a function of its shape. At the end of each
+// line stands the kernel that uses it, or the file of that kernel:
 //   groups 1, C and O multiples of 16   OIhw16i16o, x and y nChw16c            ("blocked")
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
@@ -10,7 +11,7 @@
 // padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
 // attribute `direct` forbids it or the library has no Winograd (oneDNN 3).
 //
-// BF16 is always direct and needs AVX512_BF16. Its layouts are those above with pairs of input
+// BF16 never uses Winograd, and needs AVX512_BF16. Its layouts are those above with pairs of input
 // channels innermost. The gradient of a weight is F32, and is reordered to the home layout.
 #include "device/cpu/conv.h"
 
@@ -215,8 +216,8 @@ static conv_request request_of(const tri_graph *graph, const tri_node *node, boo
     return r;
 }
 
-// Finds the facts of the primitive that the kernel of this request runs. Where the kernel applies
-// leaky ReLU itself, it asks oneDNN for a primitive without activation.
+// Finds what a plan has to know of the primitive that the kernel of this request runs. Where the
+// kernel applies leaky ReLU itself, that primitive has no activation.
 static cpu_primitive_facts facts_of(const tri_device_description *device, conv_request r) {
     if (is_leaky_after(&r)) r.activation = TRI_ACTIVATION_NONE;
     if (r.activation != TRI_ACTIVATION_LEAKY_RELU) r.slope = 0;

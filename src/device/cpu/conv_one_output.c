@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ONE_OUTPUT_TILE = 16 }; // pixels whose sums are in registers
+enum { ONE_OUTPUT_TILE = 16 }; // pixels that are computed at a time, with their sums in registers
 
 typedef struct one_output_state {
     const cpu_device *device;
@@ -49,9 +49,9 @@ static void unpack_rotated(const one_output_state *t, const float *packed, float
         }
 }
 
-// Computes the sums of 16 pixels of a row, from `column` on, for each of the 16 channels of a
-// block. `inside` says that all 16 pixels exist and that no tap lies left or right of the image, so
-// that nothing needs to be checked.
+// Computes `count` ≤ 16 pixels of a row, from `column` on: for each pixel 16 sums, one for each
+// position in a block of channels, added up over all blocks. `inside`: all 16 pixels exist and no
+// tap lies left or right of the image, so that the inner loop need not check this.
 CPU_INLINE void one_output_tile(const one_output_job *job, const float *image, int64_t row,
                                 int64_t column, int64_t count, bool inside, float *out) {
     const conv_shape *s = &job->state->s;

@@ -117,8 +117,9 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
     }
 }
 
-// Whether this kernel can compute the node. cpu_dropout_plain begins at multiples of 64 elements of
-// a sample, so a slice's runs must begin there too.
+// Whether this kernel can compute the node. cpu_dropout_plain can begin only at multiples of 64
+// elements of a sample. If x is a slice, each run of it (tri_dropout_attr) must begin at such a
+// multiple.
 static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;

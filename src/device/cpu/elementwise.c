@@ -1,4 +1,5 @@
-// Elementwise operations. All their tensors have the same layout, so it may be any layout.
+// Elementwise operations. All tensors of a node have the same layout, so element i of one belongs
+// to element i of the others, whichever layout that is.
 #include "device/cpu/internal.h"
 #include "tensor/half.h"
 

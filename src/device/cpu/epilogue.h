@@ -1,5 +1,6 @@
-// The epilogue of a matrix product, also for vectors of 16 sums. Bias and activation are applied
-// while the sums are still in registers, so that these need not be stored and loaded once more.
+// The epilogue of a matrix product: its description, and a function that applies it to a vector of
+// 16 sums. Bias and activation are applied while the sums are still in registers, so that the sums
+// need not be stored and loaded once more.
 #ifndef TRIREME_DEVICE_CPU_EPILOGUE_H
 #define TRIREME_DEVICE_CPU_EPILOGUE_H
 
@@ -13,8 +14,8 @@ typedef struct cpu_epilogue {
     float slope; // factor of negative numbers in leaky ReLU
 } cpu_epilogue;
 
-// Adds the bias (elements `at` and following) to 16 sums and applies the activation. For functions
-// marked CPU_AVX512.
+// Adds elements `at` to `at` + 15 of the bias to 16 sums and applies the activation. `inside` masks
+// the vector lanes for which the bias has elements. For functions marked CPU_AVX512.
 CPU_INLINE __m512 cpu_epilogue_apply(const cpu_epilogue *epilogue, bool bf16, int64_t at,
                                      __mmask16 inside, __m512 value) {
     if (epilogue->bias) value = _mm512_add_ps(value, cpu_load(epilogue->bias, bf16, at, inside));

@@ -10,11 +10,12 @@ enum {
     K_BLOCK_READ = 512, // largest block of k if a is read in place: six rows take 12 KB
     // Largest block of k if a is packed: 16 rows of a and a panel of b fit into the L1 cache.
     K_BLOCK_PACKED = 128,
-    // Up to this many columns, an a with contiguous columns is read in place rather than packed.
+    // If a has at most this many columns, and each column is contiguous, a is not packed.
     K_UNPACKED = 48,
     PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
     GEMM_LINE = 16, // floats in a cache line
-    // with at most so many tiles below each other, products do not hide the reads of the next b
+    // If at most this many tiles read a block of b, they are finished before the hardware has
+    // loaded the next block: then that block is prefetched.
     FEW_TILES = 32,
     TILES_AHEAD = 2,           // a tile prefetches c for the tile after the next one
     SHARED_PRODUCTS = 1 << 17, // a product of fewer multiplications is not worth a second thread
@@ -57,8 +58,8 @@ static bool reads_b(const cpu_gemm *g) {
            g->n % CPU_TILE_COLUMNS == 0;
 }
 
-// How many elements the largest range has when `count` units of `unit` elements, `size` elements in
-// all, are divided into `ranges`. Buffers are made as large as this range.
+// Divides `size` elements, which are `count` units of `unit` elements (the last may have fewer),
+// into `ranges` ranges of whole units. Returns how many elements the largest range has.
 static int64_t largest_range(int64_t count, int64_t ranges, int64_t unit, int64_t size) {
     int64_t largest = (count + ranges - 1) / ranges * unit;
     return largest < size ? largest : size;
@@ -84,8 +85,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
     return best;
 }
 
-// Whether the transposed product is computed instead. That product has no epilogue: it is applied
-// when c is transposed back.
+// Whether the transposed product is computed instead. Its tiles apply no epilogue: store_transposed
+// does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
     // The transposed product is faster if packing b, which transposes it, costs more than packing a
     // and writing c twice.
@@ -115,7 +116,7 @@ static int64_t k_block_of(const cpu_gemm *g) {
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
-// These two functions return how many floats the packed a, and the packed b, of one thread have.
+// How many floats one thread's buffers for packed a, and for packed b, have.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
     return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
@@ -148,8 +149,8 @@ static int64_t tiles_of(const block *b) {
     return (b->end_row - b->first_row + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Packs panels [p][64] of b(k_begin + p, column + j), with zeros beyond n. It goes through a
-// transposed b in steps of 64 rows, because only so many are contiguous.
+// Packs b(k_begin + p, column + j) into panels [p][64 of j], with zeros beyond n. A transposed b is
+// packed in steps of 64 rows p, because cpu_matrix has a regular stride only within 64 rows.
 static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
     int64_t panel = b->k_count * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
     int64_t end = column + b->panels * CPU_TILE_COLUMNS, offset = 0, part;
@@ -263,7 +264,8 @@ static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end
     }
 }
 
-// Finds where the next block of b begins, if it is read in place and few tiles read this one.
+// Sets next_b: the panels of the next block of b, which tiles prefetch. They are NULL unless b is
+// read in place and at most FEW_TILES tiles read the current block.
 static void find_next(const cpu_gemm *g, block *b, int64_t first_panel, int64_t end_panel,
                       int64_t most) {
     int64_t panel = b->panel + b->panels, k = b->k_begin;

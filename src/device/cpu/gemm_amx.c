@@ -1,5 +1,5 @@
-// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 of a, 16 pairs × 16 columns of b, or 16
-// × 16 sums in F32.
+// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 k of a, or 16 pairs × 16 columns of b,
+// or 16 × 16 sums in F32.
 //
 // A block of 32 × 32 sums stays in four tiles. The 32 rows of a that it needs stay in the L1 cache,
 // at least for the most part, and a packed block of b stays in the L2 cache. Rows of a are read in
@@ -35,7 +35,7 @@ typedef struct amx_plan {
     int64_t columns;    // columns of b that are packed at a time
     int64_t rows;       // rows of a that are packed at a time
     int64_t a, b, sums; // sizes of a thread's buffers, in elements: BF16, BF16 and F32
-    // k needs several ranges of k_packed; between these, the sums of all rows are kept.
+    // k is larger than k_packed: the sums of all rows are kept from one range of k to the next.
     bool several_packed;
 } amx_plan;
 
@@ -43,7 +43,9 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
-    // Rows at a distance of 2 KB would all map to the same half of the L1 cache.
+    // Tiles can read a in place if it is not transposed and k is a multiple of 32. But where rows
+    // lie a multiple of 2 KB apart, the 32 rows of a chunk would compete for one or two sets of the
+    // L1 cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
     p.k_packed = even_size(g->k, AMX_K, CPU_AMX_SIDE);
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;

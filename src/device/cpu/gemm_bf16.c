@@ -1,8 +1,9 @@
 // Matrix products of BF16 with AVX512_BF16. Operands are packed as in gemm.c, but each 4-byte
-// element is a pair: the BF16 values of two neighbouring p < k.
+// element is a pair: the BF16 values of two neighbouring k.
 //
-// Unlike gemm.c, all of k is computed for 256 columns of c before the next columns begin. If c is
-// BF16, F32 sums between two blocks of k are thus kept for only 256 columns.
+// Unlike gemm.c, this file computes all of k for 256 columns of c before it begins the next
+// columns. If c is BF16, sums have to be kept in F32 from one block of k to the next: in this order
+// only the sums of 256 columns.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/gemm.h"

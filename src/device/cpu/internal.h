@@ -32,7 +32,8 @@ static inline const cpu_device *cpu_of(const tri_device *device) {
 }
 
 // The layouts that the kernels know. A blocked layout is chosen only if the axes are multiples of
-// the blocks, so that no kernel has to handle padding; only CPU_OHWI16O2I has padding.
+// the blocks, so that our own kernels never see padding. Only CPU_OHWI16O2I, which only oneDNN
+// reads, has padding.
 typedef enum cpu_format {
     CPU_PLAIN,
     CPU_NCHW16C,    // activations
@@ -40,10 +41,10 @@ typedef enum cpu_format {
     // Weights of blocked convolutions, for the gradient of the input without Winograd.
     CPU_OIHW16O16I,
     CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
-    CPU_OIHW8I16O2I, // the three weight layouts above for BF16, in pairs of input channels
-    CPU_OIHW8O16I2O,
-    CPU_OHWI16O2I,
-    CPU_OI16I64O, // weights of linear layers, [out, in]
+    CPU_OIHW8I16O2I, // as CPU_OIHW16I16O for BF16, in pairs of input channels
+    CPU_OIHW8O16I2O, // as CPU_OIHW16O16I for BF16, in pairs of output channels
+    CPU_OHWI16O2I,   // as CPU_OHWI16O for BF16, in pairs of input channels
+    CPU_OI16I64O,    // weights of linear layers, [out, in]
     CPU_FORMAT_COUNT,
     CPU_ANY = CPU_FORMAT_COUNT // oneDNN chooses
 } cpu_format;
@@ -67,7 +68,7 @@ bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 enum { CPU_MAX_ARGS = 6 };
 
-// oneDNN's description of the CPU, made once for the process and never destroyed.
+// oneDNN's engine for the CPU, made once for the process and never destroyed.
 tri_status cpu_engine(dnnl_engine_t *out);
 
 // A primitive with its memory objects, which get the addresses of data and scratchpad at each run.
@@ -163,8 +164,8 @@ bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // its layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
-// Whether any later node reads the value in blocks of 16 channels: then it should be written in
-// that layout (pool.c).
+// Whether a later node of certain ops (convolution, pooling, batch norm) reads the value. These
+// read blocks of 16 channels, so the value should be written in that layout.
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);

@@ -5,7 +5,8 @@
 // a multiple of 16, else plain. The forward product and both gradients read or write W in either
 // layout, without a reorder. x and y are plain.
 //
-// If W is BF16 and the device has BF16 products, W is plain, because these pack it in pairs.
+// If W is BF16 and the device has BF16 products, W is plain, because these products pack it in
+// pairs themselves.
 #include "device/cpu/linear.h"
 
 #include "device/cpu/gemm.h"

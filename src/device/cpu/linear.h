@@ -23,8 +23,8 @@ cpu_epilogue linear_epilogue(const tri_node *node);
 // The home layout of W. It follows from the shape, the type and the device's instruction set alone,
 // so that all ranks have the same one.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
-// A kernel's layouts: x and y are plain. W is in its home layout, unless plain was already chosen
-// for it.
+// Chooses a kernel's layouts: x and y are plain. W is in its home layout, unless the layout pass
+// has already made W plain.
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 enum {
-    // Number of elements that are summed as one chunk, whatever the number of threads, so that the
-    // result has the same bits.
+    // Number of elements that one thread sums as a chunk. It does not depend on the number of
+    // threads, so that the result has the same bits with any number of them.
     LOSS_CHUNK = 1 << 12,
     LOSS_GRAIN = 1 << 14,
 };

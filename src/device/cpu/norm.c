@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NORM_F32_PIXELS = 64 }; // so many pixels are summed in F32 before the sum is added in F64
+enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum is added in F64
 
 typedef struct norm_state {
     const cpu_device *device;

@@ -21,13 +21,13 @@ void onednn_md_destroy(onednn_md md); // NULL allowed
 
 typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
 
-// Describes the convolution of a task. In a task that reads or computes gradients, x, weight, bias
-// and y describe these gradients.
+// Describes the convolution of a task. Where a task reads or computes the gradient of x, weight,
+// bias or y, that member describes the gradient.
 typedef struct onednn_convolution {
     dnnl_alg_kind_t algorithm;
     onednn_md x, weight, bias, y; // bias is NULL if there is none
-    // The forward weight, in any layout. oneDNN needs a forward primitive before it can make the
-    // primitive of a gradient.
+    // The weight of the forward convolution, in a layout of oneDNN's choice. To make the primitive
+    // of a gradient, oneDNN first needs a forward primitive.
     onednn_md any_weight;
     dnnl_dims_t stride;
     dnnl_dims_t dilation;      // oneDNN counts dilation from 0: ours minus 1

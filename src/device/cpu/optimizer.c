@@ -26,10 +26,11 @@ typedef struct update_job {
     const float *grad;
     float *state1, *state2;
     float lr, scale, decay;
-    float shrink;            // 1 − lr · decay if weight decay is apart from the gradient, else 1
+    float shrink;            // factor of the parameter: 1 − lr · weight decay for adamw, else 1
     float momentum, damping; // of sgd; damping is 1 − dampening
     bool nesterov, first;
-    // adam: rest1 = 1 − beta1, root corrects the bias of sqrt(v); adadelta: beta1 = rho
+    // adam: rest1 = 1 − beta1, rest2 = 1 − beta2, and root = 1 / sqrt(1 − beta2^t) corrects the
+    // bias of sqrt(v). adadelta: beta1 = rho, rest1 = 1 − rho.
     float beta1, beta2, rest1, rest2, root, eps;
 } update_job;
 
@@ -102,9 +103,9 @@ static update_job job_of(const tri_kernel_args *args, int inputs) {
                         .shrink = 1};
 }
 
-// Without gradients, states shrink by a factor each step until they are subnormal, and stay so. The
-// processor takes about a hundred times longer for such numbers, so here they count as zero; they
-// are far too small to change a parameter.
+// Runs the loop with subnormal numbers treated as zero. Where gradients are zero, states shrink by
+// a factor each step until they are subnormal. Processors take about a hundred times longer for
+// such numbers, which are far too small to change a parameter.
 static void flushing_range(void *context, int64_t begin, int64_t end, int thread) {
     const update_job *job = context;
     unsigned before = _mm_getcsr();

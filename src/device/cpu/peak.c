@@ -6,12 +6,12 @@
 #include "base/os.h"
 
 enum {
-    // Number of independent sums: at least latency times throughput of the FMA units, to keep them
-    // busy.
+    // Number of independent sums. To keep the FMA units busy it must be at least the latency of an
+    // FMA times the FMAs that begin in a cycle, for example 4 · 2.
     PEAK_CHAINS = 12,
     PEAK_TILES = 4, // number of independent sums for AMX
     PEAK_ROUNDS = 200000,
-    PEAK_TILE_ROUNDS = 20000, // an instruction takes about 16 cycles
+    PEAK_TILE_ROUNDS = 20000, // fewer, because an instruction of AMX takes about 16 cycles
     PEAK_REPEATS = 9,
     PEAK_BUFFER_BYTES = 192 << 20, // size of each buffer, larger than all caches
 };
@@ -92,8 +92,8 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
     return best;
 }
 
-// Measures the rate of `add` on two buffers of `bytes` in all, which stay in a cache if it is large
-// enough.
+// Measures the rate of `add` on two buffers that together have `bytes`, so that a cache of at least
+// this size holds both: then it is the rate of that cache.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
     int turns = (int)(((size_t)8 << 20) / bytes) + 1;

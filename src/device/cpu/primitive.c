@@ -86,7 +86,8 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad) {
     for (int i = 0; i <= primitive->count; i++) {
         void *memory = i < primitive->count ? data[i] : scratchpad;
-        if (memory == primitive->data[i]) continue; // usually the addresses of the last step
+        if (memory == primitive->data[i])
+            continue; // usual: tensors lie where they lay in the last step
         CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
         primitive->data[i] = memory;
     }

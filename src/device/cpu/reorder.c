@@ -6,7 +6,7 @@
 
 typedef struct reorder_state {
     const cpu_device *device;
-    // Our own code runs, in one of two directions; neither: the primitive runs.
+    // Our own code runs, from plain to blocked or back. Both false: oneDNN's primitive runs.
     bool to_blocked, to_plain;
     int64_t planes, pixels;
     cpu_primitive primitive;
@@ -63,7 +63,7 @@ static reorder_request request_of(const tri_graph *graph, const tri_node *node) 
                              .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
 }
 
-// Whether our own code transposes planes, because it is faster than oneDNN.
+// Whether our own code does the reorder, by transposing planes, because it is faster than oneDNN.
 static bool is_to_blocked(const reorder_request *r) {
     return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
 }

@@ -1,5 +1,5 @@
-// Rotary position embedding. The sines and cosines of all positions are computed once, when the
-// kernel is prepared, because they take longer than everything else.
+// Rotary position embedding. The sines and cosines of all positions are computed only once, when
+// the kernel is prepared, because to compute them takes longer than to rotate.
 #include "device/cpu/scalar.h"
 
 #include <math.h>

@@ -33,7 +33,7 @@ CPU_SCALAR float sum_of_lanes(float *lane) {
     return lane[0];
 }
 
-// The sum of x − center over a row, or of its square.
+// The sum over a row of x − center or, with `square`, of (x − center)².
 CPU_SCALAR float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
     float lane[NORM_LANES] = {0}, rest = 0;
     int64_t whole = width / NORM_LANES * NORM_LANES;

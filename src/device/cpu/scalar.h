@@ -28,7 +28,8 @@ CPU_SCALAR const void *cpu_row(const void *values, bool bf16, int64_t element) {
 // 0 below -87, infinity where F32 overflows, and NaN for NaN.
 CPU_SCALAR float cpu_exp_scalar(float all) {
     float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
-    // Adding 1.5 · 2^23 rounds to the integer n, which is then in the low bits of the fraction.
+    // Adding 1.5 · 2^23 rounds x / ln 2 to the integer n, which is then in the lowest bits of
+    // `shifted`.
     float shifted = x * 1.44269504f + 0x1.8p23f;
     float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);
     float p = 1.9875691500e-4f; // the polynomial of expf in the Cephes library

@@ -9,7 +9,7 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-// Eight counters of four words. Each word lies in the low half of a 64-bit vector lane. The high
+// Eight counters of four 32-bit words. Each word lies in the lower half of a 64-bit lane. The upper
 // halves may hold any bits, because the multiplication does not read them.
 typedef struct philox8 {
     __m512i word[4];

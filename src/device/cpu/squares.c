@@ -1,5 +1,6 @@
-// Sums of squares, for the norm of the gradients. They can be summed chunk by chunk, where the bits
-// must not depend on the number of ranks.
+// Sums of squares, for the norm of the gradients: one sum of everything, or one for each chunk of a
+// fixed size. The chunks' sums let all ranks add in one order, so that the bits of the norm do not
+// depend on the number of ranks.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
@@ -8,8 +9,8 @@ enum { SUM_CHUNK = 1 << 14 }; // numbers that one thread sums at a time
 
 typedef struct squares_state {
     const cpu_device *device;
-    // `count` numbers are summed in all; each sum of the output covers `chunk` of them. With chunk
-    // 0 there is one sum.
+    // How many numbers are summed in all, and how many each sum of the output covers. With chunk 0
+    // one sum covers all of them.
     int64_t count, chunk;
 } squares_state;
 

@@ -133,8 +133,8 @@ CPU_AVX512 void cpu_amx_store_beside(cpu_amx_beside *beside) {
     beside->sums = NULL;
 }
 
-// The work `beside` for another block takes almost no time, because the vector unit is nearly idle
-// while the tiles multiply.
+// Does the work `beside` between the instructions of AMX. It takes almost no time, because the
+// vector unit is nearly idle while the tiles multiply.
 CPU_AMX void cpu_amx_block_beside(const cpu_amx_rows *rows, const uint16_t *b, int64_t chunks,
                                   float *sums, int64_t stride, cpu_amx_sums mode,
                                   const cpu_amx_beside *beside) {

@@ -1,4 +1,5 @@
-// Cross-entropy over one rank's slice of the classes, and its gradient. Threads divide the rows.
+// Cross-entropy where each rank has the scores of a slice of the classes, and its gradient. Threads
+// divide the rows.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"

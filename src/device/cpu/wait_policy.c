@@ -24,13 +24,13 @@
 
 enum {
     LOOK_MS = 100,
-    // Windows at the start of a trial that are not measured, because threads are still changing
-    // over.
+    // Windows at the start of a trial that are not measured, because some threads still spin or
+    // yield as before.
     SETTLE_WINDOWS = 1,
     FEW_WINDOWS = 3,   // windows of the shortest trial
     MANY_WINDOWS = 20, // windows of the longest trial
     ENOUGH_WORK = 100, // number of parallel loops after which a trial may end
-    // Threads that are delayed for a smaller part of the time count as not delayed.
+    // Threads that lack a core for a smaller fraction of the time count as not delayed.
     QUIET_PERCENT = 5,
 };
 static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
@@ -73,7 +73,7 @@ static void end_trial(cpu_wait_choice *c) {
         if (c->interval_ns > LONGEST_INTERVAL_NS) c->interval_ns = LONGEST_INTERVAL_NS;
     }
     c->until_ns = c->interval_ns;
-    c->rate = better ? rate : 0; // the rate of a loser is forgotten; 0: it is measured again
+    c->rate = better ? rate : 0; // 0: after a lost trial the rate is measured again
 }
 
 void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
@@ -97,8 +97,8 @@ void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
     if (doubtful && c->until_ns <= 0) begin_trial(c);
 }
 
-// The helper thread: opens a parallel region, so that the program has more OpenMP threads than
-// cores, and keeps its threads until `release`.
+// The helper thread: opens a parallel region. libgomp keeps the region's threads as long as this
+// thread lives, so until `release` the program has more OpenMP threads than cores.
 static void *hold_region(void *context) {
     cpu_wait_policy *policy = context;
     int needed = omp_get_num_procs() - policy->threads + 2;

@@ -25,7 +25,7 @@ bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 typedef struct cpu_wait_choice {
     bool yields;         // how threads wait at present: true if they yield the core
     bool on_trial;       // `yields` is being compared with its opposite, which was in use before
-    double rate;         // loops per second of the opposite, before the trial
+    double rate;         // average loops per second; a trial does not change it; 0: not measured
     int windows;         // windows since the trial began
     int64_t wall_ns;     // time that the trial has measured
     uint64_t work;       // loops in the time that the trial has measured

@@ -94,7 +94,8 @@ static void set_forward(const tri_op *op, cuda_batch_norm *p, const tri_kernel_a
 }
 
 static void set_gradient(const tri_op *op, cuda_batch_norm *p, const tri_kernel_args *args) {
-    // How many inputs stand before the statistics.
+    // 1: the op has input 3, the weight, and output 0, dx, which move the inputs and outputs behind
+    // them by one. 0: batch_norm_sums has neither.
     int weight = op == &tri_op_batch_norm_sums ? 0 : 1;
     p->y = args->in[1];
     p->dy = args->in[2];

@@ -1,7 +1,7 @@
 // Convolutions on the GPU: by cuDNN, where it is installed and has a plan for the shape
-// (module/dnn.cu), else by our own kernel. That kernel computes a product of matrices whose operand
-// is read directly from the image, because a reordered copy of the image would take memory and
-// time.
+// (module/dnn.cu), else by our own kernel. That kernel computes a product of two matrices, and
+// reads one of them element by element from the image, because a copy of the image in the order of
+// the matrix would take memory and time.
 #include "device/cuda/internal.h"
 
 typedef struct conv_state {
@@ -17,6 +17,8 @@ enum {
     // Rows and columns of the output that one thread block computes. module/convolution.cu has the
     // same number.
     CONV_TILE = 64,
+    // For the gradient of the weight, the pixels are cut into slices, each for its own thread
+    // blocks:
     CONV_LEAST_SLICE = 256,    // the fewest pixels of a slice
     CONV_ENOUGH_BLOCKS = 1024, // enough thread blocks to keep any GPU busy: no more slices are cut
 };

@@ -15,8 +15,8 @@
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
 #undef X
 
-// Memory sizes are the makers' gigabytes; drivers report slightly more and keep some for
-// themselves. An MI250X counts as two devices of 64 GB each.
+// Memory sizes are those that the makers state, in units of 10^9 bytes; drivers report slightly
+// more and keep some for themselves. An MI250X counts as two devices of 64 GB each.
 enum {
     GPU_ALIGNMENT = 256,
     ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS
@@ -41,7 +41,7 @@ tri_status cuda_check(tri_status status, const char *what, const char *why) {
 }
 
 // Whether a GPU driver is installed, by its device files. If not, the module is not loaded, so that
-// a run on a CPU starts no slower.
+// a run on a CPU starts no slower. Tests set TRIREME_MODULES to load a module that needs no driver.
 static bool has_driver(void) {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
            getenv("TRIREME_MODULES");

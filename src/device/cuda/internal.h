@@ -51,11 +51,11 @@ tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
 void cuda_close_capture(tri_captured *captured);
 // Whether CUDA_LAUNCH_BLOCKING=1 is set: a launch then returns only when its kernel is done.
 bool cuda_launches_block(void);
-// Sets *without to whether nothing is to be captured: if TRIREME_CUDA_GRAPHS=0 is set, or
-// CUDA_LAUNCH_BLOCKING=1, because the host does not launch the kernels of a graph one by one.
+// Sets *without to true if nothing is to be captured: with TRIREME_CUDA_GRAPHS=0, and with
+// CUDA_LAUNCH_BLOCKING=1, which has an effect only on kernels that the host launches one by one.
 tri_status cuda_read_captures(bool *without);
 // Returns the queue's stream, to which the caller then issues one call. It waits if too many calls
-// have piled up (queue.c). Only one thread issues calls to a queue.
+// have piled up behind a wait for the host (queue.c). Only one thread issues calls to a queue.
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
 // Launches kernel NAME of the module. If that fails, the calling function returns the status.
@@ -81,7 +81,7 @@ static inline bool cuda_is_real(tri_dtype dtype) {
     return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
 }
 
-// A `supports` function for kernels that only demand that the first input has a floating type.
+// A `supports` function for kernels that only demand that the first input is F32, F16 or BF16.
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
 
@@ -113,8 +113,9 @@ size_t cuda_column_sums_bytes(const cuda_column_sums *sums);
 // Gets the memory in which kernels record a label or token that is out of range.
 struct cuda_fault *cuda_fault_of(tri_device *device);
 
-// All kernels, from the fastest to the most general. The last one supports every op that `ref` has,
-// by copying to the host and back, so that no op is missing.
+// X(NAME) for every kernel that computes on the GPU: cuda_kernel_NAME is its tri_kernel_def. After
+// these comes cuda_kernel_on_host, which computes every other op of `ref` by copying to the host
+// and back, so that no op is missing.
 #define CUDA_KERNELS(X)                                                                            \
     X(relu)                                                                                        \
     X(leaky_relu)                                                                                  \

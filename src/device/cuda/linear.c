@@ -1,5 +1,6 @@
-// Linear layers on the GPU: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows:
-// all axes but the last count as rows, and axes that a product sums over together count as one.
+// Linear layers on the GPU: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. Tensors of more
+// axes are taken as the matrices x [rows, in], W [out, in] and y [rows, out]: `rows` joins all axes
+// of y but the last, and `in` all axes of W but the first.
 #include "device/cuda/internal.h"
 
 typedef struct linear_state {
@@ -10,7 +11,7 @@ typedef struct linear_state {
     bool sums_bias; // output 1 is the bias' gradient
 } linear_state;
 
-// The sizes of the layer: W is [out, in].
+// The sizes of the matrices x [rows, in], W [out, in] and y [rows, out].
 typedef struct linear_sizes {
     int64_t rows, in, out;
 } linear_sizes;

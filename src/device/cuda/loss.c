@@ -9,7 +9,8 @@ typedef struct class_row {
     const tri_op *op;
     cuda_class_function function;
     int x, dy, labels, max, slice_sums, seed;
-    // The op sums up a loss; the op has the attributes tri_classes_attr.
+    // has_terms: the op sums up one term of each row, to a loss or a metric. has_classes: the op's
+    // attributes are a tri_classes_attr.
     bool has_terms, has_classes;
 } class_row;
 
@@ -115,8 +116,8 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Whether the op is the last step of a loss whose classes are sliced over ranks. That step only
-// adds up terms.
+// Whether the op is the loss itself, not the accuracy, where the classes are sliced over ranks.
+// Both ops only add up terms that earlier ops have made.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

@@ -129,7 +129,9 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// Finds by how many elements the offset grows with one step along each axis, by asking the layout.
+// Describes a layout by terms, one for each axis and for each block of an axis. The stride of a
+// term is found by asking the layout for the offset of one step of `divisor` elements along the
+// axis.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {

@@ -132,7 +132,7 @@ typedef struct cuda_avg_pool {
 typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
 // The stages of batch norm, each of which computes something for every channel. One call does
-// several of them, in this order.
+// several of them, in this order. h is the normalised x: (x - mean) * inv_std.
 typedef enum cuda_norm_stage {
     CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `parts`
     CUDA_NORM_JOIN_PARTS = 2,  // joins `parts` to mean and squares

@@ -26,8 +26,9 @@ typedef enum cuda_class_function {
     // `classes`:
     CUDA_SLICE_SOFTMAX, // x, labels, max -> sums [rows, 2]
     CUDA_SLICE_GRAD,    // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
-    // x, max -> sums [rows]: minus the class that has the largest score, or minus `classes` if it
-    // is in another slice.
+    // x, max -> sums [rows]: minus the first class that has the largest score, or minus `classes`
+    // if that class is in another slice. So the maximum over all slices is minus the first such
+    // class.
     CUDA_SLICE_ARGMAX,
 } cuda_class_function;
 
@@ -64,7 +65,7 @@ typedef struct cuda_distance {
 } cuda_distance;
 enum { CUDA_DISTANCE_PART = 4096, CUDA_DISTANCE_MAX_PARTS = 1024 };
 
-// What loss_sum adds up.
+// The terms that loss_sum adds up.
 typedef enum cuda_term {
     CUDA_TERMS,      // the numbers `terms`
     CUDA_SLICE_LOSS, // log(a[2i]) - a[2i + 1] for row i

@@ -66,9 +66,9 @@ typedef struct cuda_embedding {
 } cuda_embedding;
 
 // Sorts positions by their tokens' rows; positions of one row stay in order. Tokens whose rows
-// other ranks have count as row number `rows`. The sort takes `passes` rounds. Each round sorts by
-// CUDA_DIGIT_BITS bits, from keys[i] and positions[i] to keys[1 - i] and positions[1 - i]; the
-// first round reads keys[0].
+// other ranks have count as row number `rows`. It is a radix sort, which sorts all positions
+// `passes` times, by CUDA_DIGIT_BITS more bits each time, from one pair of keys and positions to
+// the other. The first time reads keys[0] and positions[0].
 typedef struct cuda_token_order {
     cuda_tokens tokens;
     int passes;
@@ -101,8 +101,9 @@ typedef struct cuda_next_token {
     int64_t *labels;
 } cuda_next_token;
 
-// x, y [samples, length, heads, 2 * half]: elements i and i + half are rotated by the angle (first
-// + t) * theta^(-i / half). y may be the memory of x.
+// x, y [samples, length, heads, 2 * half]: for token t of a sample, elements i and i + half are
+// rotated by the angle (first + t) * theta^(-i / half), or back with `inverse`. y may be the memory
+// of x.
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
     double log_theta; // logarithm of theta to the base 2

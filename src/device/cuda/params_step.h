@@ -81,8 +81,8 @@ typedef struct cuda_step_numbers {
 } cuda_step_numbers;
 
 // If the step halts, finds which of `ranges` (first element, end) of x is the first with a number
-// that is not finite: *found = its number, counted from 1; 0: there is none, or the step does not
-// halt.
+// that is not finite: *found = that range's number, counted from 1; 0: there is none, or the step
+// does not halt.
 typedef struct cuda_not_finite {
     const float *x;
     const int64_t *ranges;

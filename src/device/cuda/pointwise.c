@@ -51,8 +51,8 @@ static void layouts(const tri_device_description *device, const tri_graph *graph
     out[0] = in[0];
 }
 
-// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, because
-// all gradients pass then.
+// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, so that
+// the gradient stays as it is.
 static float slope_of(const tri_node *node) {
     const tri_activation_grad_attr *grad = node->attr;
     if (node->op == &tri_op_leaky_relu)

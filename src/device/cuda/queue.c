@@ -17,11 +17,13 @@
 enum {
     // How many tickets of a queue can be told apart; the work of older tickets is done.
     EVENTS = 256,
-    AWAITED = 64, // how many tickets of other owners a queue can wait for at one time
+    // How many tickets that do not belong to this device, such as those of a communicator, a queue
+    // can wait for at one time.
+    AWAITED = 64,
     // How many small sources are kept, so that the caller may change its memory at once.
     SMALL_ROOM = 64,
-    // How many calls may be issued to a stream while it waits for a ticket of another owner. The
-    // driver holds about 1,024 calls of all streams together.
+    // How many calls may be issued to a stream while it waits for such a ticket. The driver holds
+    // about 1,024 calls of all streams together.
     MOST_BEHIND = 320
 };
 
@@ -34,14 +36,14 @@ typedef struct cuda_queue {
     bool captures; // work that is issued now is captured into a graph
 
     cuda_event *events[EVENTS]; // the event of ticket n is events[n mod EVENTS]
-    uint64_t recorded;
+    uint64_t recorded;          // number of the newest ticket
 
     pthread_t thread; // the thread that waits for `awaited`
     bool has_thread, stops;
     tri_ticket awaited[AWAITED]; // the ticket with number n is awaited[n mod AWAITED]
-    uint64_t asked, answered;
+    uint64_t asked, answered;    // numbers of the newest ticket, and of the newest one that is done
     int behind;     // how many calls were issued while the stream was waiting for such a ticket
-    uint32_t *word; // pinned memory, for which the stream waits: the low bits of `answered`
+    uint32_t *word; // the low bits of `answered` in pinned memory: the stream waits for its value
 
     char *small; // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
     uint64_t small_used;
@@ -226,8 +228,9 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
     TRI_TRY(check_capture(q, "a ticket"));
-    // An earlier ticket used this event. Its work has to be done before the event is recorded
-    // again: then a ticket whose event was recorded again is known to be done.
+    // Ticket number n - EVENTS used the event that ticket n is about to use. This waits until the
+    // work of the older ticket is done, because event_of takes all tickets that are so old for
+    // done.
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "cannot wait", why));
     __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);

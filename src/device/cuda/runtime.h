@@ -125,9 +125,9 @@ typedef struct cuda_runtime {
     // communicator of the ranks that give the same colour, ordered by key. With colour < 0 this
     // rank joins none: *out has no ranks and can only be closed.
     tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
-    // Needs CUDA_NCCL_REGISTERS. Allocates memory of the device on which NCCL is fastest, once the
-    // memory is registered with the communicator. It has to be deregistered before it is freed or
-    // the communicator is closed.
+    // Needs CUDA_NCCL_REGISTERS. alloc_nccl allocates memory of the device. NCCL is fastest on such
+    // memory once it is registered with the communicator that uses it. Memory has to be
+    // deregistered before it is freed or the communicator is closed.
     tri_status (*alloc_nccl)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free_nccl)(cuda_context *context, void *memory);
     tri_status (*register_nccl)(cuda_nccl *nccl, void *memory, size_t size_bytes, void **handle,

@@ -24,7 +24,8 @@ tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void
 void far_areas_remove(far_areas *areas, tri_device *inner, void *address);
 void far_areas_end(far_areas *areas, tri_device *inner);
 // Finds the memory behind an address, which may lie inside an area; NULL for NULL. Any other
-// address is a bug of the caller: a pointer to the host's memory, or to memory that was freed.
+// address, such as one of the host's memory or of freed memory, is a bug of the caller and ends the
+// program.
 void *far_translate(far_areas *areas, const void *address);
 
 #endif

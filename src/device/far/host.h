@@ -1,5 +1,5 @@
-// Host memory from which the device copies. An access behind its end faults, and copies from it are
-// counted separately from copies from other memory.
+// The host memory that alloc_host of the device `far` returns. For tests, an access behind its end
+// faults, and copies from it are counted separately from copies from other memory.
 #ifndef TRIREME_DEVICE_FAR_HOST_H
 #define TRIREME_DEVICE_FAR_HOST_H
 

@@ -1,7 +1,7 @@
 // The device `null`: real memory, and one kernel for all ops, which sets only losses and metrics.
-// The step scalars follow from these, computed by `ref`'s kernels: so means are numbers, and
-// updates are counted as on any device. Its device models have the memory sizes of GPUs, so that a
-// run can be planned for a GPU, and the engine can be tested with a GPU's memory and alignment.
+// From these, `ref`'s kernels compute the step scalars, so that means are not NaN and updates are
+// counted as on any device. Its device models have the memory sizes of GPUs, so that a run can be
+// planned for a GPU, and the engine can be tested with a GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -47,8 +47,8 @@ static const tri_kernel_def null_kernel = {
 static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
                                                 NULL};
 
-// Memory sizes are the makers' gigabytes; drivers report slightly more and keep some for
-// themselves. An MI250X counts as two devices of 64 GB each.
+// Memory sizes are those that the makers state, in units of 10^9 bytes; drivers report slightly
+// more and keep some for themselves. An MI250X counts as two devices of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
 static const tri_device_model models[] = {
     {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},

@@ -6,7 +6,7 @@
 
 typedef struct attention_sizes {
     int64_t samples, queries, keys, heads, width;
-    int64_t group; // heads of q that read the same head of k and v
+    int64_t group; // how many heads of q read the same head of k and v
 } attention_sizes;
 
 static attention_sizes attention_sizes_of(const ref_node *node) {
@@ -67,8 +67,8 @@ REF_BODY tri_status attention_body(const ref_node *node, const tri_kernel_args *
     return TRI_OK;
 }
 
-// Computes p, the probability with which query t attends to key s, and ds, the gradient of their
-// score before scaling. All gradients follow from these two.
+// Computes p, the probability with which query t attends to key s, and ds, the gradient of q·k of
+// the two, before it is scaled. All gradients follow from p and ds.
 REF_BODY void attention_pair(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
                              int64_t h, int64_t t, int64_t s, double *p, double *ds) {
     const tri_attention_attr *a = (const void *)node->attr;

@@ -1,4 +1,5 @@
-// Batch norm over a micro-batch or, by joined moments, over the micro-batches of all replicas.
+// Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are
+// joined.
 #include "device/ref/node.h"
 
 #include "device/moments.h"

@@ -1,5 +1,6 @@
-// Ops that cut tensors along an axis and rearrange the chunks: split, its gradient, and rechunk.
-// They copy elements of any type.
+// Ops that cut tensors along an axis into chunks: split keeps one chunk, its gradient puts the
+// chunk back among zeros, and rechunk joins the chunks along another axis. They copy elements of
+// any type.
 #include "device/ref/node.h"
 
 #include <string.h>
@@ -46,8 +47,8 @@ static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args
 }
 
 // x has the chunks side by side along axis `from`; y has the same chunks side by side along axis
-// `to`. The elements of a chunk have the same order in both. So each chunk is copied in pieces that
-// are contiguous in both: the shorter of the two runs.
+// `to`. For example, with 2 chunks, x [3, 4] becomes y [6, 2] for `from` 1 and `to` 0. A chunk's
+// elements have the same order in both, so each memcpy takes as many as are contiguous in both.
 static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_rechunk_attr *a = (const void *)node->attr;

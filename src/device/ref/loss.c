@@ -44,7 +44,7 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
     return TRI_OK;
 }
 
-// The number that one row of scores with this label adds to the sum over rows.
+// Computes what one row of scores, whose label is `label`, adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
 // Computes output 0 of losses and metrics: the sum of `term` over all rows whose label is not

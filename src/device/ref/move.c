@@ -38,8 +38,8 @@ const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
                                     .run = reorder_run,
                                     .release = ref_release};
 
-// Runs a view. It usually lies in its input's memory, and nothing has to be done. Where it has
-// memory of its own, copies the elements.
+// Runs an op whose output is a view. The output usually lies in the input's memory, and nothing has
+// to be done. If it has memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);

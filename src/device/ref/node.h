@@ -13,8 +13,8 @@ typedef struct ref_node {
     _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
 
-// Whether `ref` computes the node: not if it has half types, because ref computes only in F32 and
-// F64. tri_kernel_widened computes those.
+// Whether `ref` computes the node: not if a tensor of it has a half type, because ref computes only
+// in F32 and F64. tri_kernel_widened computes nodes with half types.
 bool ref_supports(const tri_device_description *device, const tri_graph *graph,
                   const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -100,7 +100,7 @@ typedef struct ref_mask {
     double scale; // factor of the elements that are kept; 0: all are dropped
 } ref_mask;
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
-// The factor of an element of a sample of the micro-batch: 0 or 1 / (1 - p).
+// The factor that dropout gives an element of a sample of the micro-batch: 0 or 1 / (1 - p).
 double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
 // Checks a label before it is used as an index. TRI_BAD_INPUT: it is neither TRI_IGNORED_LABEL nor

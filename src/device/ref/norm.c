@@ -19,8 +19,8 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Adds the input `sum`, if the node has it, to dx: it is the gradient of a residual connection
-// (pass/fusions.c).
+// Adds the optional input `sum` to dx. A fusion sets this input where x is also read by a residual
+// connection: `sum` is then the gradient that comes from there (pass/fusions.c).
 REF_BODY void add_sum(const ref_node *node, const tri_kernel_args *args, int input, bool f64) {
     ref_array sum = ref_input(args, input, f64), dx = ref_output(args, 0, f64);
     for (int64_t i = 0; sum.at && i < ref_count(&node->s.in[0]); i++)

@@ -19,7 +19,8 @@ REF_BODY tri_status embedding_body(const ref_node *node, const tri_kernel_args *
     return TRI_OK;
 }
 
-// Computes one column of the table at a time, so that the workspace only holds one column of sums.
+// Computes one column of the table's gradient at a time, so that the workspace only holds the sums
+// of one column.
 REF_BODY tri_status embedding_grad_weight_body(const ref_node *node, const tri_kernel_args *args,
                                                bool f64) {
     const int64_t *ids = args->in[0];

@@ -74,8 +74,8 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        (long long)ids.dims[1], (long long)c->max_position_embeddings);
 }
 
-// A linear layer with its split for tensor parallelism, which divides the projections by heads, or
-// by features of the MLP.
+// A linear layer, and how tensor-parallel ranks divide it: each rank has some heads of attention,
+// or some hidden features of the MLP.
 static tri_value project(tri_graph *g, const llama_config *c, const char *name, tri_value x,
                          int64_t features, bool bias, tri_split split) {
     x = tri_linear_with(

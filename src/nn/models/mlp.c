@@ -3,7 +3,8 @@
 
 #include <trireme/nn.h>
 
-// 784-64-3-64-784 with ReLU inside encoder and decoder: Lightning's first example.
+// 784-64-3-64-784 with ReLU inside encoder and decoder: the network of PyTorch Lightning's first
+// example.
 static void autoencoder(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "encoder");
     tri_value images = tri_flatten(g, batch->images);
@@ -19,7 +20,7 @@ static void autoencoder(tri_graph *g, const tri_batch *batch) {
 const tri_task tri_model_autoencoder = {
     .name = "autoencoder", .build = autoencoder, .fields = {MODEL_IMAGES_28, MODEL_LABELS}};
 
-// 784-512-512-10 with ReLU: the JAX example.
+// 784-512-512-10 with ReLU: the network of the first example of JAX's tutorials.
 static void mlp_jax(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "fc1");
     tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, batch->images), 512));

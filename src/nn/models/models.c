@@ -22,7 +22,8 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-// Stands for the options of models whose only option is dropout.
+// The options of models whose only option is dropout. The graph reads that option itself, so this
+// struct needs no member; it has one because C has no empty structs.
 typedef struct no_options {
     char none;
 } no_options;

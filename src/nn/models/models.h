@@ -26,7 +26,7 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
 // Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
-// rows without a member in that struct, such as `dropout`, which the graph reads.
+// rows that have no member in that struct, such as MODEL_DROPOUT.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
 // The row `dropout`, which every model's table has. It has no member in the options struct, because

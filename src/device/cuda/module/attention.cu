@@ -1,12 +1,12 @@
 // Attention and its gradient, in tiles, so that the matrix of all scores never exists (Dao et al.,
 // "FlashAttention", 2022). Everything is computed in F32.
 //
-// The 256 threads of a block form a square of 16 x 16. A block has R * 16 rows and passes over the
-// columns, as many at a time. In the forward kernel and in the gradient of q, rows are queries and
-// columns keys; in the gradient of k and v, rows are keys and columns queries. A thread has R
-// neighbouring rows, and every 16th column. The gradient of q and the gradients of k and v are made
-// by two kernels, which both compute the probabilities again. So no sum needs atomics, and the
-// order of each sum depends on shapes alone.
+// The 256 threads of a block form a square of 16 x 16. A block computes R * 16 rows. It goes
+// through all columns, R * 16 at a time. In the forward kernel and in the gradient of q, rows are
+// queries and columns keys; in the gradient of k and v, rows are keys and columns queries. A thread
+// has R neighbouring rows, and every 16th column. The gradient of q and the gradients of k and v
+// are made by two kernels, which both compute the probabilities again. So no sum needs atomics, and
+// the order of each sum depends on shapes alone.
 //
 // For each pair of tiles, forward reads k and v; the gradient of q reads q, dy, v and twice k; the
 // gradient of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
@@ -76,7 +76,8 @@ GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&
     }
 }
 
-// sums += weights [rows, columns] * the tile whose rows are the columns.
+// sums += weights [rows, columns] · tile [columns, width]: row j of the tile belongs to column j of
+// the weights.
 template <int D, int R, int N>
 GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums)[R][N]) {
     const float *rows = weights + own_row() * R * (sizes<D>::tile + 1);

@@ -2,15 +2,15 @@
 // 2023). Sums are F32; probabilities and the gradients of scores are rounded to the half type
 // before they are multiplied with v, k, q or dy.
 //
-// A warp has 16 rows (32 in the forward kernel) with all their columns. So a sum over a row needs
-// only the 4 lanes that share it, and the result of one product is the input of the next in the
-// same registers (matrix.h). Tiles are copied to shared memory while the warps compute with other
-// tiles. One kernel makes the gradient of q and another one those of k and v, as in attention.cu,
-// so that no sum needs atomics.
+// A warp computes 16 rows (32 in the forward kernel) with all their columns. So a sum over a row
+// needs only the 4 lanes that share it, and the result of one product is the input of the next in
+// the same registers (matrix.h). Tiles are copied to shared memory while the warps compute with
+// other tiles. One kernel makes the gradient of q and another one those of k and v, as in
+// attention.cu, so that no sum needs atomics.
 //
-// A tile of queries passes over all its keys in tiles. For each tile of keys, forward and the
-// gradient of q read the tile's k and v. The gradient of k and v passes over tiles of queries and
-// reads their q and dy. All but the first reads come from the L2 cache.
+// In the forward kernel and the gradient of q, a tile of queries goes through all its keys, tile by
+// tile, and reads their k and v. In the gradient of k and v, a tile of keys goes through tiles of
+// queries and reads their q and dy. All but the first reads come from the L2 cache.
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/matrix.h"
 #include "device/cuda/module/pack.h"
@@ -299,7 +299,7 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
         int64_t kv_head = of_keys ? own_head : own_head / group;
         int64_t first = of_keys ? tiles_before(f, row, S::columns) : 0;
         int64_t end = of_keys ? f.queries : seen_by_tile(f, row, S::rows);
-        // May be negative: then there is nothing to do.
+        // Number of tiles of columns. It may be negative: then there is nothing to do.
         int64_t count = (end + S::columns - 1) / S::columns - first;
         int64_t steps = of_keys ? count * group : count;
         head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
@@ -323,8 +323,8 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
         if (steps > 0) copy_columns(0);
         for (int64_t step = 0; step < steps; step++) {
             gpu_copy_wait();
-            // The tiles of this round have arrived, and all warps have read the tiles of the round
-            // before.
+            // The tiles of this iteration have arrived, and all warps have read those of the
+            // iteration before.
             gpu_barrier();
             if (step + 1 < steps) copy_columns(step + 1);
             const T *y = others + step % 2 * 2 * TILE;

@@ -1,8 +1,8 @@
 // Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
 // slice, and then the sums of the slices are joined in their order, so that the results have the
-// same bits in every run. Training reads x three times, once of them from the caches, and writes y;
-// the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose channels
-// lie side by side have kernels of their own, which read and write as often.
+// same bits in every run. Training reads x three times (the second time from the caches) and writes
+// y once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose
+// channels lie side by side have kernels of their own, which read and write as often.
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"

@@ -17,8 +17,8 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
     return 1 / (1 + expf(-prediction)) - target;
 }
 
-// Sums up part p of the elements, by thread block p: every `parts`-th lot of GPU_BLOCK * n
-// elements, from lot p on. So the order of the sum depends on the shapes alone.
+// Thread block b sums up part b of the elements: of all runs of GPU_BLOCK * n elements it takes
+// number b, then every `parts`-th one. So the order of the sum does not depend on the device.
 template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p) {
     GPU_SHARED(double, scratch, MAX_WARPS);
     double sum = 0;

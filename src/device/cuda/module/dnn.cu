@@ -1,11 +1,15 @@
-// Convolutions by cuDNN. The library is opened when the first convolution is asked for. If it is
-// not installed, our own kernel in convolution.cu computes. For each shape and type a plan is
-// chosen once: the first one proposed by cuDNN's heuristics that gives the same bits in every run,
-// computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the workspace (cuDNN's
-// "graph API", cudnn_graph.h). Bias and activation belong to the plan, which adds them in F32 and
-// rounds once. If the library has no such plan, a pass of our own over y applies them
-// (convolution.cu). No plan writes the gradient of a weight in F32 from inputs of a half type. So
-// this gradient is rounded to the half type, as in PyTorch, and a pass of our own widens it.
+// Convolutions by cuDNN's "graph API" (cudnn_graph.h). The library is opened when the first
+// convolution is asked for. If it is not installed, our own kernel in convolution.cu computes.
+//
+// In this file, a plan is cuDNN's execution plan: a way to compute a convolution. For each shape
+// and type one is chosen once: the first one proposed by cuDNN's heuristics that gives the same
+// bits in every run, computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the
+// workspace.
+//
+// If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
+// the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
+// writes the gradient of a weight in F32 from inputs of a half type. So this gradient is rounded to
+// the half type, as in PyTorch, and a kernel of our own widens it.
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -144,7 +148,8 @@ descriptor window_of(const cuda_convolution *p) {
     return window;
 }
 
-// cuDNN's names for a computation (cuda_pass): its operation and the operation's attributes.
+// What cuDNN calls one of the three computations of cuda_pass: the type of its operation, and the
+// operation's attributes.
 struct pass_names {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
@@ -288,7 +293,8 @@ struct prepared {
     bool finishes = false; // the computation adds the bias and applies the activation
 };
 
-// The bytes at the start of the workspace that hold the gradient of the weight in a half type.
+// How many bytes at the start of the workspace hold the gradient of the weight in a half type; 0:
+// the plan writes the output directly.
 int64_t held_bytes(const cuda_convolution *p) {
     if (p->pass != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
     int64_t elements = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
@@ -317,7 +323,8 @@ bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convol
 // accepts. False: it accepts none.
 bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
                  const cuda_convolution *p, prepared *out) {
-    // How many plans are looked at; those that are exact in F32 come after thirty others.
+    // How many of the proposed plans are looked at. It is large, because about thirty others come
+    // before the first that is exact in F32.
     enum { MOST = 64 };
     descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);

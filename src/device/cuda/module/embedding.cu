@@ -33,8 +33,9 @@ template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     }
 }
 
-// Replaces counts [DIGITS][SORTERS] by the sum of all counts before each one: the position at which
-// the sort puts the first element so counted. Each thread takes DIGITS neighbours.
+// Replaces each of the counts [DIGITS][SORTERS] by the sum of all counts before it. counts[d][t]
+// then is the position to which the sort moves the first element with digit d of thread t. Each
+// thread adds up DIGITS neighbouring counts.
 GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     int own = (int)threadIdx.x;
     uint32_t *mine = counts + own * DIGITS, sum = 0;
@@ -119,7 +120,7 @@ template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
 
 // Writes each token's successor as its label, one thread block for each sample. The labels may be
 // written over the tokens: all threads read their tokens before any thread writes, and tokens that
-// are read later lie behind all labels written so far.
+// are read in later iterations lie behind all labels written so far.
 GPU_KERNEL next_token(cuda_next_token p) {
     for (int64_t n = blockIdx.x; n < p.samples; n += gridDim.x) {
         for (int64_t begin = 0; begin < p.length; begin += GPU_BLOCK) {

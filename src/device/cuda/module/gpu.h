@@ -151,9 +151,10 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     if (size > 0x7f800000) {
         half = 0x7e00; // not a number
     } else if (size >= 0x477ff000) {
-        half = 0x7c00; // rounds past 65504
-        // Below 2^-14 an F16 counts in steps of 2^-24; the addition rounds to them.
+        half = 0x7c00; // infinity, because it rounds to more than 65504, the largest F16
     } else if (size < 0x38800000) {
+        // Below 2^-14 the numbers of F16 are 2^-24 apart. So are the floats from 0.5 on, so that
+        // adding 0.5 rounds to such a number.
         float value, one_half = 0.5f;
         uint32_t sum;
         memcpy(&value, &size, sizeof value);
@@ -193,8 +194,9 @@ template <typename T> GPU_DEVICE T gpu_warp_max(T value) {
     return value;
 }
 
-// Computes the sum, or the maximum, over all threads of a block. `scratch` is shared memory of
-// blockDim.x / GPU_WARP elements (a whole number); the caller may use it again at once.
+// Computes the sum, or the maximum, over all threads of a block; every thread gets it. `scratch` is
+// shared memory of blockDim.x / GPU_WARP elements (blockDim.x is a multiple of GPU_WARP); the
+// caller may use it again at once.
 template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
     value = gpu_warp_sum(value);
     int warps = (int)blockDim.x / GPU_WARP;

@@ -3,12 +3,15 @@
 // memory that run beside the computation ("cp.async"). AMD's GPUs have other instructions, so there
 // is no version for HIP. The emulation computes the same from the same registers of the same lanes.
 //
-// The elements of a matrix are spread over the lanes. Of a matrix c [16, 8], lane l holds the
-// elements [l / 4][l % 4 * 2] and their right neighbours, in rows 0 to 7 and again 8 rows below. Of
-// a matrix a [16, 16] it holds these elements of the left half, then of the right half. Of a matrix
-// b [16, 8] it holds the elements [l % 4 * 2][l / 4] and those one row below, and again 8 rows
-// below. So a lane holds the same elements of c as of one half of a, and c can be used as half of
-// an a without moving anything.
+// The elements of a matrix are spread over the lanes. With r = l / 4 and c = l % 4 * 2, lane l
+// holds these elements [row][column], in this order:
+//
+//   c [16, 8]    [r][c], [r][c + 1], [r + 8][c], [r + 8][c + 1]
+//   a [16, 16]   those four, then the same four in columns 8 to 15
+//   b [16, 8]    [c][r], [c + 1][r], [c + 8][r], [c + 9][r]
+//
+// So a lane holds the same elements of c as of one half of a. Therefore the result c of one product
+// can be half of the operand a of the next, without moving anything between lanes.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
 #define TRIREME_DEVICE_CUDA_MODULE_MATRIX_H
 
@@ -60,9 +63,9 @@ GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_m
 GPU_MULTIPLY_AS(gpu_bf16, "bf16")
 GPU_MULTIPLY_AS(gpu_f16, "f16")
 
-// Reads four matrices [8, 8] from shared memory. Lane l passes the address of row l % 8 of matrix l
-// / 8 (16 bytes, aligned). Of each matrix it gets the elements [l / 4][l % 4 * 2] and the one to
-// the right.
+// Reads four matrices [8, 8] from shared memory. Lane l gives the address of row (l % 8) of matrix
+// (l / 8); a row has 16 bytes and is aligned to them. With r and c as above, the lane gets the
+// elements [r][c] and [r][c + 1] of each matrix.
 GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -70,8 +73,7 @@ GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
                  : "memory");
 }
 
-// As gpu_load_rows, but transposes the matrices: a lane gets the elements [l % 4 * 2][l / 4] and
-// the one below.
+// As gpu_load_rows, but transposes the matrices: a lane gets the elements [c][r] and [c + 1][r].
 GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])

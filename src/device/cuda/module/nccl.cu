@@ -24,9 +24,9 @@ typedef cudaStream_t nccl_stream;
 
 struct cuda_nccl {
     cuda_context *context;
-    ncclComm_t handle; // of a split: NCCL writes it when the ranks have found each other
+    ncclComm_t handle; // after a split, NCCL writes it once the ranks have found each other
     bool is_split;
-    cuda_nccl *next; // in `lost`
+    cuda_nccl *next; // the next one in the list `lost`
 };
 
 namespace {
@@ -129,8 +129,8 @@ const library *nccl() {
     return &found;
 }
 
-// Communicators that were closed while they were split, because something failed. NCCL may still
-// write their handles, so they stay where they are.
+// A list of communicators that were closed, after a failure, before their split was complete. NCCL
+// may still write their handles, so they are not freed.
 std::atomic<cuda_nccl *> lost;
 
 void lose(cuda_nccl *c) {

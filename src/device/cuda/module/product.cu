@@ -64,9 +64,9 @@ tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *wh
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// How columns are summed: a thread block takes 32 neighbouring columns and a part of the rows; each
-// of its 8 groups of threads takes every 8th of these rows. So x is read once, 32 elements at a
-// time.
+// For the sums of columns, a thread block takes 32 neighbouring columns and one of the `parts` of
+// the rows; each of its 8 groups of 32 threads takes every 8th of these rows. So x is read once, 32
+// neighbouring elements at a time.
 enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
 
 template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {

@@ -2,8 +2,8 @@
 //
 // Forward, a warp takes a row: it reads x once from memory (a second time from its cache) and
 // writes y, so memory bandwidth decides its time. The gradient reads x, dy and sum, and writes dx.
-// There a thread block takes 16 rows, so that reading weights and writing sums over rows costs only
-// 1/16 of that.
+// There a thread block takes 16 rows at a time, so that it reads the weights, and writes its sums
+// over rows, once for 16 rows.
 #include "device/cuda/module/pack.h"
 
 namespace {

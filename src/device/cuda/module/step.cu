@@ -13,6 +13,9 @@ namespace {
 struct rule_numbers {
     float lr, scale, decay;
     float shrink; // 1 - lr * decay if weight decay is apart from the gradient, else 1
+    // first, second: number[0] and number[1] of cuda_update. rest1, rest2: 1 - first and 1 -
+    // second, but rest2 is 1 in SGD's first update. root: for SGD the factor of the momentum
+    // buffer, for Adam 1 / sqrt(1 - beta2^update).
     float first, second, rest1, rest2, root, eps;
     bool flag;
 };
@@ -30,7 +33,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     n.rest1 = (float)(1 - p.number[0]);
     n.rest2 = (float)(1 - p.number[1]);
     if (p.rule == CUDA_SGD) {
-        n.root = update <= 1 ? 0 : n.first; // factor of the momentum buffer
+        n.root = update <= 1 ? 0 : n.first; // the buffer has no contents before the first update
         n.rest2 = update <= 1 ? 1 : n.rest2;
     } else if (p.rule == CUDA_ADAM) {
         if (p.flag) {
@@ -100,8 +103,9 @@ template <int rule> GPU_KERNEL update(cuda_update p) {
         update_one<rule>(n, p.param[i], p.grad[i], a ? a[i] : none, b ? b[i] : none, a);
 }
 
-// Sums the squares of this thread's share of `count` numbers. Which numbers a thread takes does not
-// depend on the address, so that the result has the same bits wherever x lies.
+// A thread block sums the squares of `count` numbers; this sums those of one thread. Which numbers
+// a thread takes does not depend on the address, so that the result has the same bits wherever x
+// lies.
 GPU_DEVICE double own_squares(const float *x, int64_t count) {
     typedef gpu_pack<float, 4> four;
     bool aligned = gpu_is_aligned(x);

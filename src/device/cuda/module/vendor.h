@@ -8,7 +8,8 @@
 
 // Opens lib<name>.so of the newest major version. It searches where the dynamic loader does, then
 // in the folders of $TRIREME_CUDA_LIBRARIES (separated by ':'), $CUDA_HOME/lib64 and
-// /usr/local/cuda/lib64. NULL: the library was not found.
+// /usr/local/cuda/lib64 (for AMD: $ROCM_PATH/lib and /opt/rocm/lib). NULL: the library was not
+// found.
 void *vendor_open(const char *name);
 void *vendor_symbol(void *library, const char *name);
 // vendor_stream returns the stream in the type of the vendor's libraries. vendor_device returns the

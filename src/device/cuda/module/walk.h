@@ -1,5 +1,5 @@
-// The position of a thread that passes over the elements of one channel, which lie in runs of
-// `inner` neighbouring elements.
+// The position of a thread that goes through the elements of one channel, which lie in runs of
+// `inner` neighbouring elements: one run for each sample.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_WALK_H
 #define TRIREME_DEVICE_CUDA_MODULE_WALK_H
 
