@@ -45,8 +45,8 @@ enum {
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
     // How long a rank waits for rank 0's answer before it prints its own line.
     TRI_REFUSAL_LOOK_MS = 5000,
-    // How long a rank that got no answer, and has printed its own line, goes on trying to reach
-    // rank 0.
+    // A refusing rank to which rank 0 did not answer prints its own line. How long it then goes on
+    // trying to reach rank 0, so that the other ranks learn of the refusal.
     TRI_REFUSAL_END_MS = 5000,
     TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,

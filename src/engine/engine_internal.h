@@ -92,8 +92,10 @@ typedef struct engine_memory {
 typedef struct engine_numbers {
     // Rows of results, one after the other, followed by the numbers that travel with them.
     double *rows;
-    // Where the caller's numbers (tri_step_input.shared) and the sums of squares lie in this step:
-    // behind the rows; but `shared` lies in `sums` if the run is not deterministic.
+    // The caller's numbers (tri_step_input.shared) and this rank's sums of squares. In a
+    // deterministic run they follow the rows, because the ranks exchange the rows and add them up
+    // in order. In any other run each rank first adds up its own rows, and the ranks exchange
+    // `sums`: then `shared` lies there.
     double *shared, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, `shared`, the sum of squares, the step scalars, the

@@ -89,9 +89,11 @@ typedef struct tri_schedule_options {
     double warmup_min_lr;                   // warmup, warmup-decay
     double warmup_min_ratio, cos_min_ratio; // warmup-cosine: factors of optimizer.lr
     double min_lr;                          // triangle: the rate at both ends of the cycle
-    // Triangle: steps up and steps down; second 0: as many as first.
+    // Triangle: how many steps the learning rate rises (first) and falls (second); second_steps 0:
+    // as many as first_steps.
     int64_t first_steps, second_steps;
-    // Triangle: number of stairs; 0: none; second -1: as many as first.
+    // Triangle: in how many stairs the learning rate rises (first) and falls (second); 0: in a
+    // straight line; second_stairs -1: as many as first_stairs.
     int64_t first_stairs, second_stairs;
     int64_t decay_steps; // triangle: see decay_rate; 0: no decay
     // Triangle: t updates after the cycle, the learning rate is

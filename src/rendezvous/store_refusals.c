@@ -104,9 +104,9 @@ static void describe(store_refusals *r) {
     }
 }
 
-// Decides the line once all ranks have told, or TRI_REFUSAL_GATHER_MS after the first of them. If
-// rank 0 serves, this also waits for what rank 0 tells, because it may have the lowest rank's
-// reason and tells it before it ends.
+// Decides which line is printed and which waiting rank prints it: once all ranks have told whether
+// they refuse, or TRI_REFUSAL_GATHER_MS after the first refusal. Where rank 0 serves instead of an
+// agent, rank 0 must have told too. That cannot take forever, because rank 0 tells before it ends.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);
