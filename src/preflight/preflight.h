@@ -60,8 +60,8 @@ typedef struct preflight_report {
 } preflight_report;
 
 // Runs all checks. Collective. All ranks get the same verdicts, unless they cannot reach each
-// other. *session stays connected, so that no rank ends before rank 0 has reported; preflight_end
-// ends it.
+// other. *session keeps the ranks connected until preflight_end, which is collective too: so rank 0
+// can report before any rank ends.
 typedef struct preflight preflight;
 tri_status preflight_run(tri_arena *arena, const preflight_request *request,
                          preflight_report *report, preflight **session);

@@ -1,5 +1,5 @@
-// Collectives without sums (all-gather, all-to-all, broadcast) for more data than travel with a
-// header.
+// Collectives without sums (all-gather, all-to-all, broadcast) whose data are too long to travel in
+// the same message as the operation's header.
 #ifndef TRIREME_COMM_MESSAGE_SPREAD_H
 #define TRIREME_COMM_MESSAGE_SPREAD_H
 
