@@ -65,6 +65,8 @@ static tri_tree *estimate_tree(const plan_view *v) {
     tri_tree_put(arena, map, "link_bytes_per_s", tri_tree_double(arena, v->rates.link_bytes_per_s));
     tri_tree_put(arena, map, "disk_bytes_per_s", tri_tree_double(arena, v->rates.disk_bytes_per_s));
     tri_tree_put(arena, map, "host_bytes_per_s", tri_tree_double(arena, v->rates.host_bytes_per_s));
+    tri_tree_put(arena, map, "host_memory_bytes_per_s",
+                 tri_tree_double(arena, tri_rates_of_host_memory(&v->rates, v->mesh.ranks)));
     tri_tree_put(arena, map, "step_s", tri_tree_double(arena, step_s));
     tri_tree_put(arena, map, "samples_per_s",
                  tri_tree_double(arena, step_s > 0 ? samples / step_s : 0));
@@ -128,6 +130,9 @@ void plan_print_json(const plan_view *v) {
     tri_tree_put(v->arena, map, "parameters", tri_tree_int(v->arena, tri_graph_trained_count(g)));
     tri_tree_put(v->arena, map, "memory",
                  memory_tree(v->arena, &tri_pipeline_plans_fullest(&v->pipeline)->memory));
+    if (plan->offload.in_host_memory)
+        tri_tree_put(v->arena, map, "offload_step",
+                     tri_tree_string(v->arena, plan->offload.steps_on_host ? "host" : "device"));
     tri_tree_put(v->arena, map, "rank_groups", groups_tree(v));
     tri_tree_put(v->arena, map, "estimate", estimate_tree(v));
     tri_tree_put(v->arena, map, "run", run_tree(v));

@@ -81,8 +81,9 @@ static void print_memory(const plan_view *v) {
         printf("  %-14s %10s  an estimate of what NCCL takes for itself, part of the peak\n",
                "NCCL", tri_bytes_text((double)m->nccl_estimate));
     if (m->offloaded > 0)
-        printf("  %-14s %10s\n", fullest->offload.in_host_memory ? "on the host" : "in a file",
-               tri_bytes_text((double)m->offloaded));
+        printf("  %-14s %10s%s\n", fullest->offload.in_host_memory ? "on the host" : "in a file",
+               tri_bytes_text((double)m->offloaded),
+               fullest->offload.steps_on_host ? "  the host's CPU runs the optimizer there" : "");
     printf("\n");
 }
 

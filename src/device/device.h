@@ -110,6 +110,9 @@ struct tri_kernel_def {
 
 struct tri_device_backend {
     const char *name;
+    // The device that computes in the memory of this device's host, which runs the optimizer where
+    // strategy.offload keeps its states there. NULL: this device computes in the host's memory.
+    const tri_device_backend *host;
     const tri_kernel_def *const *kernels; // NULL marks the end
     // Device models that the backend can describe and open; a row without a name marks the end.
     // NULL: none.
@@ -148,6 +151,10 @@ struct tri_device_backend {
     // the copy is done. Exception: after a copy_in of at most TRI_SMALL_COPY_BYTES it may do so as
     // soon as the call returns, because the device has kept a copy.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
+    // As copy_in, but the host's memory is read when the queue gets there, also if it is small: for
+    // memory that is written meanwhile, by work for which the queue waits. NULL if `host` is NULL.
+    tri_status (*copy_in_later)(tri_queue *queue, void *to, const void *from_host,
+                                size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
     // Adds: to[i] += from[i], in F32. By this, gradients of several rounds are accumulated.

@@ -36,6 +36,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_TRY(engine_open_takes(e));
     TRI_TRY(engine_prepare_kernels(e));
     TRI_TRY(engine_open_storage(e, world->ledger));
+    TRI_TRY(engine_open_host(e));
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
     engine_find_gaps(e);
@@ -76,10 +77,10 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
 // fails too if a rank was lost; then the message of the first failure is kept, because that one
 // names the cause.
 static void finish_queues(tri_engine *e) {
-    tri_queue *const queues[] = {e->queue, e->takes.queue};
+    tri_queue *const queues[] = {e->queue, e->takes.queue, e->host.down, e->host.up};
     char why[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", tri_error_message());
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         tri_status status = queues[i] ? tri_queue_finish(queues[i]) : TRI_OK;
         if (status != TRI_OK) (void)TRI_FAIL(status, "%s", why);
     }
@@ -100,6 +101,7 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_range_kernels(&engine->casts);
     engine_release_range_kernels(&engine->squares);
     engine_release_range_kernels(&engine->finders);
+    engine_close_host(engine);
     engine_release_numbers(engine);
     engine_release_times(engine);
     engine_release_flights(engine);
@@ -162,6 +164,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_ALONG] = engine_start_communication,
     [TRI_LANE_BACK] = engine_start_communication,
     [TRI_LANE_STORE] = engine_start_storage,
+    [TRI_LANE_DOWN] = engine_download,
+    [TRI_LANE_UP] = engine_upload,
     [TRI_LANE_TAKE] = engine_take,
 };
 
@@ -179,9 +183,12 @@ tri_status engine_let_wait(tri_engine *e, tri_queue *queue, const tri_ticket *ti
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     if (loads_kernels(e)) return tri_ticket_wait(other);
+    tri_queue *const queues[TRI_LANE_COUNT] = {[TRI_LANE_COMPUTE] = e->queue,
+                                               [TRI_LANE_TAKE] = e->takes.queue,
+                                               [TRI_LANE_DOWN] = e->host.down,
+                                               [TRI_LANE_UP] = e->host.up};
     tri_lane lane = tri_action_lane(a->kind);
-    if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, other);
-    if (lane == TRI_LANE_TAKE) return e->device->backend->wait(e->takes.queue, other);
+    if (queues[lane]) return e->device->backend->wait(queues[lane], other);
     if (lane == TRI_LANE_STORE && e->storage) return tri_storage_after(e->storage, other);
     if (lane == TRI_LANE_STORE) return tri_ticket_wait(other);
     return tri_comm_after(engine_group_of(e, a), other);

@@ -33,6 +33,7 @@ typedef struct engine_range_kernels {
     // By unit: index of its first item; one more entry at the end holds the number of items.
     int *first;
     tri_graph *graph; // the graph to which the kernels' nodes belong
+    tri_queue *queue; // where the kernels run, of the device for which they are made
     // Collects the pointers for a kernel before each call, because its operands may have other
     // addresses in every step.
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
@@ -190,6 +191,15 @@ typedef struct engine_captures {
     int *of_action[TRI_STEP_SHAPE_COUNT];
 } engine_captures;
 
+// The host's CPU, where it runs the optimizer on offloaded state; see host_step.c.
+typedef struct engine_host {
+    tri_device *device;         // NULL: the engine's device runs the optimizer
+    tri_queue *queue;           // a queue of it, whose work is done when a call returns
+    tri_queue *down, *up;       // queues of the engine's device: the lanes of DOWNLOAD and UPLOAD
+    double *scalars;            // the step scalars, which NORM copies there
+    engine_range_kernels casts; // from masters to the half type, by the CPU
+} engine_host;
+
 // A micro-batch that is being copied to the device. When the copy is done, its memory is given back
 // to the loader.
 typedef struct engine_copy {
@@ -227,8 +237,9 @@ struct tri_engine {
     tri_queue *queue; // the queue of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;                   // the carried numbers after the last collected step
-    tri_storage *storage;                  // NULL: no state is offloaded
+    tri_carried carried;  // the carried numbers after the last collected step
+    tri_storage *storage; // NULL: no state is offloaded
+    engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
     engine_groups groups;                  // control communicators, for the host's memory
     engine_groups data; // data communicators, for the device's memory; `memory` is not set
@@ -426,6 +437,28 @@ tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // Starts the transfer of FETCH, LOAD or EVICT: reading from storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
+
+// Used in place of the number of an optimizer state, like TRI_STATE_MASTERS, for what else lies in
+// storage where the host runs the optimizer: own gradients, and parameters in the half type.
+enum { ENGINE_HOST_GRADIENTS = TRI_STATE_MASTERS - 1, ENGINE_HOST_HALF = TRI_STATE_MASTERS - 2 };
+// The offset in the storage, in bytes, of this rank's range of a bucket's state, masters, …
+int64_t engine_storage_offset(const tri_engine *engine, int unit, tri_bucket_kind bucket, int what);
+// Whether the masters lie in the device's memory, and in the host's as well, which has to hold the
+// same: the host runs the optimizer, and kernels read the parameters as they are stored.
+bool engine_has_host_copy(const tri_engine *engine, tri_bucket_kind bucket, int state);
+
+// Defined in host_step.c.
+tri_status engine_open_host(tri_engine *engine);
+void engine_close_host(tri_engine *engine);
+engine_args engine_host_step_args(const tri_engine *engine, const engine_range_kernel *range);
+engine_args engine_host_cast_args(const tri_engine *engine, const engine_range_kernel *range);
+// Issues the copy of the step scalars to the host, at the end of NORM.
+tri_status engine_send_scalars(tri_engine *engine);
+// Runs HOST_STEP of a unit: the optimizer, and casts. `context` is the engine; the storage's thread
+// calls it.
+tri_status engine_host_step(void *context, int unit);
+tri_status engine_download(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
+tri_status engine_upload(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
 // Defined in take.c.
 tri_status engine_open_takes(tri_engine *engine);

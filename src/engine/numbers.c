@@ -297,5 +297,6 @@ tri_status engine_norm(tri_engine *e) {
     void *in[] = {n->carried, n->control, n->sums, n->sums + n->total_at};
     void *out[] = {n->carried, n->sums + n->scalars_at};
     TRI_TRY(engine_run_numbers(e, &n->make_step, in, out));
+    TRI_TRY(engine_send_scalars(e));
     return tri_engine_steps_ahead(e) > 0 ? engine_find_not_finite(e) : TRI_OK;
 }

@@ -1,7 +1,8 @@
 // FETCH, LOAD and EVICT: moves offloaded state between memory and storage. In the storage lie first
 // the optimizer states of all units, then the masters that kernels read in a half type, then all
 // other masters. In this order, because each of the three may be offloaded without those after it.
-// Next: results.c.
+// If the host's CPU runs the optimizer, gradients and the parameters in the half type come next.
+// Next: host_step.c.
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
@@ -9,17 +10,29 @@ bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state)
                                       : e->plan->offload.set.states > 0;
 }
 
-// The offset in the storage of this rank's range of a state, or of the masters (TRI_STATE_MASTERS).
-static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
+bool engine_has_host_copy(const tri_engine *e, tri_bucket_kind bucket, int state) {
+    return e->host.device && state == TRI_STATE_MASTERS && tri_bucket_has_gradients(bucket) &&
+           !engine_is_offloaded(e, bucket, state);
+}
+
+int64_t engine_storage_offset(const tri_engine *e, int unit, tri_bucket_kind bucket, int what) {
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
-    int64_t states = e->plan->offload.set.states, elements;
-    if (state != TRI_STATE_MASTERS)
-        elements = states * p->state_offset + state * p->own;
-    else
-        elements = states * flat->state_elements + p->own_offset +
-                   (tri_bucket_is_half(bucket) ? 0 : flat->own_elements[1]);
-    return elements * (int64_t)sizeof(float);
+    const int64_t f32 = (int64_t)sizeof(float);
+    int64_t states = e->plan->offload.set.states;
+    int64_t masters = states * flat->state_elements, stored = masters + flat->own_elements[1];
+    int64_t gradients = stored + flat->own_elements[0];
+    switch (what) {
+    case ENGINE_HOST_HALF:
+        return f32 * (gradients + flat->gradient_own_elements) +
+               p->own_offset * (int64_t)tri_dtype_bytes(flat->half_dtype);
+    case ENGINE_HOST_GRADIENTS:
+        return f32 * (gradients + p->gradient_own_offset);
+    case TRI_STATE_MASTERS:
+        return f32 * ((tri_bucket_is_half(bucket) ? masters : stored) + p->own_offset);
+    default:
+        return f32 * (states * p->state_offset + what * p->own);
+    }
 }
 
 static int64_t own_bytes(const tri_engine *e, int unit, tri_bucket_kind bucket) {
@@ -48,7 +61,20 @@ static bool storage_is_done(void *source, uint64_t number) {
 
 static const tri_ticket_kind storage_ticket = {.wait = wait_storage, .is_done = storage_is_done};
 
+static tri_status start_host_step(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+    tri_storage_work work = {.run = engine_host_step,
+                             .context = e,
+                             .subject = a->subject,
+                             .kind = tri_action_name(a->kind),
+                             .label = e->plan->flat.units[a->subject].name};
+    uint64_t number;
+    TRI_TRY(tri_storage_call(e->storage, &work, &number));
+    *ticket = (tri_ticket){&storage_ticket, e->storage, number};
+    return TRI_OK;
+}
+
 tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+    if (a->kind == TRI_ACTION_HOST_STEP) return start_host_step(e, a, ticket);
     tri_storage_op ops[2 * TRI_BUCKET_COUNT];
     const tri_offload_set *offload_set = &e->plan->offload.set;
     int count = 0, unit = a->subject;
@@ -58,18 +84,18 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
         int64_t bytes = own_bytes(e, unit, bucket);
         if (bytes == 0) continue;
         if (tri_offload_touches_masters(offload_set, a->kind, bucket))
-            ops[count++] =
-                (tri_storage_op){.writes = writes,
-                                 .on_device = on_device,
-                                 .memory = e->memory.slots[tri_slot_masters(unit, bucket)],
-                                 .offset = offset_of(e, unit, bucket, TRI_STATE_MASTERS),
-                                 .size_bytes = bytes};
+            ops[count++] = (tri_storage_op){
+                .writes = writes,
+                .on_device = on_device,
+                .memory = e->memory.slots[tri_slot_masters(unit, bucket)],
+                .offset = engine_storage_offset(e, unit, bucket, TRI_STATE_MASTERS),
+                .size_bytes = bytes};
         if (tri_offload_touches_states(offload_set, a->kind, bucket))
             ops[count++] =
                 (tri_storage_op){.writes = writes,
                                  .on_device = on_device,
                                  .memory = e->memory.slots[tri_slot_states(unit, bucket)],
-                                 .offset = offset_of(e, unit, bucket, 0),
+                                 .offset = engine_storage_offset(e, unit, bucket, 0),
                                  .size_bytes = bytes * offload_set->states};
     }
     if (count == 0) return TRI_OK;
@@ -84,7 +110,7 @@ static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int stat
     tri_storage_op op = {.writes = writes,
                          .on_device = on_device,
                          .memory = memory,
-                         .offset = offset_of(e, unit, bucket, state),
+                         .offset = engine_storage_offset(e, unit, bucket, state),
                          .size_bytes = own_bytes(e, unit, bucket)};
     return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
 }
@@ -123,8 +149,10 @@ tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int 
 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
-    if (engine_is_offloaded(e, bucket, state))
-        return move(e, unit, bucket, state, true, false, (void *)from);
+    bool is_offloaded = engine_is_offloaded(e, bucket, state);
+    if (is_offloaded || engine_has_host_copy(e, bucket, state))
+        TRI_TRY(move(e, unit, bucket, state, true, false, (void *)from));
+    if (is_offloaded) return TRI_OK;
     return tri_queue_write(e->queue, address_of(e, unit, bucket, state), from,
                            (size_t)own_bytes(e, unit, bucket));
 }

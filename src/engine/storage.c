@@ -23,7 +23,8 @@ enum { QUEUE = 64, BUFFER_BYTES = 4 << 20 };
 typedef struct item {
     tri_storage_op op;
     const char *label;
-    tri_ticket after; // if set, the item has no op: the thread waits for this ticket
+    tri_ticket after;      // if set, the item has no op: the thread waits for this ticket
+    tri_storage_work work; // if set, the item has no op: the thread runs this function
 } item;
 
 struct tri_storage {
@@ -139,8 +140,25 @@ static tri_status do_op(tri_storage *s, const item *it) {
     return status;
 }
 
+static tri_status do_work(tri_storage *s, const tri_storage_work *work) {
+    tri_ledger_mark mark =
+        tri_ledger_begin(s->ledger, &(tri_ledger_action){.kind = work->kind,
+                                                         .label = work->label,
+                                                         .lane = s->lane,
+                                                         .subject = work->subject,
+                                                         .round = -1});
+    tri_status status = work->run(work->context, work->subject);
+    tri_ledger_end(s->ledger, mark);
+    return status;
+}
+
+static tri_status carry_out(tri_storage *s, const item *it) {
+    if (it->after.kind) return tri_ticket_wait(&it->after);
+    return it->work.run ? do_work(s, &it->work) : do_op(s, it);
+}
+
 static void do_item(tri_storage *s, const item *it) {
-    tri_status status = it->after.kind ? tri_ticket_wait(&it->after) : do_op(s, it);
+    tri_status status = carry_out(s, it);
     if (status == TRI_OK) return;
     if (status == TRI_CORRUPT) status = TRI_IO; // the file had its full length before
     if (!it->after.kind) named(s, status);
@@ -277,6 +295,17 @@ tri_status tri_storage_start(tri_storage *s, const tri_storage_op *ops, int coun
     pthread_mutex_unlock(&s->lock);
     return status;
 }
+
+tri_status tri_storage_call(tri_storage *s, const tri_storage_work *work, uint64_t *ticket) {
+    pthread_mutex_lock(&s->lock);
+    push(s, (item){.work = *work});
+    *ticket = s->begun;
+    tri_status status = outcome(s);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
 tri_status tri_storage_wait(tri_storage *s, uint64_t ticket) {
     pthread_mutex_lock(&s->lock);

@@ -39,6 +39,17 @@ void tri_storage_close(tri_storage *storage);
 // contents of the file are not known any more.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
+// The host's memory that holds the state; NULL: a file holds it.
+char *tri_storage_memory(const tri_storage *storage);
+// As tri_storage_start, but what is done is a function, which changes the state where it lies. It
+// runs on the storage's thread. `kind` and `label` are for the ledger.
+typedef struct tri_storage_work {
+    tri_status (*run)(void *context, int subject);
+    void *context;
+    int subject;
+    const char *kind, *label;
+} tri_storage_work;
+tri_status tri_storage_call(tri_storage *storage, const tri_storage_work *work, uint64_t *ticket);
 // Makes all operations that are started from now on begin after the ticket's work. So a write waits
 // for the kernels that compute its data, while the host goes on.
 tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);

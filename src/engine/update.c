@@ -40,8 +40,11 @@ static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_ke
     *r = range;
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
-    TRI_TRY(tri_kernel_make(e->device, g, node, &r->kernel));
-    TRI_ASSERT((int64_t)r->kernel.workspace_bytes <= e->plan->sizes.workspace_bytes);
+    TRI_TRY(tri_kernel_make(list->queue->device, g, node, &r->kernel));
+    // The plan's workspace is the device's; a kernel that runs on its host needs none.
+    bool is_here = list->queue->device == e->device;
+    TRI_ASSERT((int64_t)r->kernel.workspace_bytes <=
+               (is_here ? e->plan->sizes.workspace_bytes : 0));
     return TRI_OK;
 }
 
@@ -86,36 +89,49 @@ static tri_status add_statistics(tri_engine *e, int unit) {
     return TRI_OK;
 }
 
-static tri_status add_cast(tri_engine *e, int unit, tri_bucket_kind bucket) {
+static tri_status add_cast(tri_engine *e, engine_range_kernels *list, int unit,
+                           tri_bucket_kind bucket) {
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
     if (own == 0 || !tri_bucket_is_half(bucket)) return TRI_OK;
-    tri_graph *g = e->casts.graph;
+    tri_graph *g = list->graph;
     tri_value x = input(g, 0, TRI_F32, own);
     tri_cast_attr attr = {.dtype = e->plan->flat.half_dtype};
     tri_node_add(g, &tri_op_cast, &x, 1, &attr, e->plan->flat.units[unit].name);
-    return add(e, &e->casts, (engine_range_kernel){.unit = unit, .bucket = bucket});
+    return add(e, list, (engine_range_kernel){.unit = unit, .bucket = bucket});
+}
+
+// Makes the list empty. Its kernels will run on `queue`, whose device need not be the engine's.
+static void start_list(tri_engine *e, engine_range_kernels *list, tri_queue *queue,
+                       engine_args (*args)(const tri_engine *engine,
+                                           const engine_range_kernel *range)) {
+    const tri_flat *flat = &e->plan->flat;
+    tri_graph_options options = {.training = true};
+    int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
+    list->queue = queue;
+    list->args = args;
+    list->graph = tri_graph_create(e->arena, &options);
+    list->items = TRI_NEW_ARRAY(e->arena, engine_range_kernel, most);
+    list->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
 }
 
 tri_status engine_make_range_kernels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
-    tri_graph_options options = {.training = true};
-    int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
-    engine_range_kernels *const lists[] = {&e->step_kernels, &e->casts, &e->squares, &e->finders};
-    e->step_kernels.args = step_args;
-    e->casts.args = cast_args;
-    e->squares.args = squares_args;
-    e->finders.args = finder_args;
-    for (int i = 0; i < 4; i++) {
-        lists[i]->graph = tri_graph_create(e->arena, &options);
-        lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_range_kernel, most);
-        lists[i]->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
-    }
+    bool on_host = e->host.device;
+    start_list(e, &e->step_kernels, on_host ? e->host.queue : e->queue,
+               on_host ? engine_host_step_args : step_args);
+    start_list(e, &e->casts, e->queue, cast_args);
+    start_list(e, &e->host.casts, e->host.queue, engine_host_cast_args);
+    start_list(e, &e->squares, e->queue, squares_args);
+    start_list(e, &e->finders, e->queue, finder_args);
+    engine_range_kernels *const lists[] = {&e->step_kernels, &e->casts, &e->host.casts};
     for (int u = 0; u < flat->unit_count; u++) {
-        for (int i = 0; i < 2; i++) lists[i]->first[u] = lists[i]->count;
+        for (int i = 0; i < 3; i++) lists[i]->first[u] = lists[i]->count;
         if (!flat->units[u].here) continue;
         for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
             tri_bucket_kind bucket = (tri_bucket_kind)k;
-            TRI_TRY(add_cast(e, u, bucket));
+            TRI_TRY(add_cast(e, &e->casts, u, bucket));
+            if (on_host && tri_bucket_is_trained(bucket))
+                TRI_TRY(add_cast(e, &e->host.casts, u, bucket));
             if (tri_bucket_is_trained(bucket))
                 TRI_TRY(add_step_kernel(e, e->optimizer.op, &e->optimizer.attr,
                                         e->optimizer.state_count, u, bucket, 0,
@@ -123,7 +139,7 @@ tri_status engine_make_range_kernels(tri_engine *e) {
         }
         TRI_TRY(add_statistics(e, u));
     }
-    for (int i = 0; i < 2; i++) lists[i]->first[flat->unit_count] = lists[i]->count;
+    for (int i = 0; i < 3; i++) lists[i]->first[flat->unit_count] = lists[i]->count;
     return TRI_OK;
 }
 
@@ -160,7 +176,7 @@ tri_status engine_run_range_kernels(tri_engine *e, const engine_range_kernels *l
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++) {
         engine_range_kernel *r = &list->items[i];
         engine_args args = list->args(e, r);
-        TRI_TRY(tri_kernel_run(&r->kernel, &(tri_kernel_args){.queue = e->queue,
+        TRI_TRY(tri_kernel_run(&r->kernel, &(tri_kernel_args){.queue = list->queue,
                                                               .in = args.in,
                                                               .out = args.out,
                                                               .workspace = e->memory.workspace}));

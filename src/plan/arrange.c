@@ -118,23 +118,6 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-// Decides what is offloaded, and whether to the host's memory or to a file. Masters stay in memory
-// if kernels read them directly (not cast to a half type) and they are not released after use: then
-// every compute action of the block needs them.
-static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
-    tri_offload offload = request->options->offload;
-    plan->optimizer_states = request->optimizer_states;
-    const char *path = request->options->offload_path;
-    plan->offload.path = path;
-    plan->offload.in_host_memory =
-        offload != TRI_OFFLOAD_NONE && plan->device.backend->alloc_host && !(path && *path);
-    if (offload != TRI_OFFLOAD_NONE) plan->offload.set.states = plan->optimizer_states;
-    for (int k = 0; k < TRI_BUCKET_COUNT; k++)
-        plan->offload.set.masters[k] =
-            offload == TRI_OFFLOAD_PARAMETERS &&
-            (plan->sharing.releases || tri_bucket_is_half((tri_bucket_kind)k));
-}
-
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
     // Without a pipeline, each round runs forward and then backward, which is what 1f1b does with
@@ -167,7 +150,7 @@ static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request,
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     plan->strategy = tri_strategy_of(request->options->name);
     TRI_TRY(find_groups(plan, request));
-    find_offload_set(plan, request);
+    tri_plan_find_offload_set(plan, request);
     TRI_TRY(find_order(plan, request));
     double *costs;
     const tri_graph *g;

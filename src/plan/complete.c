@@ -27,6 +27,7 @@ typedef enum point {
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
+    AT_DOWNLOAD,
     AT_CLEAR, // CLEAR of gradients to which the compute action adds
     AT_TAKE   // last, so that the inputs' memory is in use only from the compute action on
 } point;
@@ -261,9 +262,10 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// Adds the actions on gradients: the marks of put_sum, REDUCE and TIE. REDUCE has to wait for
-// SCATTER. If it stood directly after SCATTER, the actions that follow it in the list would wait
-// too. So it stands one compute action later.
+// Adds the actions on gradients: the marks of put_sum, REDUCE, TIE and DOWNLOAD. REDUCE has to wait
+// for SCATTER. If it stood directly after SCATTER, the actions that follow it in the list would
+// wait too. So it stands one compute action later, and so does DOWNLOAD behind the two. Gradients
+// that NORM has yet to sum over ranks are downloaded after NORM (write_host_update).
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {
@@ -274,8 +276,10 @@ static void put_reductions(work *w) {
         for (int i = w->first_use[u]; i < w->first_use[u + 1]; i++)
             if (contributes(&w->compute.actions[w->uses[i]])) done = w->uses[i] + 1;
         if (tri_schedule_scatters(r)) done++;
-        if (r->replicate > 1) put(w, done, AT_REDUCE, TRI_ACTION_REDUCE, u);
-        if (unit->holder_count > 1) put(w, w->compute.count, AT_TIE, TRI_ACTION_TIE, u);
+        if (r->replicate > 1) put(w, done++, AT_REDUCE, TRI_ACTION_REDUCE, u);
+        if (unit->holder_count > 1) put(w, done = w->compute.count, AT_TIE, TRI_ACTION_TIE, u);
+        if (r->steps_on_host && !unit->has_partial)
+            put(w, done, AT_DOWNLOAD, TRI_ACTION_DOWNLOAD, u);
     }
 }
 
@@ -306,9 +310,29 @@ static void write_all(work *w, tri_schedule *out) {
     }
 }
 
+// The host updates units in the order in which their gradients arrive. While it updates one, the
+// parameters of the one before are copied to the device.
+static void write_host_update(const tri_schedule_request *r, tri_schedule *out) {
+    tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
+    for (int u = 0; u < r->unit_count; u++)
+        if (r->units[u].here && r->units[u].has_gradients && r->units[u].has_partial)
+            tri_schedule_add(out, TRI_ACTION_DOWNLOAD, u, -1);
+    int end = out->count;
+    for (int i = 0; i < end; i++) {
+        if (out->actions[i].kind != TRI_ACTION_DOWNLOAD) continue;
+        int unit = out->actions[i].subject;
+        tri_schedule_add(out, TRI_ACTION_HOST_STEP, unit, -1);
+        tri_schedule_add(out, TRI_ACTION_UPLOAD, unit, -1);
+    }
+}
+
 static void write_update(const work *w, tri_schedule *out) {
     const tri_schedule_request *r = w->request;
     if (!r->training) return;
+    if (r->steps_on_host) {
+        write_host_update(r, out);
+        return;
+    }
     int *units = TRI_NEW_ARRAY(w->arena, int, r->unit_count), count = 0;
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].has_gradients) units[count++] = u;

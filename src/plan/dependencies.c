@@ -12,7 +12,11 @@ typedef enum resource_kind {
     // Of a unit: the gradients that SCATTER leaves on this rank. Without SCATTER these are all of
     // the unit's gradients.
     OWN_GRADIENTS,
-    STATES, // of a unit: the optimizer state, which LOAD brings from storage
+    // Of a unit with has_partial: its own gradients, which NORM changes.
+    PARTIAL_GRADIENTS,
+    // Of a unit: the optimizer state, which LOAD brings from storage. On a host that updates it,
+    // also the gradients that DOWNLOAD brings and the parameters that UPLOAD reads.
+    STATES,
     // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
     OWN_PARAMETERS,
     STATISTICS,  // of a unit that has statistics: these lie among its gradients
@@ -75,6 +79,7 @@ static const struct {
     {TRI_ACTION_REDUCE, OWN_GRADIENTS, true},
     {TRI_ACTION_TIE, OWN_GRADIENTS, true},
     {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // the own gradients of all units
+    {TRI_ACTION_NORM, PARTIAL_GRADIENTS, true},
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},
     {TRI_ACTION_LOAD, OWN_PARAMETERS, true},
@@ -85,6 +90,13 @@ static const struct {
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
     {TRI_ACTION_EVICT, STATES, true}, // frees the states' memory for others
+    {TRI_ACTION_DOWNLOAD, OWN_GRADIENTS, false},
+    {TRI_ACTION_DOWNLOAD, STATES, true},
+    {TRI_ACTION_HOST_STEP, SCALARS, false},
+    {TRI_ACTION_HOST_STEP, STATES, true},
+    {TRI_ACTION_HOST_STEP, OWN_PARAMETERS, true},
+    {TRI_ACTION_UPLOAD, STATES, false},
+    {TRI_ACTION_UPLOAD, PARAMETERS, true},
 };
 
 // How resources are numbered, so that one array can hold the history of each: first the step
@@ -139,6 +151,7 @@ tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *
 }
 
 static int of_unit(const tri_resources *t, resource_kind resource, int unit) {
+    if (resource == PARTIAL_GRADIENTS) resource = OWN_GRADIENTS;
     if (resource == OWN_GRADIENTS && !tri_schedule_scatters(t->request)) resource = GRADIENTS;
     if (resource == STATISTICS) resource = GRADIENTS;
     int slot = resource == STATES ? 3 : resource == OWN_PARAMETERS ? 4 : (int)resource;
@@ -156,6 +169,7 @@ static void visit_units(const visit *v, resource_kind resource, const int *units
     for (int i = 0; i < count; i++) {
         const tri_unit *unit = &v->resources->request->units[units[i]];
         if (resource == STATISTICS && !unit->has_statistics) continue;
+        if (resource == PARTIAL_GRADIENTS && !unit->has_partial) continue;
         if (resource == OWN_PARAMETERS && !tri_schedule_fetches(v->resources->request, units[i]))
             continue;
         if ((resource == GRADIENTS || resource == OWN_GRADIENTS) && !unit->has_gradients) continue;

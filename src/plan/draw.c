@@ -47,6 +47,11 @@ static class class_of(tri_action_kind kind) {
         return CLASS_BACKWARD;
     case TRI_ACTION_BACKWARD_WEIGHT:
         return CLASS_WEIGHT;
+    case TRI_ACTION_HOST_STEP:
+        return CLASS_UPDATE;
+    case TRI_ACTION_DOWNLOAD:
+    case TRI_ACTION_UPLOAD:
+        return CLASS_STORE;
     default:
         if (tri_action_lane(kind) == TRI_LANE_STORE) return CLASS_STORE;
         if (tri_action_lane(kind) == TRI_LANE_TAKE) return CLASS_TAKE;

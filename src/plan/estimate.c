@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9};
+const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
 
 // Rates from the makers' data sheets, in the order of tri_rates:
 // - arithmetic in F32;
@@ -17,20 +17,22 @@ const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9};
 // - the link to other GPUs of the host (NVLink, Infinity Fabric);
 // - the disk, which is assumed;
 // - copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
-//   Infinity Fabric of an MI250X).
+//   Infinity Fabric of an MI250X);
+// - the memory of one of the host's sockets, as nodes with such GPUs usually have it (8 channels of
+//   DDR5-4800 or DDR4-3200, 6 of DDR4-2666, LPDDR5X of a GH200), and how many of the GPUs share it.
 // An MI250X is two devices, and these are the rates of one.
 static const struct {
     const char *model;
     tri_rates peak;
 } peaks[] = {
-    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9, 64e9}},
-    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9, 450e9}},
-    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9, 64e9}},
-    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9, 32e9}},
-    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9, 32e9}},
-    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9, 32e9}},
-    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9, 16e9}},
-    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9, 36e9}},
+    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9, 64e9, 307e9, 4}},
+    {"gh200", {67e12, 989e12, 4e12, 450e9, 1e9, 450e9, 500e9, 1}},
+    {"h100", {67e12, 989e12, 3.35e12, 450e9, 1e9, 64e9, 307e9, 4}},
+    {"a100-80", {19.5e12, 312e12, 2.039e12, 300e9, 1e9, 32e9, 205e9, 4}},
+    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9, 32e9, 205e9, 4}},
+    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9, 32e9, 205e9, 4}},
+    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9, 16e9, 128e9, 2}},
+    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9, 36e9, 205e9, 8}},
 };
 
 tri_rates tri_rates_of(const tri_device_description *device, const char **from) {
@@ -42,6 +44,11 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from) 
         return peaks[i].peak;
     }
     return tri_rates_assumed;
+}
+
+double tri_rates_of_host_memory(const tri_rates *rates, int ranks) {
+    return rates->socket_bytes_per_s /
+           (ranks < rates->socket_devices ? ranks : rates->socket_devices);
 }
 
 // What the compute actions of a program cost, in seconds: its segments, collective ops included,
@@ -214,6 +221,13 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return 7 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_PREPARE:
         return 1.5 * own / rates->memory_bytes_per_s;
+    case TRI_ACTION_DOWNLOAD:
+        return (double)tri_plan_host_step_bytes(plan, a->subject).down / rates->host_bytes_per_s;
+    case TRI_ACTION_UPLOAD:
+        return (double)tri_plan_host_step_bytes(plan, a->subject).up / rates->host_bytes_per_s;
+    case TRI_ACTION_HOST_STEP:
+        return (double)tri_plan_host_step_bytes(plan, a->subject).memory /
+               tri_rates_of_host_memory(rates, plan->mesh.ranks);
     case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
     case TRI_ACTION_EVICT:

@@ -13,12 +13,19 @@ typedef struct tri_rates {
     double link_bytes_per_s;   // bytes per second that are sent while as many are received
     double disk_bytes_per_s; // bytes per second of reading or writing the file of strategy.offload
     double host_bytes_per_s; // copied between the device and the host's memory, in one direction
+    // What the CPUs of one of the host's sockets read and write, and how many devices share it.
+    double socket_bytes_per_s;
+    int socket_devices;
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
 // Gets the rates of the device's model from its maker's data sheet; if the model is not known,
 // tri_rates_assumed. *from says which: "the maker's peak" or "assumed"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
+
+// What a rank's CPU reads and writes of the host's memory, in bytes per second, in a run of so many
+// ranks: those on one socket share it.
+double tri_rates_of_host_memory(const tri_rates *rates, int ranks);
 
 // The least time, in seconds, that one training sample can take on one rank: its arithmetic at the
 // peak rate of each node's type, and the bytes that nodes and updates read and write, each counted

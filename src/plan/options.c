@@ -35,6 +35,7 @@ static const char *const reduce_names[] = {REDUCE_DTYPE_LIST(X) NULL};
 static const tri_dtype reduce_dtypes[] = {REDUCE_DTYPE_LIST(X)};
 #undef X
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
+static const char *const offload_steps[] = {"auto", "device", "host", NULL};
 
 static const tri_option mesh_rows[] = {
     TRI_OPTION_INT_OR_AUTO(tri_mesh_options, replicate, "auto", 1, TRI_MAX_RANKS,
@@ -84,6 +85,11 @@ static const tri_option strategy_rows[] = {
     TRI_OPTION_STRING(tri_strategy_options, offload_path, NULL,
                       "of offload: folder of the file, on a fast local disk; if not given, a GPU's "
                       "state goes to pinned memory of the host, a CPU's to TMPDIR or /tmp"),
+    TRI_OPTION_CHOICE(
+        tri_strategy_options, offload_step, "auto", offload_steps,
+        "of offload to a GPU's host: where the optimizer runs. device: states are copied to the "
+        "GPU and back; host: gradients are copied to the host, its CPU updates states and masters "
+        "there, and new parameters are copied back; auto: what takes less time"),
     TRI_OPTION_TREE(tri_strategy_options, tensor, NULL,
                     "of mesh.tensor: patterns of layers' names with none, column or row, instead "
                     "of what the model says ({'*.mlp.*': none, fc1: column})"),
@@ -109,6 +115,11 @@ static tri_status check_strategy(const void *options, const tri_tree *map) {
         return tri_tree_fail(tri_tree_get(map, "memory"),
                              "'strategy.memory: %s' is neither auto nor bytes such as 64G",
                              o->memory);
+    if (o->offload_step == TRI_OFFLOAD_STEP_HOST && o->offload_path && *o->offload_path)
+        return tri_tree_fail(tri_tree_get(map, "offload_step"),
+                             "'strategy.offload_step: host' is for states in the host's memory, "
+                             "and 'strategy.offload_path: %s' is a file's folder: give one of them",
+                             o->offload_path);
     if (o->recompute == TRI_RECOMPUTE_FIT && bytes == 0)
         return tri_tree_fail(tri_tree_get(map, "recompute"),
                              "'strategy.recompute: fit' needs strategy.memory, e.g. 64G");

@@ -80,6 +80,13 @@ typedef enum tri_offload {
     TRI_OFFLOAD_PARAMETERS,
 } tri_offload;
 
+// Where the optimizer runs whose states lie in the host's memory beside a GPU.
+typedef enum tri_offload_step {
+    TRI_OFFLOAD_STEP_AUTO, // where a step takes less time, by the rates of the device and its host
+    TRI_OFFLOAD_STEP_DEVICE,
+    TRI_OFFLOAD_STEP_HOST,
+} tri_offload_step;
+
 // How many ranks there are along each axis. TRI_AUTO: for the strategy's own axis, the number of
 // ranks divided by the sizes of the other axes; for any other axis, 1.
 typedef struct tri_mesh_options {
@@ -105,6 +112,7 @@ typedef struct tri_strategy_options {
     tri_offload offload;
     // Folder of the file; NULL: no file but the host's memory for a GPU, else TMPDIR or /tmp.
     const char *offload_path;
+    tri_offload_step offload_step;
     const tri_tree *tensor; // how single layers are sliced: see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;

@@ -1,5 +1,5 @@
 // Makes a rank's plan: programs, flat buffers, schedules, and the memory that all of them need.
-// Next, in the order of make_plan: arrange.c, program.c, flat.c, step.c.
+// Next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
 
 #include "comm/data.h"
@@ -232,7 +232,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         .communication =
             plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) + communicators,
         .nccl_estimate = nccl_estimate,
-        .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
+        .offloaded = tri_plan_offloaded_bytes(plan),
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
@@ -282,6 +282,10 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
             to->has_statistics = to->has_statistics || bucket == TRI_BUCKET_STATISTIC;
             to->has_half = to->has_half || tri_bucket_is_half(bucket);
             to->has_stored = to->has_stored || !tri_bucket_is_half(bucket);
+            to->has_partial =
+                to->has_partial ||
+                (plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL] > 1 && tri_bucket_is_trained(bucket) &&
+                 tri_bucket_placement(bucket) == TRI_PLACEMENT_PARTIAL_GRADIENT);
         }
         to->persistent = to->bytes < request->options->persistent_bytes;
         to->first_holder = -1;
@@ -327,6 +331,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
                                                        .is_chunked = plan->deterministic,
                                                        .alignment = plan->device.alignment});
     TRI_TRY(tri_plan_describe(plan, request));
+    tri_plan_choose_steps(plan, request->options);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
             TRI_TRY(tri_plan_make_step(plan, request, (tri_step_shape)i));

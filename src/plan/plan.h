@@ -103,6 +103,10 @@ typedef struct tri_plan_offload {
     const char *path; // folder for the file, from the recipe
     // The state lies in the host's memory instead of a file; see strategy.offload_path.
     bool in_host_memory;
+    // The host's CPU runs the optimizer on it: see strategy.offload_step. Then masters lie there
+    // too. Parameters that kernels read as they are stored are in both memories: the host changes
+    // its copy, and UPLOAD copies it over the device's.
+    bool steps_on_host;
 } tri_plan_offload;
 
 // Memory that all steps share. Only one step runs at a time on the compute lane, so the step that
@@ -163,6 +167,19 @@ int64_t tri_plan_held_batches(const tri_plan *plan);
 // Decides stages, order, groups, and what this rank computes. This happens before any program is
 // compiled, because programs depend on it.
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
+// Decides what is offloaded, and whether to the host's memory or to a file.
+void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request);
+// Decides whether the device or its host runs the optimizer on offloaded state. The flat buffers
+// have to be planned before, because the decision depends on how many bytes would be copied.
+void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options);
+// How many bytes the offloaded state takes where it lies.
+int64_t tri_plan_offloaded_bytes(const tri_plan *plan);
+// What an optimizer step on the host moves, in bytes: gradients to the host, parameters to the
+// device, and what its CPU reads and writes in the host's memory. unit -1: of all units together.
+typedef struct tri_host_step_bytes {
+    int64_t down, up, memory;
+} tri_host_step_bytes;
+tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit);
 // Plans the schedule and memory of one shape of step. Its programs and the flat buffers have to be
 // planned before.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,

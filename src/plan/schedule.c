@@ -22,8 +22,8 @@ tri_lane tri_action_lane(tri_action_kind kind) { return rows[kind].lane; }
 tri_subject tri_action_subject(tri_action_kind kind) { return rows[kind].subject; }
 
 const char *tri_lane_name(tri_lane lane) {
-    static const char *const names[TRI_LANE_COUNT] = {"compute", "shard", "replicate", "along",
-                                                      "back",    "store", "take"};
+    static const char *const names[TRI_LANE_COUNT] = {
+        "compute", "shard", "replicate", "along", "back", "store", "down", "up", "take"};
     return names[lane];
 }
 

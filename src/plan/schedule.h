@@ -38,8 +38,11 @@ typedef enum tri_lane {
     TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
-    TRI_LANE_STORE,     // reads offloaded state from storage, and writes it back
-    TRI_LANE_TAKE,      // micro-batches, from the loader's memory to the device's
+    // Reads offloaded state from storage and writes it back, or has the host's CPU update it there.
+    TRI_LANE_STORE,
+    TRI_LANE_DOWN, // gradients, from the device to the host that updates its parameters
+    TRI_LANE_UP,   // these parameters, from the host to the device
+    TRI_LANE_TAKE, // micro-batches, from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
 
@@ -84,7 +87,11 @@ typedef enum tri_subject {
     X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT,                                                  \
       false) /* casts the new masters to the type that GATHER sends */                             \
     X(EVICT, "EVICT", TRI_LANE_STORE, UNIT,                                                        \
-      false) /* writes to storage what LOAD has read and STEP has changed */
+      false) /* writes to storage what LOAD has read and STEP has changed */                       \
+    X(DOWNLOAD, "DOWNLOAD", TRI_LANE_DOWN, UNIT, false) /* copies own gradients to the host */     \
+    X(HOST_STEP, "HOST_STEP", TRI_LANE_STORE, UNIT,                                                \
+      false) /* does on the host, with its CPU, what STEP and PREPARE do on the device */          \
+    X(UPLOAD, "UPLOAD", TRI_LANE_UP, UNIT, false) /* copies the new parameters to the device */
 
 typedef enum tri_action_kind {
 #define X(kind, name, lane, subject, round) TRI_ACTION_##kind,
@@ -141,8 +148,9 @@ typedef struct tri_unit {
     // Some parameters are trained or are statistics (false: all are frozen, or there are none).
     bool has_gradients;
     bool has_statistics;
-    bool has_half;   // kernels read some of its parameters in a half type
-    bool has_stored; // kernels read some of its parameters in the type in which they are stored
+    bool has_half;    // kernels read some of its parameters in a half type
+    bool has_stored;  // kernels read some of its parameters in the type in which they are stored
+    bool has_partial; // NORM sums gradients of it over the tensor-parallel ranks
     // Fsdp: the unit is so small that it stays gathered from its first to its last use in a step.
     bool persistent;
     // The pipeline ranks that hold the unit; if there are several, TIE sums over them.
@@ -213,6 +221,9 @@ struct tri_schedule_request {
     // released and there is no pipeline; elsewhere it stands for 2 (see AHEAD in complete.c).
     int prefetch;
     bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
+    // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
+    // PREPARE.
+    bool steps_on_host;
     // Masters are offloaded: FETCH before GATHER, of units that kernels read in the stored type.
     bool fetches;
 };

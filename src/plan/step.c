@@ -129,7 +129,9 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         .deterministic = plan->deterministic,
         .reshard_after_forward = o->reshard_after_forward,
         .prefetch = (int)o->prefetch,
-        .offloads = plan->offload.set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
+        .offloads = !plan->offload.steps_on_host &&
+                    (plan->offload.set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS),
+        .steps_on_host = plan->offload.steps_on_host,
         .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->sharing.releases,
     };
     TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));

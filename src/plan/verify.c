@@ -16,7 +16,8 @@ typedef struct unit_state {
     int round; // the round whose gradients the unit holds; -1: it holds none
     // How often blocks added to the gradients so far, over all rounds of the step.
     int contributions;
-    bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted;
+    bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted, downloaded,
+        uploaded;
 } unit_state;
 
 typedef struct check {
@@ -121,7 +122,7 @@ static tri_status add_to_gradients(check *c) {
         adds |= u->holds[source] ? UINT64_C(1) << k : 0;
         u->holds[source] = true;
         if (source != TRI_GRADIENT_REST) continue;
-        REQUIRE(!u->reduced && !u->tied, "comes after the unit was reduced");
+        REQUIRE(!u->reduced && !u->tied && !u->downloaded, "comes after the unit was reduced");
         REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
                 "mixes two rounds in gradients that every round scatters");
         u->round = c->action->round;
@@ -250,7 +251,7 @@ static tri_status follow_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_action *a = c->action;
     unit_state *u = &c->units[a->subject];
-    bool closed = u->reduced || u->tied || c->normed;
+    bool closed = u->reduced || u->tied || u->downloaded || c->normed;
     REQUIRE(r->training && r->units[a->subject].has_gradients, "has no gradients");
     switch (a->kind) {
     case TRI_ACTION_CLEAR:
@@ -273,7 +274,7 @@ static tri_status follow_gradients(check *c) {
         u->reduced = true;
         break;
     case TRI_ACTION_TIE:
-        REQUIRE(r->units[a->subject].holder_count > 1 && !u->tied && !c->normed,
+        REQUIRE(r->units[a->subject].holder_count > 1 && !u->tied && !u->downloaded && !c->normed,
                 "is not wanted, or comes twice");
         REQUIRE(is_reduced(c, a->subject), "sums gradients that are not complete");
         u->tied = true;
@@ -319,6 +320,7 @@ static tri_status follow_state(check *c) {
         REQUIRE(c->normed && !u->stepped, "comes before NORM, or twice");
         REQUIRE(!u->gathered || !tri_schedule_releases(r) || unit->persistent,
                 "steps what is still gathered");
+        REQUIRE(!r->steps_on_host, "runs where the host steps");
         REQUIRE(!r->offloads || u->loaded, "needs states that are not loaded");
         u->stepped = true;
         break;
@@ -326,6 +328,22 @@ static tri_status follow_state(check *c) {
         REQUIRE(unit->has_half && u->stepped && !u->prepared && !u->evicted,
                 "comes before STEP, after EVICT or twice");
         u->prepared = true;
+        break;
+    case TRI_ACTION_DOWNLOAD:
+        REQUIRE(r->steps_on_host && !u->downloaded && is_tied(c, c->action->subject),
+                "is not wanted, comes twice, or before gradients are complete");
+        REQUIRE(!unit->has_partial || c->normed, "comes before NORM has summed the gradients");
+        u->downloaded = true;
+        break;
+    case TRI_ACTION_HOST_STEP:
+        REQUIRE(c->normed && u->downloaded && !u->stepped, "comes before NORM, or twice");
+        u->stepped = true;
+        break;
+    case TRI_ACTION_UPLOAD:
+        REQUIRE(u->stepped && !u->uploaded, "comes before HOST_STEP, or twice");
+        REQUIRE(!u->gathered || !tri_schedule_releases(r) || unit->persistent,
+                "changes what is still gathered");
+        u->uploaded = true;
         break;
     default:
         REQUIRE(r->offloads && u->stepped && !u->evicted, "comes before STEP, or twice");
@@ -404,7 +422,8 @@ static tri_status verify_end(const check *c) {
         if (u->fetched || (u->was_gathered && u->gathered != stays))
             return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never released", i);
         if (!r->training || !unit->has_gradients) continue;
-        if (!u->stepped || (unit->has_half && !u->prepared) || (r->offloads && !u->evicted))
+        bool is_ready = r->steps_on_host ? u->uploaded : !unit->has_half || u->prepared;
+        if (!u->stepped || !is_ready || (r->offloads && !u->evicted))
             return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never stepped, or not put away", i);
     }
     return TRI_OK;

@@ -77,6 +77,7 @@ static const struct {
     {"strategy.reduce_dtype", has_several_replicas,
      "there is only one replica, which sends no gradients"},
     {"strategy.offload_path", offloads, "strategy.offload is none"},
+    {"strategy.offload_step", offloads, "strategy.offload is none"},
     {"strategy.tensor", slices_layers, "strategy.mesh.tensor is 1"},
     {"strategy.sequence_parallel", slices_layers, "strategy.mesh.tensor is 1"},
     {"trainer.loss_scale", scales_losses, "trainer.precision is not 16-mixed"},

@@ -30,7 +30,12 @@ CASES = [
     ("bf16", CNN, 1, ["trainer.precision=bf16-mixed"]),
     ("f16, fsdp", CONVNET, 2, [*FSDP, "trainer.precision=16-mixed"]),
     ("tf32", CONVNET, 1, ["trainer.fp32_precision=tf32"]),
-    ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters"]),
+    ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters",
+                                      "strategy.offload_step=device"]),
+    # The host's CPU runs the optimizer, whose kernels may round otherwise than the GPU's.
+    ("optimizer on the host", CNN, 1, ["strategy.offload=optimizer", "strategy.offload_step=host"]),
+    ("parameters on the host", CNN, 2, [*FSDP, "strategy.offload=parameters",
+                                        "strategy.offload_step=host"]),
 ]
 TOLERANCE = 1e-4  # of losses: sums in F32 in another order
 ROUGH = 1e-3  # of losses of which sums are rounded to half types, or inputs to TF32

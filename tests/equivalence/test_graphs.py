@@ -30,7 +30,10 @@ OVERFLOW = ["trainer.precision=16-mixed", "trainer.loss_scale.initial=1e9",
 CASES = [
     ("ddp", MLP, 2, []),
     ("fsdp, skipped steps", MLP, 2, [*FSDP, *OVERFLOW]),
-    ("optimizer offloaded", MLP, 1, ["strategy.offload=optimizer", "optimizer.name=adamw"]),
+    ("optimizer offloaded", MLP, 1, ["strategy.offload=optimizer", "optimizer.name=adamw",
+                                     "strategy.offload_step=device"]),
+    ("optimizer on the host", MLP, 1, ["strategy.offload=optimizer", "optimizer.name=adamw",
+                                       "strategy.offload_step=host"]),
     ("convolutions", CNN, 1, []),
     ("llama, recomputed", LLAMA, 1, ["strategy.recompute=block"]),
 ]

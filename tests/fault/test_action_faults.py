@@ -30,7 +30,9 @@ CNN = ["mnist-convnet", *SYNTHETIC, "data.samples=49", "data.test_samples=8", "b
 TIED = ["llama-tiny", *matrix.MODELS["tied"][0].split()[1:], "data.workers=1", "data.limit=96",
         "batch.micro=4"]
 FSDP = ["strategy.name=fsdp", "strategy.persistent_bytes=0"]
-STORED = [*FSDP, "strategy.offload=parameters", "trainer.precision=bf16-mixed"]
+OFFLOAD = [*FSDP, "strategy.offload=parameters", "trainer.precision=bf16-mixed"]
+STORED = [*OFFLOAD, "strategy.offload_step=device"]
+ON_HOST = [*OFFLOAD, "strategy.offload_step=host", "--device", "far"]
 PIPELINE = ["strategy.name=pipeline"]
 BUBBLES = [*PIPELINE, "strategy.schedule=zero-bubble"]
 RECOMPUTE = [*FSDP, "strategy.recompute=block"]
@@ -57,6 +59,9 @@ KILLED = [
     ("LOAD", 2, 0, 30, [*CNN, *STORED]),
     ("EVICT", 2, 1, 30, [*CNN, *STORED]),
     ("PREPARE", 2, 1, 30, [*CNN, *STORED]),
+    ("DOWNLOAD", 2, 1, 30, [*CNN, *ON_HOST]),
+    ("HOST_STEP", 2, 0, 30, [*CNN, *ON_HOST]),
+    ("UPLOAD", 2, 1, 30, [*CNN, *ON_HOST]),
 ]
 STOPPED = [
     ("GATHER", 2, 1, 150, [*CNN, *FSDP]),

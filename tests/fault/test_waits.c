@@ -156,7 +156,8 @@ static void shuffle(order_wait *waits, int count, uint64_t seed) {
 static bool is_of_own_range(tri_action_kind kind) {
     return kind == TRI_ACTION_REDUCE || kind == TRI_ACTION_TIE || kind == TRI_ACTION_FETCH ||
            kind == TRI_ACTION_LOAD || kind == TRI_ACTION_STEP || kind == TRI_ACTION_PREPARE ||
-           kind == TRI_ACTION_EVICT || kind == TRI_ACTION_NORM;
+           kind == TRI_ACTION_EVICT || kind == TRI_ACTION_NORM || kind == TRI_ACTION_DOWNLOAD ||
+           kind == TRI_ACTION_HOST_STEP || kind == TRI_ACTION_UPLOAD;
 }
 
 // Whether the two actions share nothing but this rank's range of a unit, in which no parameter
@@ -165,6 +166,10 @@ static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
     const tri_plan *plan = c->run.far[w->rank];
+    if (other->kind == TRI_ACTION_NORM) { // makes the scalars of a step, for each unit
+        other = waiter;
+        waiter = &s->actions[w->dependency];
+    }
     bool is_own = (is_of_own_range(waiter->kind) || is_of_own_range(other->kind)) &&
                   tri_action_subject(other->kind) == TRI_SUBJECT_UNIT &&
                   (waiter->kind == TRI_ACTION_NORM || waiter->subject == other->subject);
@@ -453,7 +458,10 @@ static void check_kinds(void) {
         {TRI_ACTION_TIE, TRI_ACTION_SCATTER},        {TRI_ACTION_NORM, TRI_ACTION_SCATTER},
         {TRI_ACTION_NORM, TRI_ACTION_REDUCE},        {TRI_ACTION_NORM, TRI_ACTION_TIE},
         {TRI_ACTION_LOAD, TRI_ACTION_BACKWARD},      {TRI_ACTION_STEP, TRI_ACTION_LOAD},
-        {TRI_ACTION_EVICT, TRI_ACTION_STEP}};
+        {TRI_ACTION_EVICT, TRI_ACTION_STEP},         {TRI_ACTION_DOWNLOAD, TRI_ACTION_BACKWARD},
+        {TRI_ACTION_DOWNLOAD, TRI_ACTION_SCATTER},   {TRI_ACTION_DOWNLOAD, TRI_ACTION_REDUCE},
+        {TRI_ACTION_HOST_STEP, TRI_ACTION_DOWNLOAD}, {TRI_ACTION_HOST_STEP, TRI_ACTION_NORM},
+        {TRI_ACTION_UPLOAD, TRI_ACTION_HOST_STEP}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (table[pairs[i][0]][pairs[i][1]].caught == 0)
             fail_msg("no missing wait of %s for %s was caught", text_of(pairs[i][0]),

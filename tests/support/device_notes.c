@@ -62,8 +62,16 @@ static tri_status copy_in(tri_queue *queue, void *to, const void *from_host, siz
     return noted.copy_in(queue, to, from_host, size_bytes);
 }
 
+static tri_status copy_in_later(tri_queue *queue, void *to, const void *from_host,
+                                size_t size_bytes) {
+    device_note(to, size_bytes, true);
+    device_note(from_host, size_bytes, false);
+    return noted.copy_in_later(queue, to, from_host, size_bytes);
+}
+
 static tri_status copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes) {
     device_note(from, size_bytes, false);
+    device_note(to_host, size_bytes, true);
     return noted.copy_out(queue, to_host, from, size_bytes);
 }
 
@@ -86,6 +94,7 @@ void device_notes_add(tri_device_backend *backend) {
     kernel_def.run = run;
     backend->kernels = kernels;
     backend->copy_in = copy_in;
+    backend->copy_in_later = copy_in_later;
     backend->copy_out = copy_out;
     backend->zero = zero;
     backend->add = add;

@@ -114,6 +114,8 @@ static tri_status start_behind(tri_engine *e, const tri_action *a, const tri_tic
     if (!ticket->kind) return TRI_OK;
     if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, ticket);
     if (lane == TRI_LANE_TAKE) return e->device->backend->wait(e->takes.queue, ticket);
+    if (lane == TRI_LANE_DOWN) return e->device->backend->wait(e->host.down, ticket);
+    if (lane == TRI_LANE_UP) return e->device->backend->wait(e->host.up, ticket);
     if (lane == TRI_LANE_STORE) return tri_storage_after(e->storage, ticket);
     return tri_comm_after(engine_group_of(e, a), ticket);
 }
@@ -132,6 +134,25 @@ static void note_operations(const tri_engine *e, const tri_action *a) {
         device_note(op->send, (size_t)tri_comm_send_count(op, ranks) * width, false);
         device_note(op->recv, (size_t)tri_comm_recv_count(op, ranks) * width, true);
     }
+}
+
+// What the host's CPU reads and writes: it has its own thread, and memory that no device has.
+static void note_host_step(const tri_engine *e, int unit) {
+    const tri_plan *plan = e->plan;
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t own = plan->flat.units[unit].buckets[k].own;
+        if (!tri_bucket_has_gradients(bucket)) continue;
+        int states = tri_bucket_is_trained(bucket) ? plan->optimizer_states : 0;
+        for (int what = ENGINE_HOST_HALF; what < states; what++) {
+            bool is_half = what == ENGINE_HOST_HALF;
+            if (is_half && !tri_bucket_is_half(bucket)) continue;
+            device_note(tri_storage_memory(e->storage) +
+                            engine_storage_offset(e, unit, bucket, what),
+                        (size_t)own * (is_half ? 2 : sizeof(float)), what != ENGINE_HOST_GRADIENTS);
+        }
+    }
+    device_note(e->host.scalars, TRI_STEP_SCALAR_COUNT * sizeof(double), false);
 }
 
 tri_status __real_tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
@@ -216,7 +237,8 @@ tri_status __wrap_staged_group_advance(staged_group *group, const staged_route *
 
 static bool is_of_network(const tri_action *a) {
     tri_lane lane = tri_action_lane(a->kind);
-    return lane != TRI_LANE_COMPUTE && lane != TRI_LANE_TAKE && lane != TRI_LANE_STORE;
+    return lane == TRI_LANE_SHARD || lane == TRI_LANE_REPLICATE || lane == TRI_LANE_ALONG ||
+           lane == TRI_LANE_BACK;
 }
 
 // Whether it is the next action that begins. Before a step, what lies in a file is read too.
@@ -257,6 +279,7 @@ static void after_action(void) {
     if (is_of_network(a) && ticket->kind)
         *latest_group_of(engine_group_of(watched.engine, a)) = ticket->number;
     if (device_notes_now && is_of_network(a)) note_operations(watched.engine, a);
+    if (a->kind == TRI_ACTION_HOST_STEP) note_host_step(watched.engine, a->subject);
     device_notes_now = NULL;
     bool is_of_wait = watched.action == p->waiter || watched.action == p->dependency;
     if (is_of_wait && !ticket->kind) watched.is_nothing = true;
@@ -372,7 +395,7 @@ static tri_status hash_state(held_run *r, uint64_t *bits) {
     return TRI_OK;
 }
 
-// Copies what lies in a file between steps to `kept`, or back.
+// Copies what lies in a file, or in the host's memory, between steps to `kept`, or back.
 static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
     const tri_plan *plan = r->engine->plan;
     for (int i = 0; i < plan->flat.unit_count * TRI_BUCKET_COUNT; i++) {
@@ -382,7 +405,9 @@ static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
         if (!plan->flat.units[unit].here || own == 0) continue;
         for (int state = TRI_STATE_MASTERS; state < plan->optimizer_states; state++) {
             bool has_state = state == TRI_STATE_MASTERS || tri_bucket_is_trained(bucket);
-            if (!has_state || !engine_is_offloaded(r->engine, bucket, state)) continue;
+            if (!has_state || !(engine_is_offloaded(r->engine, bucket, state) ||
+                                engine_has_host_copy(r->engine, bucket, state)))
+                continue;
             TRI_TRY(back ? engine_write_own(r->engine, unit, bucket, state, kept)
                          : engine_read_own(r->engine, unit, bucket, state, kept));
             kept += own;
@@ -452,6 +477,11 @@ static tri_status begin_again(held_run *r) {
             TRI_TRY(tri_queue_write(r->engine->queue, allocations[i].memory, r->images[i],
                                     allocations[i].bytes));
     r->engine->is_stale = true;
+    if (r->engine->host.device) {
+        size_t bytes = (size_t)r->engine->plan->memory.offloaded;
+        memset(tri_storage_memory(r->engine->storage), 0x47, bytes);
+        memset(r->engine->host.scalars, 0x47, TRI_STEP_SCALAR_COUNT * sizeof(double));
+    }
     TRI_TRY(copy_offloaded(r, r->offloaded, true));
     return tri_engine_carry(r->engine, &(tri_carried){.updates = 0});
 }

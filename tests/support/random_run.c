@@ -127,6 +127,9 @@ static void draw_request(random_run *r, draws *d) {
         .freeze_count = r->block_count > 2 && draw(d, 4) == 0,
         .loader_batches = 1};
     r->shape = draw(d, 8) ? TRI_STEP_FULL : TRI_STEP_EVALUATE;
+    // Both for each way of sharing the state, and no draw, so that all else stays as it is.
+    bool on_host = r->seed / (sizeof ways / sizeof *ways) % 2 == 0;
+    r->strategy.offload_step = on_host ? TRI_OFFLOAD_STEP_HOST : TRI_OFFLOAD_STEP_DEVICE;
 }
 
 static void check(tri_status status, const random_run *r) {
@@ -173,13 +176,13 @@ const char *random_run_text(const random_run *run) {
     const tri_strategy_options *s = &run->strategy;
     snprintf(text, sizeof text,
              "seed %llu (%s, %s, pipeline %d of %d stages, replicate %d, shard %d, %d blocks of "
-             "width %d, %lld samples, prefetch %d, offload %d%s%s%s%s)",
+             "width %d, %lld samples, prefetch %d, offload %d, step %d%s%s%s%s)",
              (unsigned long long)run->seed, tri_strategy_names[s->name],
              tri_orders[s->schedule]->name, run->mesh.size[TRI_AXIS_PIPELINE],
              (int)s->stages_per_rank, run->mesh.size[TRI_AXIS_REPLICATE],
              run->mesh.size[TRI_AXIS_SHARD], run->block_count, run->width,
              (long long)run->request.step_samples[TRI_STEP_FULL], (int)s->prefetch, (int)s->offload,
-             run->request.deterministic ? ", deterministic" : "",
+             (int)s->offload_step, run->request.deterministic ? ", deterministic" : "",
              s->recompute ? ", recomputes" : "", s->reshard_after_forward ? ", reshards" : "",
              run->shape == TRI_STEP_EVALUATE ? ", evaluates" : "");
     return text;

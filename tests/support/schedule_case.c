@@ -14,14 +14,14 @@ const char *schedule_case_text(const schedule_case *c) {
     static char text[256];
     snprintf(text, sizeof text,
              "%s %s, pipeline %d x %d stages x %d blocks, replicate %d, shard %d, tensor %d, %d "
-             "micro-batches, prefetch %d%s%s%s%s%s%s%s%s",
+             "micro-batches, prefetch %d%s%s%s%s%s%s%s%s%s",
              c->strategy, c->order, or_one(c->pipeline), or_one(c->stages_per_rank),
              or_one(c->blocks_per_stage), or_one(c->replicate), or_one(c->shard), or_one(c->tensor),
              c->micro_batches, c->prefetch, c->deterministic ? ", deterministic" : "",
              c->reshards ? ", reshards" : "", c->offloads ? ", offloads" : "",
-             c->fetches ? ", fetches" : "", c->evaluates ? ", evaluates" : "",
-             c->skips ? ", skips" : "", c->recompute ? ", recomputes" : "",
-             c->takes_ahead ? ", takes ahead" : "");
+             c->fetches ? ", fetches" : "", c->steps_on_host ? ", steps on the host" : "",
+             c->evaluates ? ", evaluates" : "", c->skips ? ", skips" : "",
+             c->recompute ? ", recomputes" : "", c->takes_ahead ? ", takes ahead" : "");
     return text;
 }
 
@@ -47,6 +47,7 @@ static tri_unit *make_units(tri_arena *arena, const tri_schedule_block *blocks, 
                               .has_gradients = b % 7 != 3 && b % 5 != 4,
                               .has_statistics = b % 7 != 3 && b % 5 == 1,
                               .has_half = b % 3 == 0,
+                              .has_partial = b % 3 == 2,
                               .has_stored = b % 7 != 3 && b % 6 != 0,
                               .persistent = b % 4 == 3,
                               .first_holder = blocks[b].stage % pipeline,
@@ -108,6 +109,7 @@ void schedule_set_make(const schedule_case *c, schedule_set *out) {
                                     .prefetch = c->prefetch,
                                     .offloads = c->offloads,
                                     .fetches = c->fetches,
+                                    .steps_on_host = c->steps_on_host,
                                     .takes_ahead = c->takes_ahead};
     assert_non_null(request.strategy);
     request.strategy = tri_strategy_effective(request.strategy, c->deterministic);

@@ -10,8 +10,9 @@ typedef struct schedule_case {
     int stages_per_rank, blocks_per_stage;  // 0 is 1
     int micro_batches;                      // of the step, over all replicas; the last is smaller
     bool deterministic, reshards, offloads, fetches, evaluates;
-    bool skips;     // an edge from the first stage to every later one
-    bool recompute; // every other block
+    bool steps_on_host; // of the units, some have gradients that NORM sums
+    bool skips;         // an edge from the first stage to every later one
+    bool recompute;     // every other block
     int prefetch;
     bool takes_ahead;
 } schedule_case;

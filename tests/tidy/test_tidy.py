@@ -41,7 +41,8 @@ BACKENDS = {
         "device/cpu", "device/cuda", "device/null",
     },
     "device/null": set(),
-    "device/cpu": {"device/far"},
+    # A GPU's optimizer can run on the CPU of its host.
+    "device/cpu": {"device/far", "device/cuda"},
     "device/far": set(),
     # Gives its queue calls of NCCL.
     "device/cuda": {"comm/nccl"},

@@ -66,7 +66,7 @@ static void close_column(fixture *f) {
 
 static const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
 // Memory and links that take almost no time.
-static const tri_rates arithmetic = {1e9, 1e9, 1e18, 1e18, 1e18, 1e18};
+static const tri_rates arithmetic = {1e9, 1e9, 1e18, 1e18, 1e18, 1e18, 1e18, 1};
 
 static void test_arithmetic(void **state) {
     (void)state;
@@ -123,7 +123,7 @@ static void test_bubble(void **state) {
 // If only links take time, a step takes the time of the slowest lane.
 static void test_links(void **state) {
     (void)state;
-    const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18};
+    const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1};
     const tri_mesh copies = {.size = {1, 4, 1, 1}, .ranks = 4};
     const tri_mesh shards = {.size = {1, 1, 4, 1}, .ranks = 4};
     const double bytes = 4.0 * LAYERS * (WIDTH * WIDTH + WIDTH);

@@ -256,6 +256,7 @@ static bool run_next(machine *m, int rank) {
         memory->posted[at(r, a->subject, a->round)] = true;
         break;
     case TRI_ACTION_STEP:
+    case TRI_ACTION_HOST_STEP:
         step(m, rank, a->subject);
         break;
     case TRI_ACTION_TAKE:
@@ -263,6 +264,8 @@ static bool run_next(machine *m, int rank) {
     case TRI_ACTION_LOAD:
     case TRI_ACTION_PREPARE:
     case TRI_ACTION_EVICT:
+    case TRI_ACTION_DOWNLOAD:
+    case TRI_ACTION_UPLOAD:
         break;
     default:
         if (!run_compute(m, rank, a)) return false;
@@ -376,7 +379,8 @@ static void test_sums(void **state) {
                                        .reshards = flags & 2,
                                        .skips = flags & 4,
                                        .recompute = flags & 8,
-                                       .offloads = flags & 16,
+                                       .offloads = flags & 16 && flags % 7,
+                                       .steps_on_host = flags & 16 && flags % 7 == 0,
                                        .fetches = flags & 16 && s == 3,
                                        .prefetch = flags % 4};
                     if (s == 0 && c.shard > 1 && !c.deterministic) {

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -310,6 +311,58 @@ static void test_failures(void **state) {
     tri_storage_close(s);
 }
 
+typedef struct called {
+    pthread_t thread;
+    char *memory; // of the storage
+    int count;
+    tri_status status;
+} called;
+
+static tri_status change(void *context, int subject) {
+    called *c = context;
+    c->thread = pthread_self();
+    c->memory[0] = (char)(c->memory[0] + subject);
+    c->count++;
+    return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "some kernel failed");
+}
+
+// A function runs on the storage's thread, between what was started before and after it; its
+// failure is the storage's.
+static void test_call(void **state) {
+    (void)state;
+    enum { BYTES = 64 };
+    tri_device *device;
+    tri_storage *s;
+    uint64_t ticket;
+    char from = 5, to = 0;
+    assert_int_equal(tri_device_far.open(&(tri_device_config){.threads = 1}, &device), TRI_OK);
+    tri_storage_config config = {
+        .in_host_memory = true, .size_bytes = BYTES, .rank = RANK, .device = device};
+    assert_int_equal(tri_storage_open(&config, &s), TRI_OK);
+    called c = {.memory = tri_storage_memory(s)};
+    assert_non_null(c.memory);
+    tri_storage_work work = {
+        .run = change, .context = &c, .subject = 7, .kind = "HOST_STEP", .label = "some unit"};
+    tri_storage_op op = {.writes = true, .memory = &from, .size_bytes = 1};
+    assert_int_equal(tri_storage_start(s, &op, 1, "some unit", &ticket), TRI_OK);
+    assert_int_equal(tri_storage_call(s, &work, &ticket), TRI_OK);
+    assert_int_equal(transfer(s, false, &to, 0, 1), TRI_OK);
+    assert_int_equal(to, from + 7);
+    assert_false(pthread_equal(c.thread, pthread_self()));
+    assert_true(tri_storage_is_done(s, ticket));
+    c.status = TRI_INTERNAL;
+    assert_int_equal(tri_storage_call(s, &work, &ticket), TRI_OK);
+    assert_int_equal(tri_storage_wait(s, ticket), TRI_INTERNAL);
+    assert_string_equal(tri_error_message(), "rank 3: strategy.offload: some kernel failed");
+    assert_int_equal(tri_storage_call(s, &work, &ticket), TRI_INTERNAL);
+    tri_storage_close(s);
+    assert_int_equal(c.count, 2); // nothing runs after a failure
+    device->backend->close(device);
+    s = opened();
+    assert_null(tri_storage_memory(s)); // a file
+    tri_storage_close(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
@@ -318,6 +371,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_short_transfers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
         cmocka_unit_test_setup_teardown(test_opening, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_failures, setup, teardown)};
+        cmocka_unit_test_setup_teardown(test_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_call, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

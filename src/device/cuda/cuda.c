@@ -4,6 +4,7 @@
 #include "device/cuda/internal.h"
 
 #include "base/module.h"
+#include "device/cpu/cpu.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
@@ -191,6 +192,7 @@ static void cuda_mark(tri_device *device, const char *name) {
 
 const tri_device_backend tri_device_cuda = {
     .name = "cuda",
+    .host = &tri_device_cpu,
     .kernels = kernels,
     .models = models,
     .describe = cuda_describe,
@@ -207,6 +209,7 @@ const tri_device_backend tri_device_cuda = {
     .wait = cuda_wait,
     .time = cuda_time,
     .copy_in = cuda_copy_in,
+    .copy_in_later = cuda_copy_in_later,
     .copy_out = cuda_copy_out,
     .zero = cuda_zero,
     .add = cuda_add,

@@ -39,6 +39,7 @@ tri_status cuda_record(tri_queue *queue, tri_ticket *out);
 tri_status cuda_wait(tri_queue *queue, const tri_ticket *ticket);
 tri_status cuda_time(tri_queue *queue, int64_t *ns);
 tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
+tri_status cuda_copy_in_later(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);

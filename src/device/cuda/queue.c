@@ -318,6 +318,13 @@ tri_status cuda_copy_in(tri_queue *head, void *to, const void *from, size_t size
     return copy(q, to, from, size_bytes);
 }
 
+tri_status cuda_copy_in_later(tri_queue *head, void *to, const void *from, size_t size_bytes) {
+    cuda_queue *q = queue_of(head);
+    TRI_TRY(outcome_now(q));
+    TRI_TRY(check_capture(q, "a copy from the host"));
+    return size_bytes ? copy(q, to, from, size_bytes) : TRI_OK;
+}
+
 tri_status cuda_copy_out(tri_queue *head, void *to, const void *from, size_t size_bytes) {
     cuda_queue *q = queue_of(head);
     TRI_TRY(outcome_now(q));

@@ -151,6 +151,15 @@ static tri_status far_copy_in(tri_queue *queue, void *to, const void *from_host,
     return far_queue_push(queue, &work);
 }
 
+static tri_status far_copy_in_later(tri_queue *queue, void *to, const void *from_host,
+                                    size_t size_bytes) {
+    if (size_bytes == 0) return TRI_OK;
+    return far_queue_push(queue, &(far_work){.run = work_copy_in,
+                                             .to = far_translate(areas_of(queue), to),
+                                             .from = from_host,
+                                             .size_bytes = size_bytes});
+}
+
 static tri_status far_copy_out(tri_queue *queue, void *to_host, const void *from,
                                size_t size_bytes) {
     if (size_bytes == 0) return TRI_OK;
@@ -257,6 +266,7 @@ static void far_free_host(tri_device *device, void *memory) {
 
 const tri_device_backend tri_device_far = {
     .name = "far",
+    .host = &tri_device_cpu,
     .kernels = kernels,
     .describe = far_describe,
     .open = far_open,
@@ -271,6 +281,7 @@ const tri_device_backend tri_device_far = {
     .wait = far_wait,
     .time = far_time,
     .copy_in = far_copy_in,
+    .copy_in_later = far_copy_in_later,
     .copy_out = far_copy_out,
     .zero = far_zero,
     .add = far_add,

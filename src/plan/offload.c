@@ -1,0 +1,101 @@
+// Decides what of the training state is offloaded, and whether the device or the CPU of its host
+// runs the optimizer on it. docs/decisions/0024 compares the two. Next: step.c.
+#include "plan/estimate.h"
+#include "plan/plan.h"
+
+// Masters stay in memory if kernels read them directly (not cast to a half type) and they are not
+// released after use: then every compute action of the block needs them.
+void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) {
+    tri_offload offload = request->options->offload;
+    plan->optimizer_states = request->optimizer_states;
+    const char *path = request->options->offload_path;
+    plan->offload.path = path;
+    plan->offload.in_host_memory =
+        offload != TRI_OFFLOAD_NONE && plan->device.backend->alloc_host && !(path && *path);
+    if (offload != TRI_OFFLOAD_NONE) plan->offload.set.states = plan->optimizer_states;
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+        plan->offload.set.masters[k] =
+            offload == TRI_OFFLOAD_PARAMETERS &&
+            (plan->sharing.releases || tri_bucket_is_half((tri_bucket_kind)k));
+}
+
+// Adds what a step of a bucket on the host moves. Its kernel reads the gradient, and reads and
+// writes the master and the states. A cast reads the master again and writes the half type. The
+// copies read and write the host's memory as well.
+static void add_bucket(const tri_plan *plan, int unit, tri_bucket_kind bucket,
+                       tri_host_step_bytes *sum) {
+    const int64_t f32 = (int64_t)sizeof(float),
+                  half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
+    int64_t own = plan->flat.units[unit].buckets[bucket].own;
+    if (!tri_bucket_has_gradients(bucket)) return;
+    int states = tri_bucket_is_trained(bucket) ? plan->optimizer_states : 0;
+    bool is_half = tri_bucket_is_half(bucket);
+    // FETCH brings offloaded parameters to the device when they are gathered.
+    int64_t up = is_half ? half * own : plan->offload.set.masters[bucket] ? 0 : f32 * own;
+    sum->down += f32 * own;
+    sum->up += up;
+    sum->memory +=
+        f32 * own * (3 + 2 * states) + (is_half ? (f32 + half) * own : 0) + f32 * own + up;
+}
+
+tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit) {
+    tri_host_step_bytes sum = {0};
+    int first = unit < 0 ? 0 : unit, end = unit < 0 ? plan->flat.unit_count : unit + 1;
+    for (int u = first; u < end; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT && plan->flat.units[u].here; k++)
+            add_bucket(plan, u, (tri_bucket_kind)k, &sum);
+    return sum;
+}
+
+// How long the state is on its way if the device runs the optimizer: LOAD brings it and EVICT
+// brings it back, in one lane. The slower of the link and the host's memory decides.
+static double copying_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
+    double bytes = 0;
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        if (plan->flat.units[u].here)
+            bytes +=
+                2 * (double)tri_offload_bytes(&plan->offload.set, &plan->flat,
+                                              &(tri_action){.kind = TRI_ACTION_LOAD, .subject = u});
+    return bytes / (rates->host_bytes_per_s < memory ? rates->host_bytes_per_s : memory);
+}
+
+static double host_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
+    tri_host_step_bytes bytes = tri_plan_host_step_bytes(plan, -1);
+    // The two directions of the link work side by side, and beside the CPU.
+    int64_t most = bytes.down > bytes.up ? bytes.down : bytes.up;
+    double link_s = (double)most / rates->host_bytes_per_s;
+    double cpu_s = (double)bytes.memory / memory;
+    return link_s > cpu_s ? link_s : cpu_s;
+}
+
+// All ranks decide alike, because the rates depend only on the kind of device. They have to: ranks
+// that hold copies of the same state must change it in the same way. With trainer.deterministic the
+// device steps, because its kernels may round otherwise than the host's, and then the bits would
+// depend on the number of ranks.
+static bool is_faster_on_host(const tri_plan *plan) {
+    if (plan->deterministic) return false;
+    tri_rates rates = tri_rates_of(&plan->device, NULL);
+    double memory = tri_rates_of_host_memory(&rates, plan->mesh.ranks);
+    return host_seconds(plan, &rates, memory) < copying_seconds(plan, &rates, memory);
+}
+
+void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options) {
+    bool can = plan->offload.in_host_memory && plan->device.backend->host &&
+               plan->optimizer_states > 0 && options->offload_step != TRI_OFFLOAD_STEP_DEVICE;
+    plan->offload.steps_on_host =
+        can && (options->offload_step == TRI_OFFLOAD_STEP_HOST || is_faster_on_host(plan));
+    for (int k = 0; k < TRI_BUCKET_COUNT && plan->offload.steps_on_host; k++)
+        if (tri_bucket_is_half((tri_bucket_kind)k)) plan->offload.set.masters[k] = true;
+}
+
+int64_t tri_plan_offloaded_bytes(const tri_plan *plan) {
+    const tri_flat *flat = &plan->flat;
+    const bool *masters = plan->offload.set.masters;
+    bool on_host = plan->offload.steps_on_host;
+    int64_t half = (int64_t)tri_dtype_bytes(flat->half_dtype);
+    int64_t elements = flat->state_elements * plan->offload.set.states +
+                       (masters[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0) +
+                       (masters[TRI_BUCKET_TRAINED] || on_host ? flat->own_elements[0] : 0) +
+                       (on_host ? flat->gradient_own_elements : 0);
+    return elements * (int64_t)sizeof(float) + (on_host ? flat->own_elements[1] * half : 0);
+}
