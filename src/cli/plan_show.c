@@ -93,7 +93,7 @@ static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
     if (v->pipeline.count > 1) print_memory_rows(v);
-    printf("activations and gathered parameters over the step of the fullest rank\n");
+    printf("activations, gathered parameters and gradients over the step of the fullest rank\n");
     tri_draw_memory(tri_pipeline_plans_fullest(&v->pipeline), COLUMNS, stdout);
 }
 

@@ -74,7 +74,8 @@ typedef struct engine_memory {
     // This rank's ranges, in F32, of the parameters that kernels read in a half type.
     float *masters;
     char *half_parameters; // the same parameters in the half type
-    float *gradients;      // whole gradients; NULL if every round scatters them
+    // Whole gradients; NULL if every round scatters them, or if they lie on a heap.
+    float *gradients;
     // If every round scatters gradients: the sums of this rank's own ranges; else NULL.
     float *own_gradients;
     // The gradients that one compute action makes, before they are added to earlier ones: kernels

@@ -104,7 +104,7 @@ float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
 float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
     if (e->plan->sharing.scatters_rounds) return e->memory.own_gradients + p->gradient_own_offset;
-    return e->memory.gradients + p->gradient_offset + own_start(e, p);
+    return (float *)e->memory.slots[tri_slot_gradients(unit, bucket)] + own_start(e, p);
 }
 
 float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bucket) {
@@ -137,7 +137,7 @@ static void fill_slots(tri_engine *e) {
             if (plan->offload.set.states == 0 && tri_bucket_is_trained(bucket))
                 e->memory.slots[tri_slot_states(u, bucket)] =
                     (char *)(e->memory.states + plan->optimizer_states * p->state_offset);
-            if (!plan->sharing.scatters_rounds && tri_bucket_has_gradients(bucket))
+            if (e->memory.gradients && tri_bucket_has_gradients(bucket))
                 e->memory.slots[tri_slot_gradients(u, bucket)] =
                     (char *)(e->memory.gradients + p->gradient_offset);
         }
@@ -173,7 +173,7 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(allocate(e, masters * f32, &e->memory.masters));
     if (plan->sharing.scatters_rounds)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->memory.own_gradients));
-    else
+    else if (!plan->sharing.packs_gradients)
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->memory.gradients));
     TRI_TRY(allocate_shared(e, state_bytes, &e->memory.heaps[TRI_HEAP_STATE]));
     TRI_TRY(allocate_activations(e, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS],
@@ -218,11 +218,14 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    // Between steps the heap contains nothing else, so the staging memory can lie there and needs
+    // Between steps the heaps contain nothing else, so the staging memory can lie there and needs
     // no memory of its own.
-    bool fits = elements * (int64_t)sizeof(float) <= e->plan->sizes.heap_bytes[TRI_HEAP_STATE];
-    e->staging.memory = (float *)e->memory.heaps[TRI_HEAP_STATE];
-    if (fits && e->device->backend->host_memory) return TRI_OK;
+    static const tri_heap heaps[] = {TRI_HEAP_STATE, TRI_HEAP_ACTIVATIONS};
+    for (int i = 0; i < 2 && e->device->backend->host_memory; i++) {
+        if (elements * (int64_t)sizeof(float) > e->plan->sizes.heap_bytes[heaps[i]]) continue;
+        e->staging.memory = (float *)e->memory.heaps[heaps[i]];
+        return TRI_OK;
+    }
     tri_status status = reserve(&e->staging.own, &e->staging.own_elements, elements);
     e->staging.memory = e->staging.own;
     return status;

@@ -115,6 +115,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     plan->sharing.scatters_rounds =
         request->deterministic ||
         (plan->effective_strategy->shards_gradients && plan->sharing.shards > 1);
+    plan->sharing.packs_gradients = mesh->ranks == 1 && !plan->sharing.scatters_rounds;
     return TRI_OK;
 }
 

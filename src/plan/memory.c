@@ -22,7 +22,8 @@ typedef struct track {
 typedef struct packer {
     tri_interval *intervals;
     int64_t alignment;
-    int *by_size, *by_end; // the intervals, sorted by size and by their last moment
+    // The intervals in the order in which they are packed, and sorted by size and last moment.
+    int *order, *by_end;
     // By interval: the next interval of its track, and the number of the track.
     int *next, *track_of;
     track *tracks;
@@ -38,6 +39,18 @@ static int by_size(const void *left, const void *right) {
     if (a->size_bytes != b->size_bytes) return compare(b->size_bytes, a->size_bytes);
     if (a->first != b->first) return compare(a->first, b->first);
     return a < b ? -1 : 1;
+}
+
+// How much memory an interval uses, and for how long.
+static double area_of(const tri_interval *a) {
+    return (double)a->size_bytes * (1 + a->last - a->first);
+}
+
+static int by_area(const void *left, const void *right) {
+    const tri_interval *a = *(const tri_interval *const *)left;
+    const tri_interval *b = *(const tri_interval *const *)right;
+    double x = area_of(a), y = area_of(b);
+    return x != y ? (x < y) - (x > y) : by_size(left, right);
 }
 
 static int by_end(const void *left, const void *right) {
@@ -63,9 +76,9 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {
-        int now = p->by_size[i];
+        int now = p->order[i];
         const tri_interval *item = &p->intervals[now];
-        if (i == 0 || p->intervals[p->by_size[i - 1]].size_bytes != item->size_bytes) {
+        if (i == 0 || p->intervals[p->order[i - 1]].size_bytes != item->size_bytes) {
             free_track = -1;
             ended = i;
         }
@@ -120,10 +133,13 @@ static void pack_track(packer *p, int index) {
     p->packed[position] = index;
 }
 
-int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
+// Packs the intervals in the given order, if that needs less than `most` bytes. Returns how many
+// bytes are needed.
+static int64_t pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment,
+                    int *order, int64_t most) {
     packer p = {.intervals = intervals,
                 .alignment = alignment,
-                .by_size = sort(scratch, intervals, count, by_size),
+                .order = order,
                 .by_end = sort(scratch, intervals, count, by_end),
                 .next = TRI_NEW_ARRAY(scratch, int, count),
                 .track_of = TRI_NEW_ARRAY(scratch, int, count),
@@ -136,6 +152,16 @@ int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, 
         int64_t after = p.tracks[i].offset + p.tracks[i].size_bytes;
         if (after > end) end = after;
     }
+    end = tri_memory_round_up(end, alignment);
+    if (end >= most) return most;
     for (int i = 0; i < count; i++) intervals[i].offset = p.tracks[p.track_of[i]].offset;
-    return tri_memory_round_up(end, alignment);
+    return end;
+}
+
+int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
+    int *order = sort(scratch, intervals, count, by_size);
+    int64_t bytes = pack(scratch, intervals, count, alignment, order, INT64_MAX);
+    if (count > MOST_APART) return bytes; // tracks need intervals of one size to follow each other
+    order = sort(scratch, intervals, count, by_area);
+    return pack(scratch, intervals, count, alignment, order, bytes);
 }

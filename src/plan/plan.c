@@ -133,8 +133,8 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
 
 // Counts the elements of the staging memory through which initial weights and checkpoints pass:
 // - `bucket`: the largest bucket that is sharded or offloaded, or the offloaded masters that one
-//   unit casts to a half type, whichever is larger. If it fits into the state heap, and the host
-//   can use the device's memory, it lies there: no step needs that heap meanwhile.
+//   unit casts to a half type, whichever is larger. If it fits into a heap, and the host can use
+//   the device's memory, it lies there: no step needs the heap meanwhile.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
@@ -155,7 +155,9 @@ static int64_t staging_elements(const tri_plan *plan) {
         if (p->unit >= 0 && flat->units[p->unit].here)
             raise_to(&parameter, p->elements * plan->graph->parameters[i].slice.count);
     }
-    bool fits = bucket * (int64_t)sizeof(float) <= plan->sizes.heap_bytes[TRI_HEAP_STATE];
+    int64_t room = plan->sizes.heap_bytes[TRI_HEAP_STATE];
+    raise_to(&room, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS]);
+    bool fits = bucket * (int64_t)sizeof(float) <= room;
     if (fits && plan->device.backend->host_memory) bucket = 0;
     return bucket + parameter;
 }
@@ -220,14 +222,18 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
         plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
+    // Packed gradients are part of a heap. Activations are what the heap needs beyond them.
+    int64_t heap = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS];
+    bool packed = plan->sharing.packs_gradients;
+    if (packed && heap < f32 * gradients) gradients = 0; // no step trains
+    if (packed) heap -= f32 * gradients;
     plan->memory = (tri_memory_plan){
         .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +
                       half * narrow,
         .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
-        .activations = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS] +
-                       2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] + plan->sizes.scratch_bytes +
-                       plan->sizes.result_bytes,
+        .activations = heap + 2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] +
+                       plan->sizes.scratch_bytes + plan->sizes.result_bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication =
             plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) + communicators,

@@ -87,8 +87,12 @@ typedef struct tri_plan_sharing {
     tri_axis shard_axis, replicate_axis;
     int shards, shard; // size of the shard axis, and this rank's coordinate on it
     int copies, copy;
-    bool releases;          // parameters are whole only from GATHER to RELEASE
-    bool scatters_rounds;   // whole gradients exist only until SCATTER
+    bool releases;        // parameters are whole only from GATHER to RELEASE
+    bool scatters_rounds; // whole gradients exist only until SCATTER
+    // Gradients take memory only from the first action that writes them to the end of the step, so
+    // they lie where activations lay before. This is so in a run of one rank, where no communicator
+    // touches gradients.
+    bool packs_gradients;
     tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
 } tri_plan_sharing;
 

@@ -89,6 +89,7 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .edge_value_count = counts,
                                        .releases = plan->sharing.releases,
                                        .scatters_rounds = plan->sharing.scatters_rounds,
+                                       .packs_gradients = plan->sharing.packs_gradients,
                                        .offload_set = plan->offload.set,
                                        .alignment = plan->device.alignment};
     tri_step_memory_plan(a, &request, &step->memory);

@@ -26,10 +26,8 @@ int tri_slot_states(int unit, tri_bucket_kind bucket) { return slot_of(unit, buc
 int tri_slot_bundle(const tri_flat *flat, int bundle) {
     return 1 + SLOTS_OF_BUCKET * flat->unit_count * TRI_BUCKET_COUNT + bundle;
 }
-tri_heap tri_slot_heap(const tri_flat *flat, int slot) {
-    bool of_bucket = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
-    return of_bucket && (slot - 1) % SLOTS_OF_BUCKET != STATES ? TRI_HEAP_STATE
-                                                               : TRI_HEAP_ACTIVATIONS;
+bool tri_slot_is_of_bucket(const tri_flat *flat, int slot) {
+    return slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
 }
 
 // The actions that use offloaded state: FETCH reads parameters that GATHER sends in the type in
@@ -126,7 +124,16 @@ static bool is_compute(const step *s, int action) {
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
-    return is_first ? TRI_HEAP_INPUTS : tri_slot_heap(s->r->flat, slot);
+    if (is_first) return TRI_HEAP_INPUTS;
+    int what = (slot - 1) % SLOTS_OF_BUCKET;
+    bool packed = what == STATES || (what == GRADIENTS && s->r->packs_gradients);
+    bool is_state = tri_slot_is_of_bucket(s->r->flat, slot) && !packed;
+    return is_state ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
+}
+
+// Whether the step gives gradients memory, so that the actions that touch them have to be followed.
+static bool places_gradients(const step *s) {
+    return s->r->blocks->training && (s->r->scatters_rounds || s->r->packs_gradients);
 }
 
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
@@ -274,7 +281,7 @@ static void touch_compute(step *s, const tri_action *a) {
     for (int k = 0; k < block->unit_count; k++) {
         close_sent(s, block->units[k]);
         if (s->r->releases) touch_unit(s, block->units[k], UNIT_PARAMETERS);
-        if (s->r->scatters_rounds && has_gradients && s->r->blocks->training)
+        if (places_gradients(s) && has_gradients)
             touch_unit(s, block->units[k], forward ? UNIT_STATISTICS : UNIT_TRAINED_GRADIENTS);
     }
     if (a->forgets) forget(s, a);
@@ -292,7 +299,17 @@ static void touch_edge(step *s, const tri_action *a) {
     }
 }
 
+// Records that an action on a unit uses its gradients, if the step gives these memory.
+static void touch_gradients(step *s, const tri_action *a) {
+    bool touches = a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER ||
+                   (a->kind == TRI_ACTION_STEP && s->r->packs_gradients);
+    if (!places_gradients(s)) return;
+    if (touches) touch_unit(s, a->subject, UNIT_GRADIENTS);
+    if (a->kind == TRI_ACTION_SCATTER) close_scattered(s, a->subject);
+}
+
 static void touch_action(step *s, const tri_action *a) {
+    int units = s->r->flat->unit_count;
     switch (tri_action_subject(a->kind)) {
     case TRI_SUBJECT_BLOCK:
         touch_compute(s, a);
@@ -305,15 +322,24 @@ static void touch_action(step *s, const tri_action *a) {
         if (a->kind == TRI_ACTION_GATHER && s->r->releases)
             touch_unit(s, a->subject, UNIT_PARAMETERS);
         if (a->kind == TRI_ACTION_RELEASE) close_parameters(s, a->subject);
-        if (!s->r->scatters_rounds) break;
-        if (a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER)
-            touch_unit(s, a->subject, UNIT_GRADIENTS);
-        if (a->kind == TRI_ACTION_SCATTER) close_scattered(s, a->subject);
+        touch_gradients(s, a);
         break;
     case TRI_SUBJECT_NONE:
         if (a->kind == TRI_ACTION_TAKE)
             touch(s, TRI_SLOT_INPUTS, a->round, s->r->programs[a->round]->input_bytes);
+        for (int u = 0; a->kind == TRI_ACTION_NORM && s->r->packs_gradients && u < units; u++)
+            if (s->r->blocks->units[u].here) touch_unit(s, u, UNIT_GRADIENTS);
         break;
+    }
+}
+
+// Keeps packed gradients until the step's last action, because the search for gradients that are
+// not finite may read them when the step has ended.
+static void keep_packed(step *s) {
+    for (int i = 0; i < s->buffer_count && s->r->packs_gradients; i++) {
+        int slot = s->buffers[i].slot;
+        if (tri_slot_is_of_bucket(s->r->flat, slot) && (slot - 1) % SLOTS_OF_BUCKET == GRADIENTS)
+            s->buffers[i].last = s->r->schedule->count - 1;
     }
 }
 
@@ -440,6 +466,7 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
         touch_action(&s, &schedule->actions[s.action]);
     }
     s.first[schedule->count] = s.touched_count;
+    keep_packed(&s);
     pack_buffers(&s, out);
     find_waits(&s, out);
     keep_settings(&s, out);

@@ -19,7 +19,8 @@
 // Heaps: ranges of memory that a step uses again and again. There are several, because memory that
 // communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
-    // Values between segments; while STEPs run, offloaded optimizer states lie here.
+    // Values between segments, and the gradients of a run of one rank; while STEPs run, offloaded
+    // optimizer states lie here.
     TRI_HEAP_ACTIVATIONS,
     TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
     // The first inputs of a step, on a device that runs ahead. This heap exists twice and steps
@@ -40,8 +41,8 @@ int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-// Tells in which heap a slot's buffers lie. Inputs that lie in TRI_HEAP_INPUTS are an exception.
-tri_heap tri_slot_heap(const tri_flat *flat, int slot);
+// Whether the slot is one of a bucket's.
+bool tri_slot_is_of_bucket(const tri_flat *flat, int slot);
 
 // What of this rank's state is offloaded: it lies in storage between its uses, and takes memory
 // only while an action uses it.
@@ -98,8 +99,11 @@ typedef struct tri_step_memory_request {
     // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident.
     bool releases;
     // Whole gradients lie on the state heap, from the first action that writes them to SCATTER;
-    // false: they are resident.
+    // false: they are resident, or packed.
     bool scatters_rounds;
+    // Whole gradients lie on the activations' heap, from the first action that writes them to the
+    // end of the step; false: they are resident, or scattered.
+    bool packs_gradients;
     tri_offload_set offload_set;
     int64_t alignment; // alignment of each buffer, in bytes
 } tri_step_memory_request;

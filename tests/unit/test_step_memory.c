@@ -156,8 +156,8 @@ static void broken(follower *f, const char *rule) {
 }
 
 static uint32_t tag_of(const follower *f, int slot, int round) {
-    bool state = tri_slot_heap(f->m->flat, slot) == TRI_HEAP_STATE;
-    uint32_t instance = state ? f->generation[slot] : (uint32_t)round;
+    bool of_bucket = tri_slot_is_of_bucket(f->m->flat, slot);
+    uint32_t instance = of_bucket ? f->generation[slot] : (uint32_t)round;
     return 1 + (uint32_t)slot * 512 + instance % 512;
 }
 
@@ -258,6 +258,10 @@ static void follow_segment(follower *f, const tri_action *a, tri_phase phase) {
     }
 }
 
+static bool places_gradients(const follower *f) {
+    return f->r->training && (f->m->scatters_rounds || f->m->packs_gradients);
+}
+
 static void follow_compute(follower *f, const tri_action *a) {
     const tri_schedule_block *b = &f->r->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
@@ -270,9 +274,7 @@ static void follow_compute(follower *f, const tri_action *a) {
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
             tri_bucket_kind bucket = (tri_bucket_kind)i;
             if (f->m->releases) unit_access(f, b->units[k], false, bucket, false);
-            if (!f->m->scatters_rounds || !f->r->training || !tri_bucket_has_gradients(bucket) ||
-                again)
-                continue;
+            if (!places_gradients(f) || !tri_bucket_has_gradients(bucket) || again) continue;
             if (forward != (bucket == TRI_BUCKET_STATISTIC) || a->kind == TRI_ACTION_BACKWARD_INPUT)
                 continue;
             if (a->adds >> k & 1) unit_access(f, b->units[k], true, bucket, false);
@@ -287,12 +289,22 @@ static void follow_unit(follower *f, const tri_action *a) {
             f->generation[tri_slot_parameters(a->subject, bucket)]++;
             unit_access(f, a->subject, false, bucket, true);
         }
-        if (!f->m->scatters_rounds || !tri_bucket_has_gradients(bucket)) continue;
+        if (!places_gradients(f) || !tri_bucket_has_gradients(bucket)) continue;
         if (a->kind == TRI_ACTION_CLEAR) unit_access(f, a->subject, true, bucket, true);
+        if (a->kind == TRI_ACTION_STEP && f->m->packs_gradients)
+            unit_access(f, a->subject, true, bucket, false);
         if (a->kind != TRI_ACTION_SCATTER) continue;
         unit_access(f, a->subject, true, bucket, false);
         f->generation[tri_slot_gradients(a->subject, bucket)]++;
     }
+}
+
+// NORM reads the gradients of all units.
+static void follow_norm(follower *f) {
+    for (int u = 0; u < f->r->unit_count; u++)
+        for (int i = 0; i < TRI_BUCKET_COUNT && f->r->units[u].here; i++)
+            if (tri_bucket_has_gradients((tri_bucket_kind)i))
+                unit_access(f, u, true, (tri_bucket_kind)i, false);
 }
 
 // What is done before the action begins: what it depends on and, in a lane that runs in order, the
@@ -325,6 +337,7 @@ static void follow(follower *f) {
         tri_subject subject = tri_action_subject(a->kind);
         if (subject == TRI_SUBJECT_BLOCK) follow_compute(f, a);
         if (subject == TRI_SUBJECT_UNIT) follow_unit(f, a);
+        if (a->kind == TRI_ACTION_NORM && f->m->packs_gradients) follow_norm(f);
         if (a->kind == TRI_ACTION_TAKE)
             access(f, TRI_SLOT_INPUTS, f->m->programs[a->round]->input_bytes, true);
         if (subject != TRI_SUBJECT_EDGE) continue;
@@ -399,6 +412,8 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
                                  .releases = r->strategy->shards_parameters && sharded,
                                  .scatters_rounds = r->deterministic ||
                                                     (r->strategy->shards_gradients && sharded)};
+    m.packs_gradients =
+        !m.scatters_rounds && r->pipeline == 1 && r->replicate == 1 && r->shard == 1;
     tri_step_memory memory;
     tri_step_memory_plan(arena, &m, &memory);
     tri_schedule_find_dependencies(&set->schedules[rank], r, memory.waits, memory.wait_count);
