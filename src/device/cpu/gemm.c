@@ -7,9 +7,11 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    K_BLOCK_READ = 512, // largest block of k if a is read in place: six rows take 12 KB
-    // Largest block of k if a is packed: 16 rows of a and a panel of b fit into the L1 cache.
-    K_BLOCK_PACKED = 128,
+    K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of a: six rows take 12 KB
+    // Up to this k, a is packed in groups of 16 rows: such a group and a panel of b fit into the L1
+    // cache. If k is larger, a is packed as whole rows, so that tiles add up more of k at a time.
+    K_GROUPS = 128,
+    ROW_PADDING = 16, // floats behind a packed row, so that rows lie in different sets of the cache
     // If a has at most this many columns, and each column is contiguous, a is not packed.
     K_UNPACKED = 48,
     PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
@@ -53,6 +55,10 @@ static bool packs_a(const cpu_gemm *g) {
     bool few_columns = g->a.row == 1 && g->a.row_block == 64 && g->k <= K_UNPACKED;
     return !reads_a(g) && g->n > CPU_TILE_COLUMNS && !few_columns;
 }
+static bool packs_rows(const cpu_gemm *g) { return packs_a(g) && g->k > K_GROUPS; }
+static bool packs_groups(const cpu_gemm *g) { return packs_a(g) && g->k <= K_GROUPS; }
+// Whether each row of what the tiles read is contiguous.
+static bool has_rows(const cpu_gemm *g) { return reads_a(g) || packs_rows(g); }
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
@@ -106,20 +112,21 @@ static cpu_gemm_split split_of(const tri_device_description *device, const cpu_g
     static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < SHARED_PRODUCTS;
     return cpu_gemm_split_of(small ? &alone : device, g->m,
-                             packs_a(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
+                             packs_groups(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
 }
 
 // How much of k is computed at a time, so that the packed operands stay in the caches: k in equal
 // blocks, rounded up to 64.
 static int64_t k_block_of(const cpu_gemm *g) {
-    int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, blocks = (g->k + most - 1) / most;
+    int64_t most = has_rows(g) ? K_BLOCK_ROWS : K_GROUPS, blocks = (g->k + most - 1) / most;
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
 // How many floats one thread's buffers for packed a, and for packed b, have.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
-    int64_t groups = (s->groups + s->rows - 1) / s->rows;
-    return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
+    int64_t rows = (s->groups + s->rows - 1) / s->rows * s->unit;
+    if (!packs_a(g)) return 0;
+    return rows * (k_block_of(g) + (packs_rows(g) ? ROW_PADDING : 0));
 }
 static int64_t packed_b(const cpu_gemm *g) {
     return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * k_block_of(g);
@@ -142,7 +149,10 @@ typedef struct block {
     const float *b[PANELS_MAX];
     // panels of the next block, to be prefetched; NULL: not prefetched
     const float *next_b[PANELS_MAX];
-    float *a; // packed rows of a; NULL: a is read in place
+    float *a; // packed groups of a; NULL: rows are read
+    // Where the rows of a lie, from first_row on, and their distance, if each is contiguous.
+    const float *rows;
+    int64_t row_stride;
 } block;
 
 static int64_t tiles_of(const block *b) {
@@ -182,11 +192,11 @@ typedef struct gemm_job {
 
 // Prefetches the rows of the next tile. It is called once for each panel and prefetches an equal
 // number of cache lines each time, so that the requests are spread out.
-static inline void prefetch_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t panel) {
+static inline void prefetch_rows(const block *b, int64_t row, int64_t panel) {
     int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
     int64_t end = lines * (panel + 1) / b->panels;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
-        const float *from = g->a.data + i * g->a.row + b->k_begin;
+        const float *from = b->rows + (i - b->first_row) * b->row_stride;
         for (int64_t l = first; l < end; l++) __builtin_prefetch(from + l * GEMM_LINE, 0, 2);
     }
 }
@@ -205,10 +215,29 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     } else { // tiles as equal as possible, because a tile of few rows waits for loads of b
         int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
         *rows = (left + tiles - 1) / tiles;
-        job->a = at(&g->a, row, b->k_begin);
-        job->a_row = g->a.row;
-        job->a_k = g->a.column;
-        job->a_skip = g->a.column_block - 64 * g->a.column;
+        job->a =
+            b->rows ? b->rows + (row - b->first_row) * b->row_stride : at(&g->a, row, b->k_begin);
+        job->a_row = b->rows ? b->row_stride : g->a.row;
+        job->a_k = b->rows ? 1 : g->a.column;
+        job->a_skip = b->rows ? 0 : g->a.column_block - 64 * g->a.column;
+    }
+}
+
+// Packs the rows of a for a block of k, or finds where they lie.
+static void choose_rows(const cpu_tile_code *code, const cpu_gemm *g, block *b, float *packed) {
+    static const cpu_epilogue none = {0};
+    const float *from = at(&g->a, b->first_row, b->k_begin);
+    int64_t count = b->end_row - b->first_row;
+    if (packs_rows(g)) {
+        b->row_stride = b->k_count + ROW_PADDING;
+        code->transpose(from, g->a.column, b->k_count, count, &none, packed, b->row_stride);
+        b->rows = packed;
+    } else if (packs_groups(g)) {
+        code->pack_groups(from, g->a.column, b->k_count, count, packed);
+        b->a = packed;
+    } else if (reads_a(g) && g->a.column_block == 64) {
+        b->row_stride = g->a.row;
+        b->rows = from;
     }
 }
 
@@ -244,7 +273,7 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             if (last && g->epilogue.bias)
                 job.epilogue.bias = (const float *)g->epilogue.bias + column;
             set_ahead(b, j, tile, tiles, rows, &job);
-            if (job.a_k == 1 && !job.a_skip) prefetch_rows(g, b, row + CPU_TILE_ROWS, j);
+            if (b->rows) prefetch_rows(b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
@@ -284,7 +313,7 @@ static void multiply_rectangle(const gemm_job *job, int index) {
     const cpu_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
     int row = index / s->columns, column = index % s->columns;
-    int64_t most = k_block_of(g), most_panels = reads_a(g) ? PANELS_MAX : 1;
+    int64_t most = k_block_of(g), most_panels = has_rows(g) ? PANELS_MAX : 1;
     int64_t first_panel = s->panels * column / s->columns;
     int64_t end_panel = s->panels * (column + 1) / s->columns;
     float *workspace = job->workspace + index * (packed_a(g, s) + packed_b(g));
@@ -294,11 +323,7 @@ static void multiply_rectangle(const gemm_job *job, int index) {
     if (b.end_row > g->m) b.end_row = g->m;
     for (b.k_begin = 0; b.k_begin < g->k; b.k_begin += b.k_count) {
         b.k_count = g->k - b.k_begin < most ? g->k - b.k_begin : most;
-        if (packs_a(g)) {
-            b.a = workspace;
-            job->code->pack_groups(at(&g->a, b.first_row, b.k_begin), g->a.column, b.k_count,
-                                   b.end_row - b.first_row, workspace);
-        }
+        choose_rows(job->code, g, &b, workspace);
         for (b.panel = first_panel; b.panel < end_panel; b.panel += b.panels) {
             b.panels = end_panel - b.panel < most_panels ? end_panel - b.panel : most_panels;
             if (!reads_b(g)) pack_b(job->code, g, &b, packed);
