@@ -55,16 +55,16 @@ typedef struct counts {
     int64_t workspace_bytes;
 } counts;
 
-static counts count(void (*build)(tri_graph *g, const tri_batch *batch), int64_t channels,
-                    tri_precision precision, bool tf32, bool has_bytes) {
+static counts count_on(const char *gpu, void (*build)(tri_graph *g, const tri_batch *batch),
+                       int64_t channels, tri_precision precision, bool tf32, bool has_bytes) {
     static const tri_pixel_scale scale = {.channels = 3, .std = {1, 1, 1}};
     const tri_task task = {.name = "images", .build = build};
     const tri_field fields[] = {{"images", TRI_F32, {3, {channels, 32, 32}}},
                                 {"labels", TRI_I64, {0}}};
     tri_device_config config = {0};
-    for (config.model = tri_device_cuda.models; strcmp(config.model->name, "h200") != 0;)
+    for (config.model = tri_device_cuda.models; strcmp(config.model->name, gpu) != 0;)
         config.model++;
-    tri_device_description h200 = tri_device_description_of(&tri_device_cuda, &config);
+    tri_device_description device = tri_device_description_of(&tri_device_cuda, &config);
     tri_model_request model = {
         .task = &task,
         .fields = fields,
@@ -74,7 +74,7 @@ static counts count(void (*build)(tri_graph *g, const tri_batch *batch), int64_t
     tri_program_request request = {.model = &model, .batch = SAMPLES};
     tri_program *p = NULL;
     counts c = {0};
-    if (tri_program_create(NULL, &h200, &request, &p) != TRI_OK)
+    if (tri_program_create(NULL, &device, &request, &p) != TRI_OK)
         fail_msg("%s", tri_error_message());
     for (int i = 0; i < p->graph->node_count; i++)
         c.reorders += p->graph->nodes[i].op == &tri_op_reorder;
@@ -83,6 +83,11 @@ static counts count(void (*build)(tri_graph *g, const tri_batch *batch), int64_t
     c.workspace_bytes = p->workspace_bytes;
     tri_program_destroy(p);
     return c;
+}
+
+static counts count(void (*build)(tri_graph *g, const tri_batch *batch), int64_t channels,
+                    tri_precision precision, bool tf32, bool has_bytes) {
+    return count_on("h200", build, channels, precision, tf32, has_bytes);
 }
 
 static void test_tensor_cores(void **state) {
@@ -102,6 +107,17 @@ static void test_exact(void **state) {
     assert_int_equal(exact.last, 0);
 }
 
+// A V100 has tensor cores for F16, but not for TF32.
+static void test_older_gpu(void **state) {
+    counts exact = count_on("v100-32", residual, 3, TRI_PRECISION_32_TRUE, false, true);
+    counts tf32 = count_on("v100-32", residual, 3, TRI_PRECISION_32_TRUE, true, true);
+    counts half = count_on("v100-32", residual, 3, TRI_PRECISION_16_MIXED, false, true);
+    assert_int_equal(tf32.reorders, 0);
+    assert_int_equal(tf32.last, 0);
+    assert_int_equal(tf32.workspace_bytes, exact.workspace_bytes);
+    assert_true(half.last > 20);
+}
+
 // The plan counts no copies: only what cuDNN may use beside them, and the gradient of the weight.
 static void test_workspace(void **state) {
     int64_t most = (64 << 20) + 4 * CHANNELS * CHANNELS * 3 * 3 * (int64_t)sizeof(float);
@@ -110,8 +126,8 @@ static void test_workspace(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_cores),
-                                       cmocka_unit_test(test_exact),
-                                       cmocka_unit_test(test_workspace)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_older_gpu), cmocka_unit_test(test_workspace)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static conv_state state_of(const tri_device_description *device, const tri_graph
     p->channels_last = cuda_convolves_channels_last(device, graph, node);
     p->in_type = cuda_in_type(graph, node, 0);
     p->out_type = cuda_out_type(graph, node, 0);
-    p->tf32 = p->in_type == TRI_F32 && graph->options.tf32;
+    p->tf32 = cuda_rounds_to_tf32(device, graph, p->in_type);
     if (node->op == &tri_op_conv2d) {
         const tri_conv2d_attr *a = node->attr;
         p->pass = CUDA_FORWARD;

@@ -8,7 +8,7 @@
 
 // Bits of tri_device_description.features.
 enum {
-    CUDA_HAS_BF16 = 1,         // tensor cores that take BF16 (compute capability 8.0 and up)
+    CUDA_HAS_BF16 = 1,         // tensor cores take BF16 and TF32 (compute capability 8.0 and up)
     CUDA_HAS_PRODUCTS = 2,     // cuBLASLt
     CUDA_HAS_CONVOLUTIONS = 4, // cuDNN
 };
@@ -90,6 +90,10 @@ bool cuda_takes_real(const tri_device_description *device, const tri_graph *grap
 // convolution's weight, whose channels lie side by side; plain, if the shape is no image or both
 // layouts are the same.
 tri_layout cuda_channels_last(const tri_shape *shape);
+// Whether convolutions may round inputs of the type to TF32: only if the GPU has tensor cores for
+// it, because a GPU without them computes F32 exactly, which needs row-major images.
+bool cuda_rounds_to_tf32(const tri_device_description *device, const tri_graph *graph,
+                         tri_dtype type);
 // Whether the convolution, or its gradient, reads and writes channels last.
 bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node);

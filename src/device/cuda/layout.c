@@ -17,11 +17,16 @@ tri_layout cuda_channels_last(const tri_shape *shape) {
     return is_either(shape) ? TRI_LAYOUT_PLAIN : channels_last;
 }
 
+bool cuda_rounds_to_tf32(const tri_device_description *device, const tri_graph *graph,
+                         tri_dtype type) {
+    return type == TRI_F32 && graph->options.tf32 && device->features & CUDA_HAS_BF16;
+}
+
 bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node) {
     tri_dtype type = cuda_in_type(graph, node, 0);
     return device->features & CUDA_HAS_CONVOLUTIONS &&
-           (tri_dtype_is_half(type) || (type == TRI_F32 && graph->options.tf32));
+           (tri_dtype_is_half(type) || cuda_rounds_to_tf32(device, graph, type));
 }
 
 static bool is_channels_last(const tri_layout *layout) {
