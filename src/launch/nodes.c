@@ -21,7 +21,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { DEFAULT_PORT = 29400, PAUSE_MS = 100, PROBE_MS = 500, QUEUE = 64 };
+enum { DEFAULT_PORT = 29400, PAUSE_MS = 100, FIRST_PROBE_MS = 500, QUEUE = 64 };
 
 struct launch_nodes {
     const launch_options *options;
@@ -140,8 +140,10 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
     bool is_reported = is_return;
-    for (;;) {
-        tri_status status = store_tcp_connect(&n->identity, &n->token, PROBE_MS, &n->fd);
+    // Each search takes longer than the one before, because on a long line the greeting takes some
+    // round trips; a signal is only seen between two of them.
+    for (int round_ms = FIRST_PROBE_MS;; round_ms = TRI_STORE_PROBE_MS) {
+        tri_status status = store_tcp_connect(&n->identity, &n->token, round_ms, &n->fd);
         if (status == TRI_OK) return status;
         n->fd = -1;
         bool has_ended = is_return && errno == ECONNREFUSED;

@@ -274,6 +274,29 @@ def lost_packets(node):
     return sum(int(line.split()[0]) for line in rules.splitlines() if " DROP " in line)
 
 
+@contextlib.contextmanager
+def delay_packets(node, seconds):
+    """While the block runs, whatever the node sends and receives arrives later by that time."""
+    near, far, port = f"labv{node}", f"labd{node}", f"labp{node}"
+    shell("ip", "-n", HEAD, "link", "add", far, "type", "veth", "peer", "name", port)
+    shell("ip", "-n", HEAD, "link", "set", near, "nomaster")
+    shell("ip", "-n", HEAD, "link", "set", port, "master", BRIDGE, "up")
+    shell("ip", "-n", HEAD, "link", "set", far, "up")
+    cable = subprocess.Popen(
+        inside(HEAD, sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                                  "delay.py"), near, far, str(seconds)),
+        stdout=subprocess.PIPE, text=True)
+    try:
+        assert cable.stdout.readline() == "ready\n", "delay.py did not start"
+        yield
+        assert cable.poll() is None, "delay.py ended"
+    finally:
+        cable.kill()
+        cable.communicate()
+        shell("ip", "-n", HEAD, "link", "set", near, "master", BRIDGE)
+        shell("ip", "-n", HEAD, "link", "del", far)
+
+
 def close_ports(node, closed=True):
     """A firewall on the node drops new connections to the ports that programs have by chance; those
     that it opens itself, and those to named ports, are as before."""
