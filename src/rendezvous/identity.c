@@ -29,7 +29,8 @@ typedef struct launcher {
     // Variable with the number of hosts, for launchers that do not tell the local size.
     const char *nodes;
     const char *only_with; // the row counts only if this variable is set too; NULL: always
-    // Ignored if Open MPI's variables are set, because they describe the same job better.
+    // Ignored if mpirun or mpiexec started the ranks (`own_ranks`): inside an allocation they start
+    // one daemon on each host by srun, and Slurm's variables describe the daemon.
     bool from_slurm;
     // All variables of `job` may be missing; then the launcher's process tells jobs apart.
     bool no_job_name;
@@ -38,7 +39,7 @@ typedef struct launcher {
 } launcher;
 
 // Sources of the rows: the manuals of torchrun, Slurm and each MPI; the rows of Slurm and Open MPI
-// were checked with Slurm 22.05 and Open MPI 4.1.
+// were checked with Slurm 22.05 and Open MPI 4.1, that of Hydra with MPICH 4.0.
 static const launcher launchers[] = {
     {.name = "torchrun",
      .rank = "RANK",
@@ -183,11 +184,17 @@ static bool in_slurm_step(get_variable get) {
     return isdigit((unsigned char)*step) && strtoull(step, NULL, 10) < 0xfffffff0ull;
 }
 
+// True if Open MPI's mpirun or Hydra numbered the ranks.
+static bool own_ranks(get_variable get) {
+    return value_of(get, "OMPI_COMM_WORLD_RANK") ||
+           (value_of(get, "PMI_RANK") && value_of(get, "MPI_LOCALRANKID"));
+}
+
 static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
     *c = (claim){from,    from->size[0], 1u << (from - launchers), UNKNOWN, UNKNOWN, UNKNOWN,
                  UNKNOWN, false};
     if (from->only_with && !value_of(get, from->only_with)) return TRI_OK;
-    if (from->from_slurm && value_of(get, "OMPI_COMM_WORLD_RANK")) return TRI_OK;
+    if (from->from_slurm && own_ranks(get)) return TRI_OK;
     if (!strcmp(from->name, "slurm") && !in_slurm_step(get)) return TRI_OK;
     TRI_TRY(read_number(get, from->rank, 0, TRI_MAX_RANKS - 1, &c->rank));
     if (c->rank < 0) return TRI_OK;

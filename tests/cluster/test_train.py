@@ -55,6 +55,7 @@ def check(folder, one, start, nodes, ranks, *settings):
     worst = runs.check_close(runs.losses(run_dir), one, LIMIT, what)
     print(f"  {what}: {worst:.1e}")
     shutil.rmtree(run_dir)
+    return done
 
 
 TENSOR = "strategy.tensor={fc1: column, fc2: row}"

@@ -86,6 +86,10 @@ static const struct {
     {"PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
      "OMPI_COMM_WORLD_LOCAL_SIZE=2",
      "open-mpi", 1, 2, 1, 2},
+    // mpiexec.hydra inside an allocation of 4 tasks: the same.
+    {"SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_ID=0 PMI_RANK=3 "
+     "PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
+     "hydra", 3, 4, 1, 2},
     // A batch script of a job with one task.
     {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
     {"TRIREME_LAUNCHER=none SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "none",

@@ -26,6 +26,8 @@ struct tri_transport_end {
     MPI_Status *statuses;
     int pending_count, pending_capacity;
     char (*loss)[MPI_MAX_ERROR_STRING + 32]; // by rank: why it was lost; "": it can be reached
+    int *sent_to;                            // by rank: messages sent to it
+    int received;                            // messages from all ranks
     bool moved;
 };
 
@@ -75,6 +77,7 @@ static void free_end(tri_transport_end *end) {
     free(end->indices);
     free(end->statuses);
     free(end->loss);
+    free(end->sent_to);
     free(end);
 }
 
@@ -112,7 +115,8 @@ static tri_status mpi_open(const tri_transport_job *job, tri_transport_end **out
     }
     tri_transport_end *end = calloc(1, sizeof *end);
     if (end) end->loss = calloc((size_t)size, sizeof *end->loss);
-    if (!end || !end->loss || !grow(end)) {
+    if (end) end->sent_to = calloc((size_t)size, sizeof *end->sent_to);
+    if (!end || !end->loss || !end->sent_to || !grow(end)) {
         if (end) free_end(end);
         snprintf(why, TRI_TRANSPORT_WHY_BYTES, "no memory");
         return TRI_NO_MEMORY;
@@ -169,6 +173,7 @@ static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *da
     MPI_Request handle;
     *request = (tri_transport_request){.peer = r, .bytes = size, .end = end};
     if (!grow(end)) abort(); // MPI would write to memory of which nobody keeps track
+    end->sent_to[r]++;
     int code = MPI_Isend(data, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
     if (code == MPI_SUCCESS)
         add(end, request, handle, false);
@@ -220,6 +225,7 @@ static bool mpi_progress(tri_transport_end *end) {
             int at = end->indices[i];
             finish(end, end->pending[at], code == MPI_ERR_IN_STATUS ? status->MPI_ERROR : code,
                    end->is_receive[at] ? status : NULL);
+            end->received += end->is_receive[at];
         }
         compact(end);
     }
@@ -238,9 +244,13 @@ static bool mpi_reaches(tri_transport_end *end, int r) { return true; }
 
 static void cancel_receives(tri_transport_end *end) {
     for (int i = 0; i < end->pending_count; i++) {
+        MPI_Status status;
+        int is_cancelled = 1;
         if (!end->is_receive[i]) continue;
-        if (MPI_Cancel(&end->handles[i]) == MPI_SUCCESS)
-            (void)MPI_Wait(&end->handles[i], MPI_STATUS_IGNORE);
+        if (MPI_Cancel(&end->handles[i]) == MPI_SUCCESS &&
+            MPI_Wait(&end->handles[i], &status) == MPI_SUCCESS)
+            (void)MPI_Test_cancelled(&status, &is_cancelled);
+        end->received += !is_cancelled;
         end->pending[i]->state = TRI_REQUEST_ENDED;
         end->handles[i] = MPI_REQUEST_NULL;
     }
@@ -256,9 +266,30 @@ static void mpi_stop(tri_transport_end *end) {
     end->pending_count = 0;
 }
 
+// Receives the messages that nobody waits for any more, such as the notices of ranks that left a
+// communicator: MPI demands that every message is received before MPI_Finalize.
+static void receive_rest(tri_transport_end *end) {
+    int expected = 0, bytes = 0;
+    if (MPI_Reduce_scatter_block(end->sent_to, &expected, 1, MPI_INT, MPI_SUM, end->comm) !=
+        MPI_SUCCESS)
+        return;
+    for (; end->received < expected; end->received++) {
+        MPI_Message message;
+        MPI_Status status;
+        if (MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, end->comm, &message, &status) != MPI_SUCCESS ||
+            MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS)
+            return;
+        void *memory = malloc((size_t)bytes + 1);
+        if (!memory) return;
+        (void)MPI_Mrecv(memory, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+        free(memory);
+    }
+}
+
 static void mpi_close(tri_transport_end *end, bool is_whole) {
     if (is_whole) {
         cancel_receives(end);
+        receive_rest(end);
         (void)MPI_Comm_free(&end->comm);
     } else {
         has_failed = true;
