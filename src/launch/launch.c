@@ -230,6 +230,7 @@ static tri_status run_attempt(run *r, tri_arena *arena, verdict *out) {
                           .count = r->options->workers,
                           .consoles = r->consoles,
                           .signal_fd = r->signal_fd,
+                          .signal = r->signal,
                           .nodes = r->nodes};
     launch_watch_run(&watch);
     r->signal = watch.signal;

@@ -251,6 +251,7 @@ void launch_watch_run(launch_watch *watch) {
         .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
     sigemptyset(&s.passed_on);
     // The caller may have received a signal already. Then this attempt ends at once.
+    s.first_interrupt_ns = tri_os.monotonic_ns();
     if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
     for (;;) {
         check_workers(&s);

@@ -12,8 +12,8 @@ typedef struct launch_watch {
     int count;
     launch_console *consoles; // LAUNCH_STREAMS entries
     int signal_fd;            // receives SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    // The first signal that asked the run to end, or that was passed on to a worker without a
-    // handler for it; 0: none.
+    // The first signal that asked the run to end, perhaps before the workers were started, or that
+    // was passed on to a worker without a handler for it; 0: none.
     int signal;
     launch_nodes *nodes; // NULL: the run has only this node
     nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has arrived

@@ -7,6 +7,7 @@ usage: test_launch_end.py BUILD_FOLDER
 import os
 import random
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -88,6 +89,44 @@ def check_no_handler(_):
     assert "ended by SIGUSR1" in err, err
 
 
+def check_signal_before_round(folder):
+    """A signal that an agent gets while it waits for the others, and of which the serving agent
+    learns only after the round has begun: its workers are stopped, as the others' are."""
+    os.environ["TRIREME_TOKEN"] = "a token of this test"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    agents = []
+
+    def agent(rank):
+        agents.append(start([TRIREME, "run", "--nnodes", "3", "--node-rank", str(rank),
+                             "--nproc-per-node", "1", "--master-addr", "127.0.0.1",
+                             "--master-port", str(port), "sh", "-c",
+                             f"touch {folder}/began-{rank}; exec sleep 100"]))
+        return agents[-1]
+
+    def began(rank):
+        return os.path.exists(f"{folder}/began-{rank}")
+
+    try:
+        agent(0)
+        waiting = agent(1)
+        time.sleep(2)  # until it has joined
+        waiting.send_signal(signal.SIGSTOP)
+        waiting.send_signal(signal.SIGTERM)
+        agent(2)
+        wait_for(lambda: began(0) and began(2), "the round", child=agents[2])
+        waiting.send_signal(signal.SIGCONT)
+        for child in agents:
+            _, err, code = finish(child, SOON)
+            assert code == 128 + signal.SIGTERM, f"{code}: {err}"
+    finally:
+        for child in agents:
+            if child.poll() is None:
+                child.kill()
+    check_nothing_left()
+
+
 def check_early_signals(folder):
     """At any moment of the start: either nothing ran, or there is a checkpoint."""
     draw = random.Random(1)
@@ -141,8 +180,8 @@ def check_temporary_folder(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-end-") as folder:
         sys.exit(check_all((check_guardian_suspended, check_grandchild, check_left_group,
-                            check_no_handler, check_temporary_folder, check_early_signals,
-                            check_killed_ranks), folder))
+                            check_no_handler, check_temporary_folder, check_signal_before_round,
+                            check_early_signals, check_killed_ranks), folder))
 
 
 if __name__ == "__main__":
