@@ -164,15 +164,16 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     }
 }
 
-// Sends a message, and never waits: if the socket has no room, the other end does not read, and is
-// soon found silent. Half a message would make all later ones unreadable, so the connection ends
-// then.
+// Sends a message, and never waits: if the socket has no room, the other end does not read. Then
+// the connection ends, because half a message would make all later ones unreadable, and the server
+// would wait for one that was not sent. Only a beat may be left out.
 static void send_message(launch_nodes *n, nodes_message *message, nodes_kind kind) {
     message->head = (nodes_head){.kind = kind, .round = atomic_load(&n->round)};
     size_t bytes = nodes_message_bytes(kind);
     pthread_mutex_lock(&n->sending);
     ssize_t sent = tri_os.send(n->fd, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0 && (size_t)sent != bytes) shutdown(n->fd, SHUT_RDWR);
+    bool may_be_left_out = sent < 0 && kind == NODES_BEAT;
+    if (sent != (ssize_t)bytes && !may_be_left_out) shutdown(n->fd, SHUT_RDWR);
     pthread_mutex_unlock(&n->sending);
 }
 
