@@ -41,12 +41,13 @@ typedef enum tri_run_event_kind {
 // What is reported after every step. The observer fills in the last five members, from
 // samples_per_s on.
 typedef struct tri_train_event {
-    int64_t step;         // number of steps done, from 1
-    int64_t epoch;        // number of the epoch, from 0
-    double loss;          // mean over the step's global batch, before the update
-    double lr;            // the learning rate of the update
-    double grad_norm;     // norm of all gradients together, before clipping
-    int64_t samples;      // samples trained on so far, over all ranks
+    int64_t step;     // number of steps done, from 1
+    int64_t epoch;    // number of the epoch, from 0
+    double loss;      // mean over the step's global batch, before the update
+    double lr;        // the learning rate of the update
+    double grad_norm; // norm of all gradients together, before clipping
+    int64_t samples;  // samples trained on so far, over all ranks
+    // tri_observe_train sets the members below.
     double samples_per_s; // since the last line of training or evaluation
     double mfu, mbu; // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
     double wall_s;   // time since the observer was created

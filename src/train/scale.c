@@ -28,6 +28,11 @@ tri_status train_take_carried(const tri_session *session, tri_progress *p,
     if (p->scale.scale != before)
         tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g", step,
                 p->scale.scale);
+    else if (options->fixed <= 0)
+        tri_log(TRI_LOG_INFO,
+                "step %lld: gradients overflowed, so that the step changed nothing; the loss scale "
+                "stays %g until that happens again (trainer.loss_scale.hysteresis)",
+                step, before);
     if (options->fixed > 0)
         tri_log(TRI_LOG_WARNING,
                 "step %lld: gradients overflowed, so that the step changed nothing; try a "

@@ -13,7 +13,6 @@
 #include "train/signals.h"
 #include "train/tell.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,16 +225,12 @@ static void report_step(const train_loop *loop, const tri_step_output *out) {
     const tri_progress *p = &loop->progress;
     tri_ledger *ledger = loop->session->comm->ledger;
     tri_ledger_mark writing = tri_ledger_enter(ledger, "writing metrics", NULL);
-    tri_observe_train(
-        loop->observer,
-        (tri_train_event){.step = p->step,
-                          .epoch = p->epoch,
-                          .loss = loop->train_loss,
-                          .lr = out->lr,
-                          .grad_norm = out->gradient_norm,
-                          .samples = p->samples,
-                          .is_logged = isfinite(loop->train_loss) &&
-                                       is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
+    tri_observe_train(loop->observer, (tri_train_event){.step = p->step,
+                                                        .epoch = p->epoch,
+                                                        .loss = loop->train_loss,
+                                                        .lr = out->lr,
+                                                        .grad_norm = out->gradient_norm,
+                                                        .samples = p->samples});
     tri_ledger_end(ledger, writing);
 }
 

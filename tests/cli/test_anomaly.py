@@ -5,6 +5,7 @@ rank, forward or backward. It reports nothing if all values are finite.
 usage: test_anomaly.py BUILD_FOLDER
 """
 import array
+import json
 import os
 import subprocess
 import sys
@@ -75,6 +76,24 @@ def check_step():
     assert "step 4: the forward pass of block first: reads the data's inputs" in line, line
 
 
+def check_overflow():
+    """Each step that changes nothing has its line and a message with the reason, also one whose
+    overflow does not lower the loss scale yet."""
+    place = os.path.join(folder, "overflow")
+    words = ["batch.global=2", "trainer.precision=16-mixed", "trainer.loss_scale.initial=1e9",
+             "trainer.log_every_n_steps=1", "trainer.detect_anomaly=false"]
+    train(ordinary(), *words, code=0)
+    done = run([TRIREME, "train", f"{folder}/small.yaml", "--run-dir", place, *words])
+    for step, scale in (1, "stays 1e+09"), (2, "is now 5e+08"):
+        (line,) = [line for line in done.stderr.splitlines() if f"step {step}: gradients" in line]
+        assert scale in line, line
+    with open(os.path.join(place, "metrics.jsonl"), encoding="ascii") as file:
+        entries = [json.loads(line) for line in file]
+    steps = [entry for entry in entries if entry["kind"] == "train"]
+    assert [entry["step"] for entry in steps] == [1, 2], steps
+    assert all(entry["grad_norm"] is None for entry in steps), steps
+
+
 def check_forward():
     """Finite numbers whose product is not finite."""
     for device in "cpu", "ref":
@@ -140,8 +159,8 @@ def main():
                    f"data: {{name: tensors, train: {folder}/data.safetensors, shuffle: false}}\n"
                    f"batch: {{global: {SAMPLES}}}\noptimizer: {{name: sgd, lr: 0.1}}\n"
                    "trainer: {max_steps: 2}\nlog: {tensorboard: false}\n")
-    return check_all([check_data, check_step, check_forward, check_backward, check_parameter,
-                      check_without, check_nothing_found])
+    return check_all([check_data, check_step, check_overflow, check_forward, check_backward,
+                      check_parameter, check_without, check_nothing_found])
 
 
 if __name__ == "__main__":
