@@ -66,6 +66,7 @@ int64_t tri_free_memory(int sharers, const char **whose) {
     if (whose)
         *whose = is_own ? "that its limit of memory (ulimit -v) leaves it"
                         : "that is free for it on this host";
-    if (is_own) return own > 0 ? own : 1;
-    return least < 0 ? 0 : least;
+    int64_t free_bytes = is_own ? own : least;
+    if (free_bytes < 0) return 0;
+    return free_bytes > 0 ? free_bytes : 1; // not 0, which means that nothing is known
 }

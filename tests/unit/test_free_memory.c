@@ -1,0 +1,78 @@
+// How much memory is free, by control groups that the test writes.
+#include "base/free_memory.h"
+#include "base/os.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+// Finds the files of the control group in the test's folder.
+static int open_in_folder(const char *path, int flags, mode_t mode) {
+    static const char group[] = "/sys/fs/cgroup/";
+    char own[128];
+    if (strncmp(path, group, sizeof group - 1) != 0) return tri_os_system.open(path, flags, mode);
+    snprintf(own, sizeof own, "%s/%s", folder, path + sizeof group - 1);
+    return tri_os_system.open(own, flags, mode);
+}
+
+static int setup(void **state) {
+    snprintf(folder, sizeof folder, "/tmp/trireme-memory-XXXXXX");
+    tri_os.open = open_in_folder;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    tri_os = tri_os_system;
+    return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1;
+}
+
+static void put(const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_group(void **state) {
+    int64_t host = tri_free_memory(1, NULL);
+    assert_true(host > 1 << 20);
+    put("memory.max", "max\n");
+    put("memory.current", "5000000\n");
+    put("memory.stat", "anon 1\ninactive_file 300000\n");
+    assert_true(tri_free_memory(1, NULL) > 1 << 20);
+    put("memory.max", "6000000\n");
+    assert_int_equal(tri_free_memory(1, NULL), 1300000);
+    assert_int_equal(tri_free_memory(4, NULL), 325000);
+}
+
+// 0 would mean that nothing is known, and then a run that needs more would not be rejected.
+static void test_full_group(void **state) {
+    const char *whose = NULL;
+    put("memory.current", "6000000\n");
+    put("memory.stat", "anon 1\n");
+    const char *limits[] = {"6000000\n", "5999999\n", "0\n"};
+    for (int i = 0; i < 3; i++) {
+        put("memory.max", limits[i]);
+        assert_int_equal(tri_free_memory(1, &whose), 1);
+        assert_string_equal(whose, "that is free for it on this host");
+    }
+    put("memory.max", "6000003\n");
+    assert_int_equal(tri_free_memory(8, &whose), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_group, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full_group, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
