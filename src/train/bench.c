@@ -98,14 +98,21 @@ static tri_status share_waiting(const tri_session *s, double waited, double seco
     return TRI_OK;
 }
 
+// The shape of the step that is issued next. The last step of an epoch may have fewer samples.
+static tri_step_shape next_shape(const bench_run *run) {
+    const tri_session *s = run->session;
+    int64_t step = run->progress.step + run->in_flight;
+    bool tail = step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
+                s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+}
+
 // Issues one step as the training loop does, and collects the oldest step in flight: this step or,
 // on a device that runs ahead, the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;
-    bool tail = step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
-                s->plan->steps[TRI_STEP_TAIL].samples > 0;
-    tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
+    tri_step_input input = {.shape = next_shape(run),
                             .step = step,
                             .clip = s->recipe->trainer.gradient_clip_val,
                             .next = train_feed_next,
@@ -154,8 +161,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
+            samples += s->plan->steps[next_shape(run)].samples;
             TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10));
-            samples += s->recipe->batch.global;
             if (s->identity.size > 1 && (i + 1) * 16 > 256) break;
         }
         took = tri_os_seconds() - before;
