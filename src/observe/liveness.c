@@ -37,18 +37,21 @@ static const tri_ledger_ring *ring_of(const tri_liveness *l, int rank) {
     return tri_comm_ledger_of(l->config.comm, rank);
 }
 
-tri_liveness *tri_liveness_create(const tri_liveness_config *config) {
+tri_status tri_liveness_create(const tri_liveness_config *config, tri_liveness **out) {
     tri_comm *comm = config->comm;
-    if (comm->size == 1) return NULL;
+    *out = NULL;
+    if (comm->size == 1) return TRI_OK;
     for (int r = 0; r < comm->size; r++)
-        if (!tri_comm_ledger_of(comm, r)) return NULL;
+        if (!tri_comm_ledger_of(comm, r)) return TRI_OK;
     tri_liveness *l = calloc(1, sizeof *l);
-    if (!l) return NULL;
+    if (l) l->ranks = calloc((size_t)comm->size, sizeof *l->ranks);
+    if (!l || !l->ranks) {
+        free(l);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory to watch %d ranks", comm->size);
+    }
     l->config = *config;
-    l->ranks = calloc((size_t)comm->size, sizeof *l->ranks);
-    if (l->ranks) return l;
-    free(l);
-    return NULL;
+    *out = l;
+    return TRI_OK;
 }
 
 void tri_liveness_destroy(tri_liveness *l) {
@@ -185,14 +188,12 @@ static tri_status start_thread(tri_liveness *l) {
 }
 
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out) {
+    TRI_TRY(tri_liveness_create(config, out));
+    if (!*out) return TRI_OK;
+    tri_status status = start_thread(*out);
+    if (status == TRI_OK) return TRI_OK;
+    tri_liveness_destroy(*out);
     *out = NULL;
-    tri_liveness *l = tri_liveness_create(config);
-    if (!l) return TRI_OK;
-    tri_status status = start_thread(l);
-    if (status == TRI_OK)
-        *out = l;
-    else
-        tri_liveness_destroy(l);
     return status;
 }
 

@@ -29,8 +29,8 @@ void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
 // The search for stuck ranks without a thread, for tests, which set the time.
 
-// Returns NULL if there is nothing to watch, as tri_liveness_start does, or if memory is missing.
-tri_liveness *tri_liveness_create(const tri_liveness_config *config);
+// *out is NULL if there is nothing to watch, as with tri_liveness_start. TRI_NO_MEMORY.
+tri_status tri_liveness_create(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_destroy(tri_liveness *liveness);
 // Looks at all ranks at the time `now_ns`. Returns a line to log, valid until the next call, or
 // NULL. A stuck rank is reported once, until it moves again.

@@ -47,8 +47,8 @@ static void open_case(test_case *c, int ranks) {
         assert_int_equal(tri_ledger_open(NULL, &ledgers[r]), TRI_OK);
         tri_ledger_step(ledgers[r], 7);
     }
-    c->liveness =
-        tri_liveness_create(&(tri_liveness_config){.comm = &c->comm, .timeout_s = TIMEOUT_S});
+    const tri_liveness_config config = {.comm = &c->comm, .timeout_s = TIMEOUT_S};
+    assert_int_equal(tri_liveness_create(&config, &c->liveness), TRI_OK);
     aborted[0] = 0;
 }
 
@@ -177,6 +177,32 @@ static void test_alone(void **state) {
     close_case(&c);
 }
 
+// How many calls of calloc succeed before one fails; -1: all do.
+static int callocs_left = -1;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size) {
+    if (callocs_left >= 0 && callocs_left-- == 0) return NULL;
+    return __real_calloc(count, size);
+}
+
+// A run whose ranks cannot be watched must not look like one that need not be.
+static void test_no_memory(void **state) {
+    for (int left = 0; left < 2; left++) {
+        test_case c;
+        open_case(&c, RANKS);
+        tri_liveness *liveness;
+        callocs_left = left;
+        tri_status status = tri_liveness_create(&(tri_liveness_config){.comm = &c.comm}, &liveness);
+        callocs_left = -1;
+        assert_int_equal(status, TRI_NO_MEMORY);
+        assert_null(liveness);
+        close_case(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_stands_still),
@@ -186,6 +212,7 @@ int main(void) {
         cmocka_unit_test(test_pause),
         cmocka_unit_test(test_long_action),
         cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
