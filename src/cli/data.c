@@ -8,24 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_range_json(const tri_data_range *r) {
-    printf("{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g}", r->min, r->max, r->mean);
-}
-
+// Texts need no JSON escapes: a field's name has only letters, digits and '_', and no warning has a
+// quote, a backslash or a control character.
 static void print_field_json(const tri_data_summary *s) {
     char shape[128];
     printf("{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"
            "\"mean\":%.6g,\"std\":%.6g,\"not_finite\":%lld,\"stored\":\"%s\",\"by_255\":%s,"
-           "\"first\":",
+           "\"first\":{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g},\"channels\":[",
            s->field.name, tri_dtype_name(s->field.dtype),
            tri_shape_text(&s->field.shape, shape, sizeof shape), s->all.min, s->all.max,
-           s->all.mean, s->std, (long long)s->not_finite, tri_dtype_name(s->stored),
-           s->is_divided_by_255 ? "true" : "false");
-    print_range_json(&s->first);
-    printf(",\"channels\":[");
+           s->all.mean, s->all.std, (long long)s->not_finite, tri_dtype_name(s->stored),
+           s->is_divided_by_255 ? "true" : "false", s->first.min, s->first.max, s->first.mean);
     for (int i = 0; i < s->channels; i++) {
-        if (i) putchar(',');
-        print_range_json(&s->channel[i]);
+        const tri_data_range *r = &s->channel[i];
+        printf("%s{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g,\"std\":%.6g}", i ? "," : "", r->min,
+               r->max, r->mean, r->std);
     }
     printf("]}");
 }
@@ -49,12 +46,12 @@ static void print_field(const tri_data_summary *s) {
     char shape[128];
     printf("  %-10s %s %s, %.4g to %.4g, mean %.4g, std %.4g, %lld not finite\n", s->field.name,
            tri_dtype_name(s->field.dtype), tri_shape_text(&s->field.shape, shape, sizeof shape),
-           s->all.min, s->all.max, s->all.mean, s->std, (long long)s->not_finite);
+           s->all.min, s->all.max, s->all.mean, s->all.std, (long long)s->not_finite);
     printf("             %s in the files%s\n", tri_dtype_name(s->stored),
            s->is_divided_by_255 ? ": bytes are divided by 255, then data.transform" : "");
     for (int i = 0; i < s->channels; i++)
-        printf("             channel %d: %.4g to %.4g, mean %.4g\n", i, s->channel[i].min,
-               s->channel[i].max, s->channel[i].mean);
+        printf("             channel %d: %.4g to %.4g, mean %.4g, std %.4g\n", i, s->channel[i].min,
+               s->channel[i].max, s->channel[i].mean, s->channel[i].std);
     if (s->field.shape.rank == 0)
         printf("             first sample: %.4g\n", s->first.mean);
     else

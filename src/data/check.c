@@ -60,20 +60,19 @@ static void add_sample(sums *to, const tri_data_field *field, int64_t sample, co
 }
 
 static tri_data_range range_of(const moments *m) {
-    return (tri_data_range){m->min, m->max, m->mean};
+    double std = m->count ? sqrt(m->squares / (double)m->count) : 0;
+    return (tri_data_range){m->min, m->max, m->mean, std};
 }
 
 static void report_field(const tri_dataset *dataset, int index, const sums *from,
                          tri_data_summary *out) {
     const tri_data_field *field = tri_dataset_field(dataset, index);
-    const moments *all = &from->all;
     *out = (tri_data_summary){
         .field = *field,
         .stored = tri_dataset_stored(dataset, index),
-        .all = range_of(all),
+        .all = range_of(&from->all),
         .first = range_of(&from->first),
-        .std = all->count ? sqrt(all->squares / (double)all->count) : 0,
-        .not_finite = all->not_finite,
+        .not_finite = from->all.not_finite,
         .first_not_finite = from->first_not_finite,
         .channels = channel_count(field),
     };

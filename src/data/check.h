@@ -8,10 +8,10 @@
 
 enum { TRI_CHECK_CHANNELS = 4, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
 
-// Range and mean of finite values as the model gets them: after conversion and transforms, without
-// ignored labels. All zero if there are no such values.
+// Range, mean and standard deviation of finite values as the model gets them: after conversion and
+// transforms, without ignored labels. All zero if there are no such values.
 typedef struct tri_data_range {
-    double min, max, mean;
+    double min, max, mean, std;
 } tri_data_range;
 
 typedef struct tri_data_summary {
@@ -19,9 +19,8 @@ typedef struct tri_data_summary {
     tri_dtype stored;          // the type in the files
     bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
     tri_data_range all, first; // over all samples, and of the first sample
-    double std;
-    int64_t not_finite;       // number of NaN and infinite values
-    int64_t first_not_finite; // the first sample with such a value; -1: there is none
+    int64_t not_finite;        // number of NaN and infinite values
+    int64_t first_not_finite;  // the first sample with such a value; -1: there is none
     // Number of entries of `channel`; 0 unless the field is images of several channels.
     int channels;
     tri_data_range channel[TRI_CHECK_CHANNELS];

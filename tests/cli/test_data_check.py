@@ -57,6 +57,11 @@ def check_shown():
     first, second = images["channels"]
     assert math.isclose(first["mean"], (2 * 306 + 4 * 255) / 12 / 255, rel_tol=1e-5), images
     assert math.isclose(second["mean"], (2 * 204 + 4 * 255) / 12 / 255, rel_tol=1e-5), images
+    for channel, values in ((first, [0, 255, 0, 51] * 2 + [255] * 4),
+                            (second, [102, 102, 0, 0] * 2 + [255] * 4)):
+        mean = sum(values) / 12
+        std = math.sqrt(sum((value - mean) ** 2 for value in values) / 12)
+        assert math.isclose(channel["std"], std / 255, rel_tol=1e-5), (channel, std)
     assert images["first"] == {"min": 0, "max": 1, "mean": 0.25}, images
     assert labels["stored"] == "I64" and not labels["by_255"] and labels["first"]["mean"] == 2
     moved, _ = report("data.train=bytes", "data.test=bytes",
@@ -64,8 +69,8 @@ def check_shown():
     images = {field["name"]: field for field in moved["fields"]}["images"]
     assert (images["min"], images["max"]) == (-2, 2) and images["first"]["mean"] == -1, images
     text = check("data.train=bytes").stdout
-    for part in ("bytes are divided by 255", "channel 1: 0 to 1", "first sample: 2",
-                 "samples of each class: 1 0 2", "train: 3 samples"):
+    for part in ("bytes are divided by 255", "channel 1: 0 to 1, mean 0.4667, std 0.411",
+                 "first sample: 2", "samples of each class: 1 0 2", "train: 3 samples"):
         assert part in text, (part, text)
 
 

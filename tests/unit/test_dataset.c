@@ -514,7 +514,8 @@ static void test_check(void **state) {
     options = fixture_options("name: tensors, train: train");
     assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.fields[0].not_finite, 2);
-    assert_true(report.fields[0].all.mean == 2 && report.fields[0].std == 1 && report.classes == 0);
+    assert_true(report.fields[0].all.mean == 2 && report.fields[0].all.std == 1 &&
+                report.classes == 0);
 }
 
 int main(void) {
