@@ -87,11 +87,10 @@ tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest 
 }
 
 static tri_status check_seal(const char *path, const char *text, size_t size) {
-    const char *seal = text + size - SEAL_BYTES;
     unsigned char hash[CHECKPOINT_HASH_BYTES];
     char hex[2 * CHECKPOINT_HASH_BYTES + 1];
-    if (size < SEAL_BYTES || memcmp(seal, SEAL, sizeof SEAL - 1) != 0 ||
-        memcmp(text + size - 2, "\"}", 2) != 0)
+    const char *seal = size < SEAL_BYTES ? NULL : text + size - SEAL_BYTES;
+    if (!seal || memcmp(seal, SEAL, sizeof SEAL - 1) != 0 || memcmp(text + size - 2, "\"}", 2) != 0)
         return TRI_FAIL(TRI_CORRUPT, "%s: is damaged: it does not end in its own hash", path);
     TRI_TRY(checkpoint_hash(text, (int64_t)(size - SEAL_BYTES), hash));
     to_hex(hash, hex);
