@@ -179,6 +179,13 @@ static void test_abort(void **state) {
     assert_string_equal(tri_error_message(), "the loader failed");
 }
 
+static void test_abort_without_reason(void **state) {
+    tri_comm *comm = *state;
+    comm->backend->abort(comm, NULL);
+    assert_int_equal(tri_comm_barrier(comm, "after"), TRI_PEER_LOST);
+    assert_string_equal(tri_error_message(), "aborted");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_collectives, open_self, close_self),
@@ -187,6 +194,7 @@ int main(void) {
         cmocka_unit_test(test_bad_operations),
         cmocka_unit_test_setup_teardown(test_memory_and_split, open_self, close_self),
         cmocka_unit_test_setup_teardown(test_abort, open_self, close_self),
+        cmocka_unit_test_setup_teardown(test_abort_without_reason, open_self, close_self),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static void self_abort(tri_comm *comm, const char *why) {
     self_comm *self = self_of(comm);
     int expected = NOT_ABORTED;
     if (!atomic_compare_exchange_strong(&self->aborted, &expected, ABORT_BEING_WRITTEN)) return;
-    strncpy(self->why, why, sizeof self->why - 1);
+    strncpy(self->why, why ? why : "aborted", sizeof self->why - 1);
     atomic_store(&self->aborted, ABORTED);
 }
 
