@@ -11,8 +11,10 @@ enum { ROUND_TRIPS = 16 };
 
 static const char *skips(const preflight *p) { return p->host_count < 2 ? "one host" : NULL; }
 
-// Measures round trips with the first rank of a host, from rank 0's side.
-static tri_status ask(preflight *p, int rank, preflight_clock *out) {
+// Measures round trips with the first rank of a host, from rank 0's side. If an earlier attempt
+// knows the clock better, that one is kept.
+static tri_status ask(preflight *p, int rank, preflight_clock *best) {
+    preflight_clock now;
     preflight_tick ticks[ROUND_TRIPS];
     for (int i = 0; i < ROUND_TRIPS; i++) {
         int64_t question = i, answer;
@@ -22,7 +24,8 @@ static tri_status ask(preflight *p, int rank, preflight_clock *out) {
         ticks[i].received_ns = tri_os.realtime_ns();
         ticks[i].other_ns = answer;
     }
-    out->uncertainty_s = preflight_clock_offset(ticks, ROUND_TRIPS, &out->offset_s);
+    now.uncertainty_s = preflight_clock_offset(ticks, ROUND_TRIPS, &now.offset_s);
+    if (now.uncertainty_s < best->uncertainty_s) *best = now;
     return TRI_OK;
 }
 
@@ -37,7 +40,10 @@ static tri_status answer(preflight *p) {
 }
 
 static tri_status measure(preflight *p) {
-    p->clocks = TRI_NEW_ARRAY(p->arena, preflight_clock, p->host_count);
+    if (!p->clocks) {
+        p->clocks = TRI_NEW_ARRAY(p->arena, preflight_clock, p->host_count);
+        for (int h = 1; h < p->host_count; h++) p->clocks[h].uncertainty_s = INFINITY;
+    }
     for (int h = 1; h < p->host_count; h++) {
         if (p->identity.rank == 0) TRI_TRY(ask(p, p->first[h], &p->clocks[h]));
         if (p->identity.rank == p->first[h]) TRI_TRY(answer(p));

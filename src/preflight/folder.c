@@ -103,6 +103,19 @@ static tri_status try_folder(const char *folder, preflight_folder *out) {
     return status;
 }
 
+// Keeps the best values of this attempt and of the one before. A folder that was usable once is
+// usable.
+static void keep_best(const preflight_folder *before, preflight_folder *now) {
+    if (before->failure[0]) return;
+    if (now->failure[0]) {
+        *now = *before;
+        return;
+    }
+    if (before->fsync_s < now->fsync_s) now->fsync_s = before->fsync_s;
+    if (before->write_bytes_per_s > now->write_bytes_per_s)
+        now->write_bytes_per_s = before->write_bytes_per_s;
+}
+
 static tri_status measure(preflight *p) {
     preflight_folder mine = {0};
     char absolute[PATH_MAX];
@@ -110,6 +123,7 @@ static tri_status measure(preflight *p) {
     p->folder = tri_arena_strdup(p->arena, realpath(folder, absolute) ? absolute : folder);
     if (preflight_is_first(p) && try_folder(p->folder, &mine) != TRI_OK)
         snprintf(mine.failure, sizeof mine.failure, "%s", tri_error_message());
+    if (p->folders && preflight_is_first(p)) keep_best(&p->folders[p->identity.rank], &mine);
     p->folders = TRI_NEW_ARRAY(p->arena, preflight_folder, p->identity.size);
     return preflight_gather(p, &mine, p->folders, sizeof mine, "run folder");
 }

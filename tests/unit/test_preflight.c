@@ -1,5 +1,6 @@
 // What decides between go and no-go: medians, slow hosts and pairs, clocks, limits; and the
 // schedule by which pairs of hosts are measured.
+#include "base/os.h"
 #include "preflight/judge.h"
 #include "preflight/limits.h"
 #include "preflight/state.h"
@@ -173,6 +174,93 @@ static void the_shortest_round_trip_tells_the_time(void **state) {
     assert_true(offset_s > -1.51e-7 && offset_s < -1.49e-7);
 }
 
+// Time in the two tests that follow; each fsync and each round trip takes `step_ns` of it.
+static int64_t now_ns, step_ns;
+
+static int64_t fake_clock(void) { return now_ns; }
+
+static int fake_fsync(int fd) {
+    now_ns += step_ns;
+    return 0;
+}
+
+// The first rank of another host, whose clock is `ahead_ns` ahead.
+static int64_t ahead_ns;
+
+static tri_status fake_start(tri_comm *comm, const tri_comm_op *ops, int count,
+                             tri_comm_ticket *out) {
+    for (int i = 0; i < count; i++) {
+        if (ops[i].kind != TRI_COMM_RECV) continue;
+        int64_t answer = now_ns + ahead_ns;
+        memcpy(ops[i].recv, &answer, sizeof answer);
+        now_ns += step_ns;
+    }
+    *out = (tri_comm_ticket){0};
+    return TRI_OK;
+}
+
+static tri_status fake_wait(tri_comm *comm, tri_comm_ticket ticket) { return TRI_OK; }
+
+static int back_to_the_system(void **state) {
+    tri_os = tri_os_system;
+    return 0;
+}
+
+// A second attempt that is disturbed more does not replace what the first one has found.
+static void attempts_keep_the_best_clock(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const tri_comm_backend backend = {.name = "fake", .start = fake_start, .wait = fake_wait};
+    tri_comm comm = {.backend = &backend, .size = 2};
+    preflight p = {
+        .arena = arena, .comm = &comm, .identity.size = 2, .host_count = 2, .first = (int[]){0, 1}};
+    tri_os.realtime_ns = fake_clock;
+    const struct {
+        int64_t step_ns;
+        double uncertainty_s;
+    } attempts[] = {{4000000, 2e-3}, {8000000, 2e-3}, {2000000, 1e-3}};
+    for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++) {
+        step_ns = attempts[i].step_ns;
+        assert_int_equal(preflight_clocks.measure(&p), TRI_OK);
+        double error_s = p.clocks[1].uncertainty_s - attempts[i].uncertainty_s;
+        assert_true(error_s > -1e-9 && error_s < 1e-9);
+    }
+    tri_arena_destroy(arena);
+}
+
+static void attempts_keep_the_best_folder(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const preflight_request request = {.run_dir = "/tmp"};
+    tri_comm *comm;
+    assert_int_equal(tri_comm_self_open(&comm), TRI_OK);
+    preflight p = {.arena = arena,
+                   .request = &request,
+                   .comm = comm,
+                   .identity.size = 1,
+                   .host_count = 1,
+                   .host_of = (int[]){0},
+                   .first = (int[]){0}};
+    tri_os.monotonic_ns = fake_clock;
+    tri_os.fsync = fake_fsync;
+    const struct {
+        int64_t step_ns;
+        double fsync_s;
+    } attempts[] = {{60000000, 0.06}, {200000000, 0.06}, {40000000, 0.04}};
+    for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++) {
+        step_ns = attempts[i].step_ns;
+        assert_int_equal(preflight_run_folder.measure(&p), TRI_OK);
+        assert_string_equal(p.folders[0].failure, "");
+        double error_s = p.folders[0].fsync_s - attempts[i].fsync_s;
+        assert_true(error_s > -1e-9 && error_s < 1e-9);
+    }
+    double rate = p.folders[0].write_bytes_per_s, best = (16 << 20) / 0.04;
+    assert_true(rate > best * 0.999 && rate < best * 1.001);
+    p.request = &(preflight_request){.run_dir = "/proc"};
+    assert_int_equal(preflight_run_folder.measure(&p), TRI_OK);
+    assert_string_equal(p.folders[0].failure, "");
+    tri_comm_close(comm);
+    tri_arena_destroy(arena);
+}
+
 static void limits_by_name(void **state) {
     preflight_limits limits = preflight_limits_default();
     assert_true(limits.space_gb == 1 && limits.compute_fraction == 0.75);
@@ -207,6 +295,8 @@ int main(void) {
         cmocka_unit_test(sixteen_thousand_hosts),
         cmocka_unit_test(hosts_that_do_not_reach_each_other),
         cmocka_unit_test(the_shortest_round_trip_tells_the_time),
+        cmocka_unit_test_teardown(attempts_keep_the_best_clock, back_to_the_system),
+        cmocka_unit_test_teardown(attempts_keep_the_best_folder, back_to_the_system),
         cmocka_unit_test(limits_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
