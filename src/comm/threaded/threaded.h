@@ -29,9 +29,9 @@ typedef struct threaded_kind {
     tri_status (*make)(threaded_comm *comm, const tri_comm_op *ops, int count,
                        threaded_group **out);
     void (*free_group)(threaded_group *group);
-    // The thread advances all groups, from the first to the last, again and again. Before each pass
-    // over the groups it calls `begin`; NULL: nothing has to be done. `advance` never waits for
-    // another rank. It sets *moved if the group has advanced, and group->done at the end.
+    // The thread advances all groups, from the first to the last, again and again. Before it
+    // goes through the groups it calls `begin`; NULL: nothing has to be done. `advance` never waits
+    // for another rank. It sets *moved if the group has advanced, and group->done at the end.
     void (*begin)(threaded_comm *comm);
     tri_status (*advance)(threaded_comm *comm, threaded_group *group, bool *moved);
     // Called after a failure, whose message is the thread's error message. Ends what is under way,

@@ -66,12 +66,12 @@ typedef struct cuda_embedding {
 } cuda_embedding;
 
 // Sorts positions by their tokens' rows; positions of one row stay in order. Tokens whose rows
-// other ranks have count as row number `rows`. It is a radix sort, which sorts all positions
-// `passes` times, by CUDA_DIGIT_BITS more bits each time, from one pair of keys and positions to
-// the other. The first time reads keys[0] and positions[0].
+// other ranks have count as row number `rows`. It is a radix sort: a row number has `digits` digits
+// of CUDA_DIGIT_BITS bits, and for each digit, the lowest first, all positions are sorted from one
+// pair of keys and positions to the other. The first time reads keys[0] and positions[0].
 typedef struct cuda_token_order {
     cuda_tokens tokens;
-    int passes;
+    int digits;
     int32_t *keys[2], *positions[2]; // [count]
 } cuda_token_order;
 enum { CUDA_DIGIT_BITS = 4 };

@@ -64,7 +64,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
                             .sums.width = cuda_out_shape(graph, node, 0)->dims[1]};
     cuda_tokens *t = &state.order.tokens;
     t->fault = cuda_fault_of(device);
-    while (t->rows >> (state.order.passes * CUDA_DIGIT_BITS)) state.order.passes++;
+    while (t->rows >> (state.order.digits * CUDA_DIGIT_BITS)) state.order.digits++;
     state.starts.count = t->count;
     state.starts.rows = state.sums.rows = t->rows;
     return cuda_prepare(kernel, &state, sizeof state);
@@ -74,7 +74,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     embedding_grad state = *(const embedding_grad *)kernel->state;
     int64_t count = state.order.tokens.count;
     int32_t *room = args->workspace;
-    int last = state.order.passes % 2;
+    int last = state.order.digits % 2;
     for (int i = 0; i < 2; i++) {
         state.order.keys[i] = room + i * count;
         state.order.positions[i] = room + (2 + i) * count;

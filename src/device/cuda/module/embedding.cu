@@ -70,10 +70,10 @@ GPU_KERNEL token_order(cuda_token_order p) {
         p.positions[0][i] = (int32_t)i;
     }
     gpu_barrier();
-    for (int pass = 0; pass < p.passes; pass++) {
-        const int32_t *keys = p.keys[pass % 2], *positions = p.positions[pass % 2];
-        int32_t *to_keys = p.keys[(pass + 1) % 2], *to_positions = p.positions[(pass + 1) % 2];
-        int shift = pass * CUDA_DIGIT_BITS;
+    for (int digit = 0; digit < p.digits; digit++) {
+        const int32_t *keys = p.keys[digit % 2], *positions = p.positions[digit % 2];
+        int32_t *to_keys = p.keys[(digit + 1) % 2], *to_positions = p.positions[(digit + 1) % 2];
+        int shift = digit * CUDA_DIGIT_BITS;
         for (int d = 0; d < DIGITS; d++) counts[d * SORTERS + own] = 0;
         for (int64_t i = first; i < end; i++) counts[(keys[i] >> shift) % DIGITS * SORTERS + own]++;
         gpu_barrier();
