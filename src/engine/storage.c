@@ -307,13 +307,19 @@ tri_status tri_storage_call(tri_storage *s, const tri_storage_work *work, uint64
 
 char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
+// Records the wait in the ledger if the calling thread is the one that runs the steps. A queue's
+// thread waits too, and must not write to that thread's lane.
+static tri_ledger_mark record_wait(tri_storage *s) {
+    if (!tri_ledger_is_compute_thread(s->ledger)) return (tri_ledger_mark){0};
+    return tri_ledger_begin(
+        s->ledger, &(tri_ledger_action){
+                       .kind = "STORAGE", .lane = TRI_LANE_OF_COMPUTE, .subject = -1, .round = -1});
+}
+
 tri_status tri_storage_wait(tri_storage *s, uint64_t ticket) {
     pthread_mutex_lock(&s->lock);
     if (s->done < ticket) {
-        tri_ledger_mark mark = tri_ledger_begin(
-            s->ledger,
-            &(tri_ledger_action){
-                .kind = "STORAGE", .lane = TRI_LANE_OF_COMPUTE, .subject = -1, .round = -1});
+        tri_ledger_mark mark = record_wait(s);
         while (s->done < ticket) pthread_cond_wait(&s->less, &s->lock);
         tri_ledger_end(s->ledger, mark);
     }
