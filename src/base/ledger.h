@@ -41,7 +41,8 @@ typedef struct tri_ledger_event {
     int64_t begin_ns, bytes;
     uint64_t sequence; // the operation's number in its communicator; 0: it is not an operation
     int32_t lane, kind;
-    // Block, unit or edge, and number of the micro-batch; or TRI_LEDGER_NONE.
+    // `subject`: number of the block, unit or edge on which the action works; `round`: that of its
+    // micro-batch. TRI_LEDGER_NONE: the action has none.
     int32_t subject, round;
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
@@ -125,8 +126,8 @@ tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const cha
 // True on the thread of lane 0, the only one that may begin actions of lane 0.
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
-// From now on also keeps the last `events` actions in private memory, which is more than the ring
-// keeps. TRI_NO_MEMORY.
+// Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own,
+// because the ring keeps only the last TRI_LEDGER_EVENTS. TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 // Returns how many actions are kept. *dropped: how many actions have begun since the start of the
 // trace and are no longer kept. No action may begin or end until the caller has copied the events,
@@ -139,8 +140,8 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 // True while the innermost open action of lane 0 is a wait for other ranks. Then this rank is not
 // the one that is stuck, so messages name another one.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
-// Copies the newest action of the other lanes that has not ended, and the newest that has ended;
-// number 0: there is none.
+// Finds two actions among those of all lanes except lane 0: *operates is the newest that has not
+// ended, and *operated the newest that has ended. Their number is 0 if there is none.
 void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
                        tri_ledger_event *operated);
 // Describes what the rank does, for example "in FORWARD 'conv2' of step 17, after all_reduce 'NORM'
@@ -151,13 +152,14 @@ char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);
 // need, as bytes for a process on another host, which cannot read the memory. Returns how many
 // bytes; `out` has room for TRI_LEDGER_PACKED_BYTES, the most.
 size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
-// Fills a ring from bytes that tri_ledger_pack made; other events than these are missing. Only one
-// thread may write a ring. False: tri_ledger_pack did not make these bytes, and the ring is
-// unchanged.
+// Fills a ring from bytes that tri_ledger_pack made. The ring then has only the events that were
+// packed. Only one thread may write a ring. False: tri_ledger_pack did not make these bytes, and
+// the ring is unchanged.
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
-// While it is locked, tri_ledger_unpack waits, so that several fields of a ring belong to one
-// moment. Lock it briefly, and take no other lock meanwhile. tri_ledger_text and tri_ledger_waits
-// lock it themselves.
+// A lock for readers of rings that tri_ledger_unpack fills. While a reader holds it,
+// tri_ledger_unpack waits, so that all fields that the reader reads belong to one moment. Hold it
+// briefly, and take no other lock meanwhile. tri_ledger_text and tri_ledger_waits take it
+// themselves.
 void tri_ledger_lock_unpacked(void);
 void tri_ledger_unlock_unpacked(void);
 

@@ -12,8 +12,9 @@ enum {
     TRI_MAX_NODES = 4096,      // nodes of one run over several nodes
     TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of an agent
     TRI_MAX_NODE_RETURNS = 10, // how often an agent that was cut off may return to the same run
-    // A longer gap between two looks of an agent counts as its own standstill, not as the others'
-    // silence.
+    // An agent checks regularly whether others have been silent for too long. If more time than
+    // this lies between two checks, the agent itself did not run, so the others' silence in that
+    // time does not count.
     TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
@@ -23,7 +24,8 @@ enum {
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // such a connection is closed after this time
-    // If there are too many of them, the oldest is closed for a new one after this time.
+    // If there are TRI_MAX_STORE_STRANGERS of them, a new one replaces the oldest, but not before
+    // the oldest has lasted for this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
@@ -31,16 +33,18 @@ enum {
     // again.
     TRI_STORE_PROBE_MS = 2000,
     TRI_BEAT_MS = 1000, // time between two beats of a rank over the network
-    // A longer gap between two looks of a process counts as its own standstill, not as the others'
-    // silence.
+    // Ranks and the store also check regularly whether others have been silent for too long. If
+    // more time than this lies between two checks of a process, it did not run in that time, so the
+    // others' silence does not count.
     TRI_BEAT_LATE_MS = 3000,
     TRI_SILENCE_MS = 15000, // a rank without a beat for so long is lost
     TRI_SAID_MS = 2000,     // how long to wait for an answer to the question what a rank does
-    // How long a rank that asked what another rank does also gets that rank's later beats.
+    // A rank that has asked what another rank does also gets that rank's new beats for this time.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.
     TRI_REFUSAL_GATHER_MS = 3000,
-    // How long one of these ranks has to print the line before the others end.
+    // Then one of these ranks prints the reasons. The others wait for it at most this time before
+    // they end, because a launcher may end all ranks once one has ended.
     TRI_REFUSAL_SPEAK_MS = 1000,
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
     // How long a rank waits for rank 0's answer before it prints its own line.
@@ -105,7 +109,8 @@ enum {
     TRI_MAX_LANES = 32,                 // lanes of one rank
     TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
     TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
-    // A rank is reported if others wait for it for more of their time than this.
+    // A rank is reported as slow if it takes longer than expected by more than this percentage, and
+    // the others wait for it for more than this percentage of the time.
     TRI_STRAGGLER_PERCENT = 25,
     // A lack of cores is reported if the waits of all threads for a core add up to at least this
     // percentage of the time.
@@ -133,8 +138,9 @@ enum {                                  // limits of communicators over messages
     // If there are many ranks the limit is smaller, so that the data of all ranks together are no
     // larger than this.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
-    // Among many ranks, data of one rank up to this size travel from rank to rank together with
-    // those of other ranks (Bruck's algorithm), so that each sends only log2(ranks) messages.
+    // If there are many ranks and each has data of at most this size, a rank passes on what it has
+    // received together with its own data (Bruck's algorithm). So each rank sends only log2(ranks)
+    // messages.
     TRI_MESSAGE_GATHER_BYTES = 2048,
     // Up to this number of ranks, each sends small data to all others directly.
     TRI_MESSAGE_EXCHANGE_RANKS = 16,

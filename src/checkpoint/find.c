@@ -88,7 +88,7 @@ static tri_status find_never(const char *run_dir) {
     bool is_empty = true;
     for (struct dirent *entry; (entry = readdir(folder));)
         is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-                                // The lock may be this run's, or left by a dead one.
+                                // The lock is this run's, or a run that died has left it.
                                 !strcmp(entry->d_name, ".lock"));
     closedir(folder);
     if (is_empty) return TRI_OK;

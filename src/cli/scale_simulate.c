@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-// Finds the global batch for `ranks` ranks if the first point has `global`: the same size or, with
-// --weak, one in proportion to the ranks.
+// Sets the global batch of a point. The first point has a global batch of `global` samples. The
+// others have the same or, with --weak, one in proportion to their ranks.
 static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
     int first = v->points[0].ranks;
     int64_t all = global * point->ranks;

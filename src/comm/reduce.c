@@ -226,7 +226,8 @@ void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int
                  void *const *out, size_t count, bool stream) {
     const reduce_table *table = reduce_find();
     TRI_ASSERT(in_count > 0);
-    // A single term is not rounded: one rank rounds nothing.
+    // Terms are rounded to the wire type. A single term is not, because then there is only one
+    // rank, which sends nothing.
     bool rounds = op->wire != TRI_F32 && in_count - op->accumulate > 1;
     if (rounds || table->halves[op->dtype].widen) {
         reduce_in_f32(table, op, in_count, in, out_count, out, count, stream);

@@ -10,9 +10,10 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// Gets the communicator that allocates the memory from which ranks send and to which they receive:
-// operations are fastest in memory that a communicator allocated. If the host can use the device's
-// memory, it is a control communicator, whose memory the ranks of a host share.
+// Returns the communicator that allocates the memory from which ranks send and to which they
+// receive, because operations are fastest in memory that a communicator allocated. If the host can
+// use the device's memory, this communicator is a control communicator: the ranks of a host share
+// the memory that it allocates.
 static tri_comm *memory_of(const tri_engine *e) {
     return e->device->backend->host_memory ? e->groups.memory : e->data.world;
 }
@@ -49,9 +50,9 @@ static void release_parameters(tri_engine *e, void *memory) {
         release(e, memory);
 }
 
-// Whether activations lie in memory that the communicator allocates: on a device whose memory the
-// host cannot use, if ranks send each other activations. On other devices such memory is no faster
-// for activations.
+// Whether a communicator allocates the memory of activations. It does if ranks send each other
+// activations and the host cannot use the device's memory. If the host can use it, memory of a
+// communicator is no faster for activations.
 static bool sends_activations(const tri_engine *e) {
     const int *size = e->plan->mesh.size;
     return !e->device->backend->host_memory &&

@@ -1,9 +1,12 @@
 // The loss, and the counts by which gradients are divided. A loss is a mean: the sum of its values
 // over the step, divided by their count. In a weighted sum, each loss is a mean with its own count.
-// BACKWARD adds the gradients of all losses at once, so each loss must be divided by its count
-// before that: if the count depends on labels, these are counted before the step. If all losses
-// have one count, BACKWARD divides by the nominal count. STEP corrects that, because NORM has
-// learned the true count by then.
+//
+// BACKWARD adds the gradients of all losses, which cannot be separated afterwards. So the gradient
+// of each loss must be divided by the loss's count before BACKWARD adds it. If a count depends on
+// labels, the labels are counted before the step.
+//
+// If all losses have the same count, one division is enough, and it can wait. BACKWARD divides by
+// the nominal count, and STEP corrects this once NORM has learned the true count.
 #include "engine/engine_internal.h"
 #include "graph/loss.h"
 

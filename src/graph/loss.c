@@ -99,16 +99,16 @@ void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value val
     push_metric(to, copy);
 }
 
-// How many samples the micro-batch has for which the graph is built.
+// Returns the size of the micro-batches for which the graph is built, in samples.
 static int64_t batch_size(const tri_graph *g) {
     if (g->input_count == 0) return 1;
     const tri_shape *shape = &tri_value_get(g, g->inputs[0].value)->shape;
     return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
 }
 
-// Finds how labels can be counted before the step. Returns the index of the graph's input that
-// holds them, or from which a single op makes them: then *maker is that op, which counts them. -1:
-// the labels cannot be counted before the step.
+// Finds how labels can be counted before the step. Returns the index of a graph's input: either the
+// input is the labels, and *maker is NULL, or one op makes the labels from the input, and *maker is
+// that op, whose count_labels counts them. -1: the labels cannot be counted before the step.
 static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
     *maker = NULL;
     for (;;) {

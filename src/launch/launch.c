@@ -89,9 +89,10 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
-// Finds the worker whose exit code tells what went wrong. Usually that is the cause. But if the
-// launcher stopped the cause while it was still writing its error file, its exit code only shows
-// that it was stopped. Then this finds the first worker that ended without being stopped.
+// Finds the worker whose exit code tells what went wrong. Usually that is `cause`, the worker whose
+// failure ended the run. But the launcher may have stopped it while it still wrote its error file.
+// Then its exit code shows only that it was stopped, so this returns the first other worker that
+// failed without being stopped.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;
@@ -126,7 +127,8 @@ static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
 static bool may_retry(const run *r, tri_arena *arena, outcome result, int attempt) {
     if (result != FAILED || r->signal || attempt >= r->options->max_restarts) return false;
     for (int i = 0; i < r->options->workers; i++)
-        // A lost worker may still hold what the next attempt needs.
+        // A lost worker, which did not end when it was killed, may still hold what the next attempt
+        // needs, for example memory or a port.
         if (r->workers[i].lost) return false;
     return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
@@ -174,8 +176,9 @@ static verdict obey(const nodes_message *message) {
     return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
-// Tells the serving agent how the workers have ended, and waits for its decision, which it takes
-// when all agents have told. If it has already decided (`last`), only obeys.
+// Tells the serving agent how this node's workers have ended, and waits for its decision. The
+// serving agent decides when all agents have reported. If its decision has already arrived, in
+// `last`, this only carries it out.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
         [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};

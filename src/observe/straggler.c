@@ -203,9 +203,9 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
-// How much of the window's time belongs to the steps that are known of the rank. Of a rank on
-// another host they may be fewer than rank 0's own steps; then the window's time is scaled down in
-// proportion.
+// The time within the window in which the rank made the steps that rank 0 knows of. If the rank
+// is on another host, rank 0 may know of fewer steps than its own, because messages lag behind.
+// Then this is the window's time in proportion: with 40 of 50 steps, 0.8 of it.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];

@@ -69,8 +69,8 @@ static tri_status vocab_parallel_cross_entropy_grad_shape(const void *attr, tri_
     return TRI_OK;
 }
 
-// The gradient comes from the scores alone. Its formula already takes into account that max and
-// sums depend on the scores.
+// Only the scores get a gradient; max and sums get none. They depend on the scores too, but the
+// formula for the scores' gradient already contains this dependence.
 static void vocab_parallel_cross_entropy_gradient(tri_graph *graph, const tri_node *node,
                                                   const tri_value *out_grads, const bool *wanted,
                                                   tri_value *in_grads) {

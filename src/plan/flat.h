@@ -16,8 +16,8 @@
 enum {
     // Parameters begin at a multiple of at least this many elements: 64 bytes of a half type.
     TRI_FLAT_ALIGNMENT = 32,
-    // Number of elements whose squares are summed as one number, where the norm must have the same
-    // bits on any number of shards.
+    // In a deterministic run, the norm of the gradients adds the squares of this many elements at a
+    // time, and then these sums. So it has the same bits on any number of shards.
     TRI_FLAT_CHUNK = 4096
 };
 
@@ -48,8 +48,8 @@ bool tri_bucket_is_trained(tri_bucket_kind bucket);
 // masters, because small updates would be lost in a half type.
 bool tri_bucket_is_half(tri_bucket_kind bucket);
 tri_placement tri_bucket_placement(tri_bucket_kind bucket);
-// True for the buckets of trained parameters and of statistics, whose new values travel with the
-// gradients.
+// True for the buckets of trained parameters and of statistics: new values of statistics are
+// reduced together with the gradients.
 bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 
 typedef struct tri_flat_bucket {

@@ -99,8 +99,8 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
 }
 
 // The offsets of elements along the last axis, computed once so that copies need no divisions.
-// offsets[i] is the offset of index i, for i below `period`. From there on the pattern repeats:
-// index i + period lies `step` elements behind index i.
+// offsets[i] is the offset of index i, for i below `period`. From there on the pattern repeats: the
+// offset of index i + period is the offset of index i, plus `step`.
 enum { KNOWN_OFFSETS = 1024 };
 typedef struct last_axis {
     int64_t period, step;

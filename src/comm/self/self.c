@@ -74,14 +74,15 @@ static void self_copy(const tri_comm_op *send, const tri_comm_op *recv) {
     if (bytes > 0 && send->send != recv->recv) memmove(recv->recv, send->send, bytes);
 }
 
-// Finds the n-th operation of `kind` in the group, from 0; NULL: there are fewer.
+// Finds the n-th operation of `kind`, from 0, in an operation group; NULL: there are fewer.
 static const tri_comm_op *self_nth(const tri_comm_op *ops, int count, tri_comm_kind kind, int n) {
     for (int i = 0; i < count; i++)
         if (ops[i].kind == kind && n-- == 0) return &ops[i];
     return NULL;
 }
 
-// One rank can only send to itself, and only within one group: anything else would wait for ever.
+// Carries out the sends and receives of an operation group. One rank can only send to itself, and
+// the matching receive must be in the same group, because a send without it would wait for ever.
 static tri_status self_pairs(const tri_comm_op *ops, int count) {
     for (int n = 0;; n++) {
         const tri_comm_op *send = self_nth(ops, count, TRI_COMM_SEND, n);

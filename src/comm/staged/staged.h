@@ -1,7 +1,7 @@
 // A communicator for a device whose memory the host cannot read or write, on top of one that takes
-// the host's memory. It copies what is sent out of the device, lets the inner communicator do the
-// operation, and copies the result back. So any backend can serve any device. Results have the bits
-// of the inner communicator.
+// the host's memory. It copies operands from the device to the host, lets the inner communicator do
+// the operation there, and copies the result back. So any backend can serve any device. Results
+// have the same bits as those of the inner communicator.
 #ifndef TRIREME_COMM_STAGED_STAGED_H
 #define TRIREME_COMM_STAGED_STAGED_H
 

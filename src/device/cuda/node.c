@@ -1,4 +1,5 @@
-// What all kernels of the device cuda read from their node, and how they keep it.
+// Helpers for kernels of the device cuda. They read shapes and types from a kernel's node, and copy
+// what the kernel needs of them into its state.
 #include "device/cuda/internal.h"
 
 #include <stdlib.h>
