@@ -36,10 +36,11 @@ int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
 }
 
-// How much of the backend's own memory a rank uses, which counts for its peak. Over shared memory
-// it uses two entries for each rank, each of which holds an announced operation and, if they are
-// small, its data (comm/shm/layout.h). Operations on private memory also use staging memory: that
-// of this rank, and that of the one other rank from which it reads at a time.
+// Returns how much of the backend's own memory a rank uses, which counts for its peak. Over shared
+// memory every rank has two entries, in which it announces an operation together with its data if
+// these are small (comm/shm/layout.h); a rank uses the entries of all ranks. Operations on memory
+// that other ranks cannot see (`is_private`) also use staging memory: that of this rank, and that
+// of the one other rank from which it reads at a time.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private) {
     if (ranks < 2 || backend == TRI_COMM_SELF) return 0;
     if (backend == TRI_COMM_MPI || backend == TRI_COMM_UCX)

@@ -121,9 +121,9 @@ typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen automatically
-    // The recipe also gives the number of rounds, so that three numbers have to agree. Code that
-    // changes `global` or `micro` then has to change the number of rounds too. It is set when the
-    // number of replicas is known.
+    // The recipe also gives the number of rounds (trainer.accumulate_grad_batches), so that
+    // global = micro × rounds × replicas. Code that changes `global` or `micro` then has to change
+    // the number of rounds too. This flag is set when the number of replicas is known.
     bool gives_rounds;
 } tri_batch_options;
 

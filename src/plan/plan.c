@@ -131,10 +131,12 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// Counts the elements of the staging memory through which initial weights and checkpoints pass:
-// - `bucket`: the largest bucket that is sharded or offloaded, or the offloaded masters that one
-//   unit casts to a half type, whichever is larger. If it fits into a heap, and the host can use
-//   the device's memory, it lies there: no step needs the heap meanwhile.
+// Counts the elements of the staging memory through which initial weights and checkpoints pass. It
+// has room for both of these:
+// - `bucket`: the largest bucket that is sharded or offloaded. If the offloaded masters of one unit
+//   that are cast to a half type are larger, it is these. It is not counted if it fits into a heap
+//   and the host can use the device's memory: it then lies there, because no step uses that heap
+//   meanwhile.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
@@ -170,8 +172,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// Finds the workspace of the kernel that sums squares of gradients, by asking for the longest
-// range.
+// Finds the workspace of the kernel that sums squares of gradients. It asks for a range as long as
+// all gradients together, because no range that a step sums is longer.
 static tri_status squares_workspace(const tri_plan *plan, size_t *out) {
     *out = 0;
     if (plan->flat.gradient_elements == 0) return TRI_OK;
@@ -366,8 +368,9 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
 }
 
 // Recomputes as few blocks as are needed for the plan to fit. It begins with the first block,
-// because the activations of the first blocks wait longest for BACKWARD. If the plan does not fit
-// with all blocks recomputed, returns that plan.
+// because the activations of the first blocks wait longest for BACKWARD. The last block is never
+// recomputed (arrange.c). If the plan does not fit even with all other blocks recomputed, returns
+// that plan.
 static tri_status create_fitting(tri_arena *parent, const tri_device_description *device,
                                  tri_plan_request request, tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);

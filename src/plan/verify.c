@@ -230,8 +230,9 @@ static void hold(check *c, int unit, bool all) {
         c->units[unit].holds[source] = all;
 }
 
-// Whether all that this rank's blocks add to the unit's gradients has been added or scattered, so
-// that they may be reduced.
+// Whether the unit's gradients on this rank are complete, so that they may be reduced: every block
+// has added its gradients in every round and, if gradients are scattered, SCATTER has taken all of
+// them.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];

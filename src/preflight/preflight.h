@@ -11,9 +11,9 @@
 #include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 
-// Connects the ranks as tri_backends.open_comm does. If the ranks are on several hosts, it calls
-// `met` when all have met at the store and none is connected yet, so that what would keep them from
-// connecting is found first. If `met` fails, so does this.
+// Connects the ranks as tri_backends.open_comm does. If the ranks are on several hosts, it first
+// calls `met`: all ranks have then met at the store, and none is connected to another. So `met` can
+// find and report what would keep them from connecting. If `met` fails, so does this.
 typedef tri_status preflight_connect(const tri_identity *identity, const tri_comm_options *options,
                                      tri_status (*met)(void *context, tri_store *store),
                                      void *context, tri_comm **out, tri_health **health);

@@ -29,9 +29,11 @@ static bool is_even(const preflight *p) {
     return p->host_count * p->local_ranks[0] == p->identity.size;
 }
 
-// Computes how many bytes the busiest end's link carries, in each direction, for each byte of the
-// all-reduce: 2 * (ends - 1) / ends if the ends share the sum equally. The expected time is bytes *
-// traffic / rate.
+// Computes how many bytes the link of the busiest end carries, in each direction, for each byte of
+// the all-reduce. The expected time is bytes * traffic / rate. On one host, and if hosts are even,
+// each of the n ends reduces 1 / n of the sum: its link carries 2 * (n - 1) / n. Otherwise each of
+// all `ranks` ranks reduces an equal share. A host with l of them carries 2 * l * (ranks - l) /
+// ranks.
 static double traffic(const preflight *p) {
     double ends = p->end_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;
@@ -49,8 +51,8 @@ static tri_status sum_once(preflight *p, float *values, int64_t count) {
                                                 .label = "all-reduce"});
 }
 
-// Measures the time of the fastest repetition, in which the slowest rank's time counts. It is the
-// fastest one because other programs disturb some repetitions.
+// Measures how long an all-reduce takes. A repetition takes as long as its slowest rank. *out is
+// the time of the fastest repetition, because other programs disturb some of them.
 static tri_status time_sums(preflight *p, float *values, int64_t count, double *out) {
     double times[REPEATS];
     TRI_TRY(sum_once(p, values, count));

@@ -23,12 +23,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// What the entries of `fds` are, in this order, so that one poll waits for all of them. Without
-// TCP, the clients' entries take the place of the TCP sockets.
+// The first five are indices into `fds`, the descriptors for which one poll waits. Without TCP
+// there are neither listening TCP sockets nor strangers, so the clients begin at index TCP.
 enum {
-    WAKE,
-    UNIX,
-    TCP,
+    WAKE, // the event by which other threads wake the server's thread
+    UNIX, // the socket that listens for ranks of this host
+    TCP,  // the sockets that listen for ranks of other hosts
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
     READ_BYTES = 1 << 16,
@@ -205,9 +205,9 @@ static void name_missing(store_server *s) {
             host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core), s->identity.size);
 }
 
-// How many entries poll gets. poll fails if there are more entries than the process may have
-// descriptors (ulimit -n), used or not. So unused entries at the end are left out. Clients get the
-// lowest free entries, so that there are never too many.
+// Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors
+// that the process may have (ulimit -n), even if some entries are not in use. So poll gets no
+// unused entries at the end. There are few others, because a new client gets the lowest free entry.
 static nfds_t used(store_server *s) {
     while (s->client_end > 0 && s->clients[s->client_end - 1].fd < 0) s->client_end--;
     return (nfds_t)(s->clients - s->fds) + (nfds_t)s->client_end;
@@ -238,9 +238,10 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
     poll(s->fds, count, wait_ms(until_ns));
 }
 
-// Raises the limit on descriptors: each rank has two connections, and the usual limit is lower than
-// what the system allows. poll also fails if the limit is below the number of entries with a fixed
-// index.
+// Raises the process's limit on descriptors, as far as the system allows, to what the server needs
+// for `ranks` ranks, because each rank has two connections and the usual limit is low. Fails
+// if the limit cannot be as high as the number of entries before the clients', because poll would
+// fail with them.
 static tri_status make_room(int ranks) {
     struct rlimit limit;
     rlim_t needed = 2 * (rlim_t)ranks + CLIENTS + SPARE_DESCRIPTORS;
@@ -282,7 +283,8 @@ static void begin_next(store_server *s) {
     for (int i = 0; i < s->client_end; i++)
         if (s->clients[i].fd >= 0) leave(s, i);
     store_core_destroy(s->core);
-    // A failure is harmless: there is enough room for the server itself.
+    // A failure does not matter: what the server needs without any client was checked when it
+    // started, and accept_at reports a rank for which there is no room.
     (void)make_room(next->size);
     serve_generation(s, next);
     free(next);
@@ -308,8 +310,9 @@ static void *serve(void *context) {
         name_missing(s);
         if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) end_ns = begin_end(s);
-        // A rank's server waits for its ranks, which may still need keys. An agent ends after its
-        // ranks, so a rank that is still connected then is lost.
+        // If this process is a rank, the server waits for ranks that are still connected, because
+        // they may still need keys. If it is an agent, the server does not wait: an agent ends only
+        // after its ranks have ended, so a rank that still seems to be connected is lost.
         bool is_awaited = store_core_present(s->core) || store_core_has_refusals(s->core);
         if (end_ns != INT64_MAX &&
             (s->is_agent || !is_awaited || tri_os.monotonic_ns() >= end_ns)) {

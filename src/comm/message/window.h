@@ -1,4 +1,6 @@
-// Collectives with sums (all-reduce, reduce-scatter) for more data than travel with a header.
+// The algorithm for all-reduces and reduce-scatters whose data are too large to travel with the
+// headers by which ranks tell each other what they call (small.h has the algorithms for small
+// data).
 #ifndef TRIREME_COMM_MESSAGE_WINDOW_H
 #define TRIREME_COMM_MESSAGE_WINDOW_H
 

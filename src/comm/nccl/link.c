@@ -1,4 +1,4 @@
-// Opens and closes links, through which groups go.
+// Opens and closes links. link.h says what a link is.
 #include "comm/nccl/link.h"
 
 #include "comm/nccl/memory.h"
@@ -57,7 +57,8 @@ void nccl_link_close(nccl_link *link) {
 }
 
 // The two ends of a link as one number: the sending rank, then the receiving rank. All ranks close
-// their links in the order of this number.
+// their links in the order of this number. Closing waits for the other end, so with different
+// orders ranks could wait for each other for ever.
 static int64_t ends(const nccl_link *link, int rank) {
     int64_t from = link->way == NCCL_FROM_PEER ? link->peer : rank;
     int64_t to = link->way == NCCL_FROM_PEER ? rank : link->peer;

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// UNDER_WAY: the most groups of a link that may be issued and not done. It is less than the number
-// of tickets that a queue can tell apart, EVENTS in device/cuda/queue.c, because recording one more
-// would block the thread.
+// UNDER_WAY: how many groups of a link may be issued and not done. Each of them has a ticket of the
+// link's queue. A queue keeps only so many tickets (EVENTS in device/cuda/queue.c), and making one
+// more would block the thread until the oldest is done. So UNDER_WAY is less than EVENTS.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
@@ -78,10 +78,11 @@ static tri_status find_link(nccl_comm *c, nccl_group *g) {
     return checked(c, g, c->device->runtime->nccl_id(g->link->id, why), why);
 }
 
-// Begins to compare what the ranks call. A message is compared after earlier messages of its link
-// and earlier collectives; a collective after everything before it. So all ranks start the
-// comparisons of one pair of ranks, or of all ranks, in the same order. The data that a message
-// sends have to be ready before it is compared.
+// Begins to compare what the ranks call, if it is the group's turn. A message's turn comes when the
+// earlier messages of its link were issued and the comparisons of earlier collectives have begun; a
+// collective's turn, when the comparisons of all earlier groups have begun. So all ranks begin the
+// comparisons of one pair of ranks, or of all ranks, in the same order. The sender of a message
+// also waits until its data are ready: nccl.h says why.
 static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     if (!g->link) TRI_TRY(find_link(c, g));
     bool may =
@@ -204,8 +205,8 @@ static tri_status check_time(const nccl_comm *c, nccl_group *g, int64_t now_ns) 
     return checked(c, g, TRI_TIMEOUT, why);
 }
 
-// Checks for failures, which may occur even while no group advances. Called each time the thread
-// has advanced the first of all groups.
+// Checks for failures, because they may occur even while no group advances. Called once each time
+// the thread goes through all groups. A message about a failure names the first group.
 static tri_status check_all(nccl_comm *c, nccl_group *first) {
     char why[CUDA_WHY_BYTES] = "";
     TRI_TRY(c->base.inner->backend->failed(c->base.inner));

@@ -43,9 +43,9 @@ CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(loss)
 
-// Computes ranges [begin, end) of the rows. A row's exponentials are needed twice: for their sum,
-// and divided by it. They are computed once and kept meanwhile: in the row of the gradient itself
-// or, if that is BF16, in the range's buffer `terms`.
+// Computes the gradients of the rows of ranges [begin, end). A row's exponentials are needed twice:
+// first for their sum, and then to be divided by this sum. They are computed once and kept in the
+// row of the gradient itself or, if that is BF16, in a row of `terms`.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes, rows = job->state->rows;

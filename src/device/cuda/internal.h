@@ -55,8 +55,9 @@ bool cuda_launches_block(void);
 // Sets *without to true if nothing is to be captured: with TRIREME_CUDA_GRAPHS=0, and with
 // CUDA_LAUNCH_BLOCKING=1, which has an effect only on kernels that the host launches one by one.
 tri_status cuda_read_captures(bool *without);
-// Returns the queue's stream, to which the caller then issues one call. It waits if too many calls
-// have piled up behind a wait for the host (queue.c). Only one thread issues calls to a queue.
+// Returns the queue's stream, to which the caller then issues one call. This function blocks while
+// the stream waits for the host and too many calls have piled up in it (queue.c). Only one thread
+// issues calls to a queue.
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
 // Launches kernel NAME of the module. If that fails, the calling function returns the status.

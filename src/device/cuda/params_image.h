@@ -31,8 +31,9 @@ typedef enum cuda_pass {
 
 // One of the computations of a convolution (forward, or one of the gradients), from x [samples,
 // channels, in[0], in[1]] to y [samples, features, out[0], out[1]] with weight [features, channels
-// / groups, kernel[0], kernel[1]]. The kernel counts in 32 bits: all samples together have fewer
-// than 2^31 pixels, and a filter fewer than 2^31 elements.
+// / groups, kernel[0], kernel[1]]. The GPU's kernel counts in 32 bits, which is faster than 64. So
+// x and y each have fewer than 2^31 pixels, over all samples, and the weight has fewer than 2^31
+// elements for each feature, and for each channel.
 typedef struct cuda_convolution {
     cuda_pass pass;
     int64_t samples, channels, features, groups;
@@ -53,11 +54,11 @@ typedef struct cuda_convolution {
     int64_t workspace_bytes;
 } cuda_convolution;
 
-// How many bytes of memory cuDNN may use for the convolution. All kernels of a rank share this
-// memory. Tensor cores read lots of channels of 16 bytes. cuDNN copies tensors that do not consist
-// of such lots: all those whose channels are not last, and those with channels last whose number of
-// channels is not a multiple of a lot. The gradient of the weight is held in a half type before it
-// is widened.
+// How many bytes of workspace cuDNN may use for the convolution. All kernels of a rank use this
+// memory in turn. cuDNN needs it for copies, because tensor cores read lots of 16 bytes from the
+// channels of one pixel. So cuDNN copies a tensor whose channels are not last, or whose channels
+// are not a whole number of lots. The gradient of the weight needs memory too: if it is computed in
+// a half type, it lies here until it is widened to F32.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20;
     int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t), lot = 16 / element;

@@ -42,8 +42,9 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
            a != TRI_F64 && b != TRI_F64;
 }
 
-// Keeps the layout that the inputs have, so that no reorder is needed. If only one of them is
-// plain, the other one's layout is that of the images around it.
+// Gives both inputs and the output one layout: that of the inputs, so that nothing has to be
+// reordered. If only one of the inputs is plain, the other one's layout is kept, because kernels
+// nearby have chosen it for their images.
 static void layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
     if (node->input_count > 1 && tri_layout_is_plain(&in[0])) in[0] = in[1];

@@ -74,7 +74,8 @@ typedef struct cuda_runtime {
     int64_t (*clock_offset_ns)(cuda_context *context);
 
     // alloc allocates memory of the device; alloc_host allocates pinned memory of the host, which
-    // the device can reach at the same address. Neither is zeroed. TRI_NO_MEMORY.
+    // the device can reach at the same address. Neither is zeroed. TRI_NO_MEMORY: too little is
+    // free.
     tri_status (*alloc)(cuda_context *context, size_t size_bytes, void **out, char *why);
     void (*free)(cuda_context *context, void *memory);
     tri_status (*alloc_host)(cuda_context *context, size_t size_bytes, void **out, char *why);
@@ -88,9 +89,9 @@ typedef struct cuda_runtime {
     // Streams. Work is done in the order in which it was issued to a stream.
     tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
     void (*close_stream)(cuda_stream *stream);
+    // Copies between any two of: memory of `alloc`, memory of `alloc_host`, other memory of the
+    // host.
     tri_status (*copy)(cuda_stream *stream, void *to, const void *from, size_t size_bytes,
-                       // Copies between any two of: memory of `alloc`, memory of `alloc_host`,
-                       // other memory of the host.
                        char *why);
     tri_status (*zero)(cuda_stream *stream, void *memory, size_t size_bytes, char *why);
     // Makes the stream wait until *word, which lies in pinned host memory, is at least `value` (mod
@@ -121,9 +122,10 @@ typedef struct cuda_runtime {
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);
     tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
                             int size, cuda_nccl **out, char *why);
-    // Needs CUDA_NCCL_SPLITS. Collective over `parent`, which is pending meanwhile. Opens a
-    // communicator of the ranks that give the same colour, ordered by key. With colour < 0 this
-    // rank joins none: *out has no ranks and can only be closed.
+    // Needs CUDA_NCCL_SPLITS. Collective over `parent`. Opens a communicator of the ranks that give
+    // the same colour, ordered by key. With colour < 0 this rank joins none: *out has no ranks and
+    // can only be closed. Until the split is complete, nccl_state of `parent` is
+    // CUDA_EVENT_PENDING. Only after that does nccl_state of *out say whether *out may be used.
     tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
     // Needs CUDA_NCCL_REGISTERS. alloc_nccl allocates memory of the device. NCCL is fastest on such
     // memory once it is registered with the communicator that uses it. Memory has to be
