@@ -14,8 +14,9 @@
 const char TRI_LEDGER_WAIT[] = "WAIT";
 const char TRI_LEDGER_ISSUE[] = "ISSUE";
 
-// Whether an action that is still open ends when a step begins: a step that failed leaves such
-// actions.
+// What happens to an open action of lane 0 when the next step begins. An action of a schedule ends,
+// because a step that failed does not end its own actions. One such as "evaluation" stays open,
+// because steps may begin inside it.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
 
 typedef struct ledger_open { // an action of lane 0 that has not ended
@@ -29,7 +30,8 @@ struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
     int users; // how many calls of tri_ledger_close end the ledger
-    // The pointers that callers passed; the ring has copies of the names.
+    // The names of the kinds of actions, as the pointers that callers passed, so that a known kind
+    // is found by comparing pointers. The ring has copies of the texts.
     const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];
     pthread_t thread; // the thread of lane 0, if has_thread

@@ -84,12 +84,14 @@ typedef struct tri_checkpoint_save_request {
     // because a snapshot needs the memory of the state a second time. 0, which all ranks must then
     // pass: the save takes no snapshot.
     int64_t snapshot_bytes;
-    // Rank 0 calls this before the commit. If it fails, the save fails: so a run that another one
-    // has replaced commits nothing. NULL: the save always commits. May be called from any thread.
+    // Asks on rank 0, before the commit, whether this run may commit; an error makes the save fail.
+    // So a run that a newer generation has replaced, or that has lost a rank, commits nothing.
+    // NULL: the save always commits. The call may come from any thread.
     tri_status (*admit)(void *context);
     void *admit_context;
-    // Set when the save ends: the seconds that it worked, on the slowest rank. Between its stages
-    // it waits until all ranks have ended a training step, which does not count. NULL: not wanted.
+    // Set when the save ends: how many seconds the slowest rank worked for it. The time between the
+    // stages, in which the save waits until all ranks have ended a training step, does not count.
+    // NULL: not wanted.
     double *worked_s;
 } tri_checkpoint_save_request;
 
@@ -132,9 +134,10 @@ tri_status tri_checkpoint_save_finish(tri_pending_save *save);
 // unless the checkpoint is already committed. NULL allowed.
 void tri_checkpoint_save_abandon(tri_pending_save *save);
 
-// Removes the files that killed saves left in RUN/checkpoints. Only one process may call it, when a
-// run starts, because it would also remove the files of a save in progress; `--resume auto` does
-// the same. A missing folder is not an error.
+// Removes what killed saves left in RUN/checkpoints. If a save was killed while it replaced a
+// checkpoint, restores the old one. Only one process may call it, and only when a run starts,
+// because it would also remove the files of a save in progress. The functions that find a
+// checkpoint also call it if `resume` is auto. A missing folder is not an error.
 tri_status tri_checkpoint_clean(const char *run_dir);
 
 // Chooses the checkpoint to resume from. `resume` is auto, never or a path. *out is the step's

@@ -98,9 +98,10 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Whether this rank prints the result. Rank 0 prints for all; rank 1 does if rank 0 is the missing
-// one. A rank that has not reached the others is the only one that knows why, so the first such
-// rank of each host prints it.
+// Whether this rank prints the failure. Normally rank 0 prints for all ranks, and rank 1 if rank 0
+// is missing. If this rank has not reached the store, rank 0 does not know its failure, so the
+// first rank of each host prints it. "did not arrive" means that other ranks are missing: rank 0 or
+// 1 prints that.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
     bool has_left = !report->has_met || report->status == TRI_PEER_LOST;

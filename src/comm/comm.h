@@ -119,16 +119,17 @@ typedef enum tri_comm_use {
 typedef struct tri_comm_backend {
     const char *name;
     unsigned (*abilities)(const tri_comm *comm); // bits of tri_comm_ability
-    // How many bytes of the backend's own memory one rank uses in a communicator of `ranks` ranks,
-    // for plans. `is_private`: operations also use memory that `alloc` did not allocate.
+    // How many bytes one rank of a communicator of `ranks` ranks uses for the backend's own
+    // buffers, so that plans can count them. `is_private`: operations are also called with memory
+    // that `alloc` did not allocate, which may need additional buffers.
     int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective. No operation may be in flight, unless the communicator
     // was aborted.
     void (*close)(tri_comm *comm);
-    // Makes everything that is under way fail at once, and starts nothing else. After that, a
-    // device's queues no longer wait for the communicator's tickets, and the communicator no longer
-    // tests the tickets that `after` gave it, so that the queues can be closed. NULL: the
-    // communicator never waits for tickets.
+    // Makes everything that is under way fail at once, and starts nothing else. It is called before
+    // a device's queues are closed, because queues and communicator may wait for each other: after
+    // the call no queue waits for the communicator's tickets, and the communicator no longer uses
+    // tickets that it got through `after`. NULL: the communicator never waits for tickets.
     void (*stop)(tri_comm *comm);
     // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
     // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
@@ -160,11 +161,12 @@ typedef struct tri_comm_backend {
     // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
     // it.
     tri_status (*failed)(tri_comm *comm);
-    // Calls `wake` once, from any thread, as soon as an operation has ended; at once if none is
-    // under way or the communicator has failed already. A later failure calls nothing: the caller
-    // learns of it by tri_comm_link. Until then operations advance without the caller. `waits`: a
-    // thread of the caller does nothing but wait for this call. Where `notify` is NULL, the caller
-    // has to test again and again.
+    // Asks for one call of `wake`, so that the caller can sleep instead of testing again and again.
+    // The call comes from any thread, as soon as an operation has ended; operations advance without
+    // the caller until then. It comes at once if no operation is under way or the communicator has
+    // failed already. A later failure does not call `wake`: the caller learns of it by
+    // tri_comm_link. `waits`: a thread of the caller does nothing but wait for `wake`. NULL: the
+    // caller has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family, which tri_comm_link can link with others. NULL: no operation of
     // this backend ever waits for another rank.

@@ -15,8 +15,9 @@ typedef struct tri_labels_source {
     const void *context;
 } tri_labels_source;
 
-// Sets field->classes to at least one more than the largest number, and records whether some
-// numbers are -100. TRI_BAD_INPUT: a number is not a class or token; the message names its sample.
+// Raises field->classes to the largest number + 1, unless it is larger already. Sets
+// field->has_ignored if some labels are -100. TRI_BAD_INPUT: a number is not a class or token; the
+// message names its sample.
 tri_status tri_labels_scan(tri_stored_field *field, const tri_labels_source *source);
 
 #endif

@@ -151,8 +151,8 @@ static bool stderr_is_on_console(const launch_worker *w) {
     return w->streams[LAUNCH_STREAMS - 1].goes_to_console;
 }
 
-// Gets the message without the name of its status: of "TRI_IO: disk full", "disk full". Ranks may
-// report one cause with different statuses, and it should count as one message.
+// Gets the message without the name of its status: "disk full" of "TRI_IO: disk full". Ranks may
+// report the same cause with different statuses; compared without them, the messages are equal.
 static const char *message_text(const failure *f) {
     const char *colon = strstr(f->error.message, ": ");
     return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;

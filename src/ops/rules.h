@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-// Makes a row of an op's list of attributes, by which graphs are printed.
+// Makes a row of an op's list of attributes. Printed graphs show these attributes.
 #define OPS_FIELD(field_kind, type, member, ...)                                                   \
     { .name = #member, .kind = field_kind, .offset = offsetof(type, member), __VA_ARGS__ }
 
@@ -37,8 +37,9 @@ tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int 
 // Finds the type of a norm's output: the type of x or, if `narrow` is not 0 and x is F32, the half
 // type `narrow`.
 tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtype *y);
-// Checks the inputs of a norm's gradient: input 0 is x, input 1 is dy in the type of y, and the
-// optional input number `sum` is like x.
+// Checks inputs of a norm's gradient: input 0 is x, and input 1 is dy in the type of y. The
+// optional input with the number `sum`, a gradient that is added to dx, has the type and shape of
+// x.
 tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
                                   const tri_op_signature *s);
 // Checks that `activation` is one of TRI_ACTIVATION_…. The slope of a leaky ReLU must be at least
@@ -64,7 +65,7 @@ tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
 // The number of classes of a loss on scores [.., K], which is K. It is compared with the labels in
 // the data.
 extern const tri_op_classes ops_label_classes;
-// The fields of tri_norm_attr, by which graphs are printed.
+// The rows for the members of tri_norm_attr, which printed graphs show.
 extern const tri_attr_field ops_norm_fields[];
 // Checks that labels I64 [..] fit scores [.., K]; scores have at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,

@@ -27,17 +27,17 @@ int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
-// The memory that a rank of the request may use: the setting strategy.memory. Without it, `there`,
-// the memory that there is (tri_device_memory_of). If `there` is the device's own memory, the
-// setting can only lower it.
+// Gets how much memory a rank of the request may use: the setting strategy.memory or, without it,
+// `there`, the memory that exists (tri_device_memory_of). If `there` is a device's own memory and
+// its size is known, the result is the smaller of the two.
 tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there);
 // Checks that the rank that needs the most memory needs at most `memory`, where that is known.
 // TRI_BAD_INPUT: it needs more; the message is one line with the missing amount and the fastest
 // settings that would fit.
 tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
                          int64_t peak_bytes, const tri_device_memory *memory);
-// Checks that each of `sharers` ranks of this host finds as much free memory of the host as the
-// plan offloads to it. Else TRI_BAD_INPUT: one line with what is missing.
+// Checks that the host has enough free memory for the state that each of `sharers` ranks on it
+// offloads by this plan. TRI_BAD_INPUT: it does not; the message is one line with both sizes.
 tri_status tri_fit_check_host(const tri_plan *plan, int sharers);
 
 #endif

@@ -102,7 +102,7 @@ static tri_status play(preflight *p, char *memory) {
     return TRI_OK;
 }
 
-// Gathers, by end, what all ranks have to know of each end.
+// Gathers `mine` of every rank, and copies that of each end to `all`, by end.
 static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t bytes) {
     char *of_ranks = tri_arena_alloc(p->arena, (size_t)p->identity.size * bytes), *out = all;
     TRI_TRY(preflight_gather(p, mine, of_ranks, bytes, "pairs of hosts"));
@@ -111,9 +111,10 @@ static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t 
     return TRI_OK;
 }
 
-// Gathers the results. First each end's summary, then what each end finds about its own pairs by
-// the summaries of its partners. So no rank needs more than some bytes for each other rank, however
-// many pairs there are.
+// Gathers the results in two steps. First all ranks get a summary of each end's rates. With the
+// summaries each end finds the faults among its own pairs, and then all ranks get these faults. So
+// a rank receives only some bytes from each other rank, however many pairs there are. If there are
+// few ends, all ranks also get all pairs, for the report.
 static tri_status gather_pairs(preflight *p) {
     const preflight_limits *limits = &p->request->limits;
     int ends = p->end_count, own = own_end(p);

@@ -34,8 +34,8 @@ enum {
     STORE_SET,
     STORE_GET,
     STORE_ADD,
-    // Has no answer; a connection that ends without it means that the rank, or the server, was
-    // lost.
+    // The sender, a rank or the server, is about to close the connection. Has no answer. If a
+    // connection ends without a BYE, its other end was lost.
     STORE_BYE,
     STORE_REPLY, // value: that of the key, or the message of a failure
     // Begins a rank's second connection, which shows that the rank is alive. Key: job, number:
@@ -43,28 +43,28 @@ enum {
     // agent serves.
     STORE_WATCH,
     // A beat, on the second connection. Number: the rank for which the sender waits, or
-    // STORE_NO_RANK;
-    // value: its ledger (tri_ledger_pack). Answered at once, so that the rank knows that the server
-    // is alive.
+    // STORE_NO_RANK; value: the sender's ledger (tri_ledger_pack). Answered at once, so that the
+    // sender knows that the server is alive.
     STORE_BEAT,
     // Asks, on the second connection, for the latest BEAT of another rank. Number: that rank. The
     // answer has the same kind and number, the BEAT's value, and the BEAT's number in timeout_ms.
-    // For TRI_FOLLOWED_MS that rank's later BEATs follow in the same form, so that nobody has to
-    // ask
-    // at the right moment.
+    // For TRI_FOLLOWED_MS the server also sends each new BEAT of that rank, in the same form, so
+    // that the asker need not ask again.
     STORE_SAID,
     STORE_ADMIT, // asks whether a checkpoint may be committed; no, once a rank is lost
     // Sent by the server on each second connection, once for each rank that is lost. Number: the
     // rank; value: a store_loss, then the value of the rank's latest BEAT.
     STORE_LOST,
-    // The rank cannot continue. Value: the message; timeout_ms: the tri_status. All waits for keys,
-    // now and later, are answered with that message and status, and so is this message. If several
-    // ranks fail, the first failure counts.
+    // The rank cannot continue. Value: the text of its failure; timeout_ms: the tri_status. The
+    // server answers the FAIL, and all waits for keys, now and later, with this text and status. If
+    // several ranks fail, it answers with the first failure.
     STORE_FAIL,
-    // The rank ends with exit code 2. It uses a connection of its own, without a HELLO. Key: job,
-    // number: rank, value: a store_refusal and the text, timeout_ms: until when it wants an answer.
-    // The answer is the line for all ranks, with STORE_SPEAKS for the rank that prints it, or
-    // TRI_TIMEOUT. A HELLO that is waiting is answered with TRI_REFUSED.
+    // The rank ends with exit code 2 (a refusal). The message comes on a connection of its own,
+    // without a HELLO. Key: job, number: rank, value: a store_refusal and the reason as text,
+    // timeout_ms: how long the rank waits for the answer. The server chooses one text for the whole
+    // job and one rank that prints it. Every refusing rank is answered with that text; for the rank
+    // that has to print it, the number is STORE_SPEAKS. TRI_TIMEOUT: the server has not chosen in
+    // time. A HELLO that is waiting is answered with TRI_REFUSED.
     STORE_REFUSE,
     STORE_KIND_END,
 };
@@ -83,7 +83,7 @@ typedef struct store_loss {
 
 enum { STORE_BY_RANK, STORE_BY_AGENT }; // value of `number` in the answer to a WATCH
 enum { STORE_OF_RANK = 1 }; // value of `number` in an answer that contains another rank's failure
-// Value of `number` in the answer to a REFUSE, for the rank that prints the line.
+// Value of `number` in the answer to a REFUSE: this rank has to print the text.
 enum { STORE_SPEAKS = 1 };
 
 enum { STORE_NO_RANK = -1 };

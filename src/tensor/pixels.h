@@ -21,9 +21,9 @@ typedef struct tri_pixels {
     float shift, divisor;
 } tri_pixels;
 
-// Suggests a formula for the values: that `values`, already filled in, equal (x / 255 - shift) /
-// divisor. The function tests the formula for all 256 bytes and sets is_affine if it is exact. A
-// wrong suggestion therefore costs speed but not exactness.
+// Suggests that pixels->values, which must be filled in already, follow the formula (x / 255 -
+// shift) / divisor. The function tests the formula for all 256 bytes x, and sets is_affine if it is
+// exact. A wrong suggestion therefore costs speed but not exactness.
 void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor);
 
 // Fills all of *pixels for the values of one channel.

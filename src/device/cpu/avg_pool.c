@@ -23,8 +23,8 @@ typedef struct avg_state {
     avg_axis axis[2];
     float *weight;       // by window: 1 / the number of the window's elements
     bool backward, bf16; // backward: the source has one element for each window
-    // Planes are computed 16 channels at a time although the source, or the result, is plain: it is
-    // converted through the workspace.
+    // Of the kernel that computes 16 channels at a time: which of the two tensors are plain. Their
+    // planes are converted through the workspace.
     bool plain_source, plain_result;
 } avg_state;
 
@@ -232,8 +232,8 @@ static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph
     return TRI_OK;
 }
 
-// x is in blocks of 16 channels, because convolutions write and read it so. y is in blocks too, if
-// its readers want that.
+// x and dx are in blocks of 16 channels, because convolutions write x and read dx so. y is in
+// blocks too if its readers want that. dy stays as it is: in blocks or plain.
 static void avg_blocked_layouts(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);
