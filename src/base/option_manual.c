@@ -16,9 +16,11 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant);
 
-// Visits the kinds of a row (tri_option.kinds). An element of a list is a map of its own, with the
-// keys of its kind. For a row TRI_OPTION_IS_REST, the kind's keys stand in the row's own map, whose
-// key `name` chooses the kind.
+// Visits the kinds of a row (tri_option.kinds), each with its keys. There are two forms:
+// - The row is a list, such as data.transform, and each element is of one kind. The key `size` of
+//   the kind `random_crop` is shown as data.transform.random_crop.size.
+// - The row is TRI_OPTION_IS_REST, as in the section `model`. Its key `name` chooses the kind, and
+//   the kind's keys stand beside it: model.name, model.dropout.
 static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
     bool is_rest = row->type == TRI_OPTION_IS_REST;
     walk inner = {w->arena, w->visit, w->data, !is_rest};

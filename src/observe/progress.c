@@ -84,7 +84,7 @@ static void write_time(char *text, size_t size, double seconds) {
         snprintf(text, size, "%02lld:%02lld", s / 60, s % 60);
 }
 
-// Writes " eta 02:03", from the mean time of this process's steps; "" if the end is not known.
+// Writes "  eta 02:03", from the mean time of this process's steps; "" if the end is not known.
 static void write_eta(const progress *p, int64_t step, char *text, size_t size) {
     int64_t done = step - p->info.first_step, left = p->info.total_steps - step;
     text[0] = 0;
@@ -94,7 +94,8 @@ static void write_eta(const progress *p, int64_t step, char *text, size_t size) 
     snprintf(text, size, "  eta %s", time);
 }
 
-// Writes " MFU 52% memory 31%", the fractions of the peak; "" if the peak is not known.
+// Writes "  MFU 52.0%  memory 31.0%", the fractions of the device's peak of arithmetic and of
+// memory bandwidth; "" if the peak is not known.
 static void write_use(const tri_train_event *e, char *text, size_t size) {
     text[0] = 0;
     if (e->mfu > 0) snprintf(text, size, "  MFU %.1f%%  memory %.1f%%", 100 * e->mfu, 100 * e->mbu);

@@ -90,9 +90,10 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The gradient comes from y alone, as in batch_norm. The formula of dx already takes into account
-// that the moments depend on x. Every replica has the same weight and bias, and the gradient that
-// it computes for them is one term, which REDUCE sums as for all other parameters.
+// Only the gradient of y is used. The other outputs are mean and inv_std, whose dependence on x the
+// formula of dx already contains, and the running statistics, which do not influence the loss.
+// Every replica has the same weight and bias. The gradient that it computes for them is one term,
+// and REDUCE sums these terms as for all other parameters.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

@@ -30,8 +30,9 @@ bool tri_slot_is_of_bucket(const tri_flat *flat, int slot) {
     return slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
 }
 
-// The actions that use offloaded state: FETCH reads parameters that GATHER sends in the type in
-// which they are stored. LOAD reads the state that STEP changes, and EVICT writes it back.
+// The actions that use offloaded state. FETCH reads F32 parameters from storage, and GATHER sends
+// them as they are. LOAD reads what an update needs, STEP changes it, PREPARE casts the new masters
+// to the type that GATHER sends, and EVICT writes the changed state back.
 static bool is_fetched(tri_action_kind kind) {
     return kind == TRI_ACTION_FETCH || kind == TRI_ACTION_GATHER;
 }

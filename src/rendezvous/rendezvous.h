@@ -22,9 +22,10 @@ typedef struct tri_store_address {
     char host[TRI_HOST_NAME_MAX]; // "": not known
     // The server listens at the first free port of the `ports` ports from `port` on.
     int port, ports;
-    // The server listens at this address or not at all. With TRIREME_STORE=HOST:PORT, another
-    // process that listens there serves instead of rank 0. false: if the host name resolves to no
-    // address of this host, the server listens at all addresses of this host.
+    // True (TRIREME_STORE=HOST:PORT): the server listens at this address or not at all. If another
+    // process, such as a launcher's agent, already listens there, it serves instead of rank 0.
+    // False: if the host name resolves to no address of this host, the server listens at all
+    // addresses of this host.
     bool is_exact;
     const char *source, *port_source; // the variables from which host and port come; static texts
 } tri_store_address;
@@ -80,12 +81,14 @@ tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_iden
 
 typedef struct tri_store tri_store;
 
-// Connects the ranks of the job: rank 0 serves, and all ranks connect to it. On one host they use
-// an abstract unix socket, which ends with the process and admits only the same user. Unless all
-// ranks are known to be on one host, rank 0 also listens at its address over TCP, where it admits
-// only ranks that have the user's token (token.h). Returns when all ranks have arrived.
-// TRI_TIMEOUT, TRI_PEER_LOST, TRI_MISMATCH (two jobs have one name, or a generation has ended),
-// TRI_BAD_INPUT (also for more than TRI_MAX_RUN_RANKS ranks).
+// Connects the ranks of the job: rank 0 (or a launcher's agent) serves, and all ranks connect to
+// that server. On rank 0's host they use an abstract unix socket, which ends with the process and
+// admits only the same user. Unless all ranks are known to be on one host, rank 0 also listens at
+// its address over TCP, where it admits only ranks that have the user's token (token.h). Returns
+// when all ranks have arrived. TRI_TIMEOUT: they have not within `timeout_ms`. TRI_PEER_LOST: a
+// rank or the server ended before that. TRI_MISMATCH: two jobs have one name, or a newer generation
+// has replaced this one. TRI_REFUSED: see tri_store_refuse. TRI_BAD_INPUT: also for more than
+// TRI_MAX_RUN_RANKS ranks.
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
 // How many hosts the ranks are on, and the number of a rank's host. Hosts are numbered in the order
@@ -101,10 +104,12 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
 // Whether this run may commit a checkpoint; see tri_health_admit. TRI_PEER_LOST: a rank or the
 // store's server was lost. TRI_MISMATCH: a newer generation of the run has replaced this one.
 tri_status tri_store_admit(tri_store *store);
-// Tells all ranks that this one cannot continue, for the reason in tri_error_message: every wait
-// for a key then ends with `status` and that message, which names the rank. So all report the cause
-// instead of a timeout. Returns `status` with its message. But TRI_NETWORK, TRI_TIMEOUT and
-// TRI_PEER_LOST may be consequences: if another rank failed before, returns that rank's failure.
+// Tells all ranks that this one cannot continue. Every wait for a key then ends with `status` and
+// the message of tri_error_message, to which this rank's number is added, so that all ranks report
+// the cause and not a timeout. If several ranks fail, the first failure counts.
+// Returns `status`, with that message. Exception: if `status` is TRI_NETWORK, TRI_TIMEOUT or
+// TRI_PEER_LOST, an earlier failure of another rank may be its cause. Then that failure is
+// returned.
 tri_status tri_store_fail(tri_store *store, tri_status status);
 // Returns TRI_OK once every rank has called this function, so that all know that none has failed.
 // Collective. If a rank calls tri_store_fail instead, the call fails on all ranks at once. `what`
@@ -116,7 +121,8 @@ typedef struct tri_refusal {
     // This rank has a reason of its own; false: it only learned of another rank's (TRI_REFUSED).
     bool has_reason;
     void (*print)(const char *line);
-    // Results: whether this rank has printed a line, and the line for all ranks.
+    // Results. is_printed: this rank has printed a line. is_answered: the ranks have agreed on a
+    // line, which is in `answer`.
     bool is_printed, is_answered;
     char answer[TRI_MESSAGE_MAX_BYTES];
 } tri_refusal;

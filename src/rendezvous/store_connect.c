@@ -13,8 +13,8 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// Gets the command line that sets TRIREME_STORE on all ranks, as the user's launcher wants it. It
-// is the advice if the launcher does not tell on which host rank 0 is.
+// Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message
+// advises it to the user if nothing tells the ranks on which host rank 0 is.
 static const char *store_line(const char *launcher) {
     static const struct {
         const char *launcher, *line;
@@ -58,8 +58,8 @@ static void close_sockets(store_server_config *config) {
 // earlier run has not ended yet.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
-    // With an exact address TCP comes first, because it decides whether this rank serves or an
-    // agent that already listens there.
+    // If the address is exact (is_exact), TCP comes first. If an agent already listens there, this
+    // fails, and rank 0 does not serve at all, not even at the unix socket.
     bool is_first = store->uses_tcp && me->address.is_exact;
     if (is_first) TRI_TRY(store_tcp_listen(me, &config->tcp));
     tri_status status = store_unix_listen(me, &config->unix_fd);
@@ -128,7 +128,8 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     // address, but frees it before that time.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
-    // If a launcher's agent may serve, rank 0 looks for its server first.
+    // A launcher's agent may serve only at an exact address. There rank 0 first looks for the
+    // agent's server, and tries to serve only if it finds none.
     bool may_serve = me->rank == 0 && !me->address.is_exact;
     for (int round_ms = 100;; round_ms = round_ms < TRI_STORE_PROBE_MS ? 2 * round_ms : round_ms) {
         if (may_serve && !store->server) TRI_TRY(serve(store, limit_ns));

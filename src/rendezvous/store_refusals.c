@@ -79,7 +79,8 @@ void store_refusals_leave(store_refusals *r, int client) {
     r->has_spoken |= r->is_decided && r->speaker_client == client;
     for (int i = 0; i < r->waiting_count; i++) {
         if (r->waiting[i].client != client) continue;
-        // The speaker was lost, so the others need not wait for it.
+        // The rank that was to print the line has left without an answer, so the others need not
+        // wait for it.
         r->has_spoken |= r->is_decided && r->waiting[i].rank == r->speaker;
         r->waiting[i--] = r->waiting[--r->waiting_count];
     }
@@ -123,9 +124,10 @@ const char *store_refusals_text(const store_refusals *r) {
     return r->is_decided ? r->text : r->first == STORE_NO_RANK ? r->other : r->reason;
 }
 
-// When the client is to be answered. The speaker gets its answer as soon as the line is decided.
-// The others get theirs when the speaker has printed and left, because a launcher may end all ranks
-// once one has ended.
+// When the client is to be answered. The speaker is the rank that prints the line. It gets its
+// answer as soon as the line is decided. The others get theirs when the speaker has printed and
+// left, or TRI_REFUSAL_SPEAK_MS after the decision, because a launcher may end all ranks once one
+// has ended. If nothing is decided, a client is answered when it wants to wait no longer.
 static int64_t answer_ns(const store_refusals *r, const store_refuser *w) {
     if (!r->is_decided) return w->until_ns;
     if (w->rank == r->speaker || r->has_spoken) return r->decided_ns;

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Waits for the answer until `until_ns`. If the server ends before that, it was still the one at
-// which the ranks met, so this function looks for rank 0 again.
+// Tells the server this rank's reason (`text`) and waits for its answer until `until_ns`. If the
+// connection breaks, its other end may have been the server at which the ranks met, which ends
+// first. So this function connects again, to the server that rank 0 starts next.
 static tri_status tell(tri_store *store, const store_refusal *body, const char *text,
                        int64_t until_ns, store_answer *got) {
     char value[sizeof *body + TRI_MESSAGE_MAX_BYTES];

@@ -140,7 +140,8 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    // ready_sum is a result of the latest step, whose number from 0 is progress.step - 1.
+    // ready_sum is a result of step progress.step - 1 (from 0). It is stale if that step was issued
+    // before the save began or last advanced, because the sum then tells of an earlier stage.
     bool is_stale = loop->progress.step <= loop->saving_since;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_since = loop->progress.step + loop->in_flight;

@@ -432,9 +432,9 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     return check_classes(s);
 }
 
-// Makes the session one of a group of ranks, since `trireme scale` runs several groups one after
-// the other. The launcher's local ranks count ranks of other groups too, so they are computed
-// again.
+// Limits the session to the ranks of `comm`, because `trireme scale` trains on one number of ranks
+// after another. The launcher's local ranks count all ranks of a host, so they are marked as not
+// given. exchange_hosts then numbers the ranks of `comm` on each host.
 static void take_group(tri_session *s, const tri_comm *comm) {
     s->identity.rank = comm->rank;
     s->identity.size = comm->size;
@@ -508,7 +508,7 @@ void tri_session_close(tri_session *session) {
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
-    // Closed first, because it may use memory of the training data.
+    // The validation data are closed before the training data, because they may use their memory.
     tri_dataset_close(session->val_data);
     tri_dataset_close(session->test_data);
     tri_dataset_close(session->train_data);

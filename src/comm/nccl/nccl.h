@@ -3,11 +3,10 @@
 // that accumulate, sums that travel as half types, and sums of half types, which NCCL would round
 // at each addition. For these, terms are exchanged and our own kernel adds them.
 //
-// A thread of the communicator issues the groups. Before it issues one, the ranks compare over the
-// control network what they call. Collectives are compared early, while the GPU is still busy with
-// earlier work. A message is compared only when the data that it sends are ready, because a call of
-// NCCL that waits for its peer occupies the GPU: so a GPU never runs the call that receives a
-// message while the sender still computes its data.
+// A thread of the communicator issues the operation groups. Before it issues one, the ranks compare
+// what they call, over a communicator in the host's memory. Collectives are compared early, while
+// the GPU is still busy with earlier work. A send and its receive are compared only when the data
+// to send are ready. Otherwise NCCL's receive would occupy its GPU while the sender still computes.
 #ifndef TRIREME_COMM_NCCL_NCCL_H
 #define TRIREME_COMM_NCCL_NCCL_H
 
@@ -26,8 +25,8 @@ typedef struct tri_comm_nccl_config {
     bool rank_order;
     bool splits;      // every rank's NCCL can split communicators
     tri_comm *parent; // a data communicator; all its ranks split it, in the same order
-    // The colour by which the ranks split `parent`. Without such a parent the ranks share a new id
-    // instead.
+    // The colour by which the ranks split `parent`. Not used if `parent` is NULL or cannot be split
+    // by NCCL: then rank 0 makes a new NCCL id, with which the ranks connect.
     int colour;
 } tri_comm_nccl_config;
 

@@ -1,5 +1,5 @@
-// Optimizer updates. Each reads and writes parameter, gradient and states in a single loop, because
-// memory bandwidth limits its speed.
+// Optimizer updates. Each is a single loop that reads parameter, gradient and states and writes
+// parameter and states, because memory bandwidth limits its speed.
 #include "device/cpu/internal.h"
 
 #include <immintrin.h>

@@ -20,7 +20,8 @@ enum {
     // How many tickets that do not belong to this device, such as those of a communicator, a queue
     // can wait for at one time.
     AWAITED = 64,
-    // How many small sources are kept, so that the caller may change its memory at once.
+    // How many copies of at most TRI_SMALL_COPY_BYTES can be under way. The queue keeps their data,
+    // so that the caller may change its own memory as soon as the call has returned.
     SMALL_ROOM = 64,
     // How many calls may be issued to a stream while it waits for such a ticket. The driver holds
     // about 1,024 calls of all streams together.
@@ -47,7 +48,8 @@ typedef struct cuda_queue {
 
     char *small; // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
     uint64_t small_used;
-    // When this is done, so are all copies from that half of `small` that is used next.
+    // The half of `small` that is not in use now may be used again once this ticket is done,
+    // because all copies from that half are done then.
     tri_ticket small_done;
 
     tri_status status; // status of the first ticket that failed
@@ -86,9 +88,9 @@ static tri_status check_capture(const cuda_queue *q, const char *call) {
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
 }
 
-// Turns the fault that a kernel recorded into the failure that `ref` would return. A kernel cannot
-// return an error, so it writes into a cuda_fault what is wrong with its input. It sets `kind`
-// last: once `kind` is seen, the other fields are set.
+// Turns the fault that a kernel recorded into a failure, the same that the device `ref` returns for
+// such input. A kernel cannot return an error, so it writes into a cuda_fault what is wrong with
+// its input. It sets `kind` last, so that the other fields are set once `kind` is seen.
 static tri_status fault_of(const cuda_device *device) {
     const cuda_fault *fault = device->runtime->fault(device->context);
     switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {
@@ -108,7 +110,8 @@ static tri_status fault_of(const cuda_device *device) {
     }
 }
 
-// Returns the first failure of the queue, as every call does after it. The caller holds the lock.
+// Returns the first failure of the queue, or TRI_OK. Once a queue has failed, each later call
+// returns that failure. The caller holds the lock.
 static tri_status outcome(const cuda_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }
@@ -228,9 +231,8 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
     TRI_TRY(check_capture(q, "a ticket"));
-    // Ticket number n - EVENTS used the event that ticket n is about to use. This waits until the
-    // work of the older ticket is done, because event_of takes all tickets that are so old for
-    // done.
+    // Tickets n - EVENTS and n use the same event. Before ticket n takes it over, the work of the
+    // older ticket has to be done, because event_of counts all tickets of that age as done.
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "cannot wait", why));
     __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);
