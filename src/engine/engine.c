@@ -143,7 +143,8 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
 
 // actions[kind] is the function that issues an action of this kind, in the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
-    // Issues no work: RELEASE only marks from when on the plan uses the memory for other buffers.
+    // RELEASE is no work. It only marks after which action the plan gives the memory to other
+    // buffers.
     [TRI_ACTION_RELEASE] = do_nothing,
     [TRI_ACTION_FORWARD] = engine_run_compute,
     [TRI_ACTION_RECOMPUTE] = engine_run_compute,
@@ -169,7 +170,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Only devices that capture load kernels when they are first issued.
+// Whether kernels may be loaded now; see engine_let_wait. Only a device that can capture work loads
+// each kernel when it is first issued, so outside of a step or in the first step of each shape.
 static bool loads_kernels(const tri_engine *e) {
     return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
 }

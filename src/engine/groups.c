@@ -27,8 +27,9 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-// Opens the data communicator of a group. If the group has all ranks that differ from this one only
-// along `axes`, its communicator can be split from that of all ranks. 0: it is opened by itself.
+// Opens the data communicator of a group. If `axes` is not 0, the group has all ranks that differ
+// from this one only along these axes, and its communicator can be split from the data communicator
+// of all ranks. `axes` 0: the communicator is opened without such a split.
 static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm_use use, unsigned axes,
                             tri_comm **out) {
     unsigned wanted = TRI_COMM_DATA_ABILITIES;

@@ -58,8 +58,8 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 // Prints one report on standard error: what failed, the cause last, in attempt `attempt` (from 1)
 // of `attempts`. Of two failures, the first of these rules that tells them apart decides which one
 // is more likely the cause:
-// 1. A worker that was suspended by a signal when another one failed, because the others were
-//    waiting for it.
+// 1. A worker that a signal had suspended when another one failed: the others were waiting for it,
+//    so their failures followed from this.
 // 2. A failure that is not the report of another rank's failure (TRI_PEER_LOST, TRI_REFUSED).
 // 3. The earlier time stamp, in whole seconds, because error files have no finer ones.
 // 4. A worker that failed before the launcher began to stop the others.

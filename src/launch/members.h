@@ -19,8 +19,9 @@ typedef struct launch_members {
     int restarts;               // how many of these attempts failed
 } launch_members;
 
-// Checks the flags from which the members follow, and sets the run's id, which --standalone draws
-// at random. TRI_BAD_INPUT: a name is too long. TRI_UNSUPPORTED: an unknown --rdzv-backend.
+// Checks --rdzv-backend, the run's id and, on one node, rank 0's address. Sets the id: --rdzv-id,
+// or with --standalone a random number. TRI_BAD_INPUT: the id or the address is too long.
+// TRI_UNSUPPORTED: an unknown backend.
 tri_status launch_members_check(const launch_options *options, launch_members *out);
 // Finds the members of the next attempt of a run on one node: draws a nonce, and chooses where
 // rank 0 listens. Keeps what launch_members_check has set.

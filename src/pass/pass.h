@@ -24,10 +24,11 @@ typedef struct tri_tensor_parallel_options {
 } tri_tensor_parallel_options;
 
 // Rewrites the graph that a model built into the graph of one rank of the mesh. Layers are sliced
-// over the ranks of the tensor-parallel axis, with collective ops between them; with
-// sync_batch_norm, batch norm is computed over all replicas. *out is made in `arena`. Parameters
-// keep their numbers; those that are sliced have a tri_parameter_slice. It is not called if there
-// is nothing to rewrite. TRI_BAD_INPUT: some size cannot be divided; the message names it.
+// over the ranks of the tensor-parallel axis, with collective ops between them. With
+// sync_batch_norm, batch norm is computed over all replicas. *out is made in `arena`; it is a copy
+// of the graph if there is nothing to rewrite. Each parameter keeps its index, and its member
+// `slice` says which slice of it this rank has. TRI_BAD_INPUT: some size cannot be divided; the
+// message names it.
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);

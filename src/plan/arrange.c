@@ -98,8 +98,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
-        // A deterministic run without shards is written as zero2: its replicas become the shards.
-        // The axis of copies must be another one; SHARD has size 1 here, so there is one copy.
+        // A deterministic run without shards is scheduled as zero2, with its replicas as shards. So
+        // the copies need another axis. SHARD has size 1 here, so there is one copy.
         plan->sharing.replicate_axis = TRI_AXIS_SHARD;
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,

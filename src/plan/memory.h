@@ -11,7 +11,8 @@
 
 #include <stdint.h>
 
-// A buffer, and when it is in use. Time is counted in moments: the numbers of actions or of nodes.
+// A buffer, and when it is in use. Time is counted in moments: a moment is the index of an action
+// in a schedule, or of a node in a graph.
 typedef struct tri_interval {
     int64_t size_bytes;
     int first, last; // the moments of its first and last use

@@ -3,8 +3,10 @@
 #include "plan/estimate.h"
 #include "plan/plan.h"
 
-// Masters stay in memory if kernels read them directly (not cast to a half type) and they are not
-// released after use: then every compute action of the block needs them.
+// Offloaded masters are in memory only during some actions. So masters cannot be offloaded if
+// kernels read them directly: then every compute action of the block needs them. Kernels do not
+// read them directly if they read a copy: one in a half type, or one that GATHER makes and RELEASE
+// drops.
 void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;

@@ -118,8 +118,9 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // The most elements of gradients that one compute action writes to memory of their own, before
-    // they are added to earlier ones.
+    // Length of a buffer for gradients that belong to a sum of several: kernels overwrite their
+    // outputs, so they write these gradients here, and then they are added to the sum. The compute
+    // action with the most such gradients decides.
     int64_t round_elements;
 } tri_plan_sizes;
 
@@ -188,8 +189,8 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit);
 // planned before.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
-// How many bytes the communicators of the engine's groups need for themselves. *nccl_estimate: how
-// many NCCL allocates in addition.
+// How many bytes this rank's communicators need for themselves. *nccl_estimate: how many more bytes
+// NCCL allocates, estimated; 0 without NCCL.
 int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);
 // Describes the plan's units and blocks for schedules. Schedules know nothing of graphs, so that
 // they can be tested without a model.

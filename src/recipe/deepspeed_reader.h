@@ -42,9 +42,10 @@ typedef struct deepspeed_table {
     int count;
 } deepspeed_table;
 
-// Reads all keys of `map`, which is the section `section` ("optimizer.params." or "") of the
-// configuration. `below` is the section's path in the table's keys. It is "" for
-// optimizer.params, because each optimizer has a table of its own.
+// Reads all keys of `map`, which is one section of the configuration. Two prefixes, which end with
+// a dot or are "", say where the section is: `section` in the configuration, for messages; `below`
+// in the table's keys. Usually they are equal, for example "zero_optimization.". But each optimizer
+// has a table of its own for "optimizer.params.", in which `below` is "".
 tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
                           const char *section, const char *below, const tri_tree *map);
 // Adds a setting, unless it comes from a disabled section, whose keys have no effect.

@@ -35,9 +35,9 @@ static tri_status say_hello(tri_store *store, int timeout_ms, int64_t until_ns) 
     return status;
 }
 
-// Opens the store. If rank 0 has bad input, or learns that another rank has, its server ends, and
-// then begins again to tell the ranks why (store_refuse.c). So if the server ends, this looks for
-// it once more.
+// Opens the store. If rank 0 has bad input, or learns that another rank has, it ends its server and
+// starts a second one, which tells the ranks why (store_refuse.c). So if the connection is lost,
+// this function looks for rank 0's server once more.
 static tri_status meet(tri_store *store, int timeout_ms) {
     int64_t until_ns = store_after_ms(timeout_ms);
     tri_status status = say_hello(store, timeout_ms, until_ns);
@@ -82,7 +82,8 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
-        // It does not use store_request, which would replace the thread's error message.
+        // Sent without store_request, because that would replace the thread's error message if it
+        // failed.
         store_head bye = {.kind = STORE_BYE};
         if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);

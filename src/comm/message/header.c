@@ -1,5 +1,6 @@
-// Headers: written, exchanged and compared. A header may be requested before the operation that
-// needs it has begun, to see what another rank does.
+// Writes, exchanges and compares headers, by which ranks tell each other which operation they have
+// called. A rank may request another rank's next header before its own operation begins, to find
+// out what the other rank does.
 #include "comm/message/header.h"
 
 #include "comm/message/turn.h"

@@ -56,18 +56,20 @@ size_t message_scratch_bytes(int size) {
 // follows.
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
-    // Size of each of the three kinds of arrays that hold terms.
+    // For each of the arrays TERMS_IN, TERMS_OUT and SUMS_IN.
     size_t terms = others(comm) * MESSAGE_DEPTH * HALF_BYTES;
     return 3 * terms + MESSAGE_DEPTH * HALF_BYTES + others(comm) * sizeof(float);
 }
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Finds the scratch memory for window w to or from rank r. Values that do not travel as half types
-// need only TERMS_IN: [other rank][MESSAGE_DEPTH]. Otherwise the memory has five arrays, one after
-// the other: TERMS_IN, TERMS_OUT and SUMS_IN in half types, each of that shape; SUMS_OUT
-// [MESSAGE_DEPTH], because all ranks are sent the same sums; and WIDE [other rank] in F32, because
-// only one window at a time is widened and added.
+// Finds the scratch memory for window w to or from rank r. The memory is made of arrays, one after
+// the other, whose elements are windows:
+// - TERMS_IN, TERMS_OUT, SUMS_IN: [other rank][MESSAGE_DEPTH] each;
+// - SUMS_OUT: [MESSAGE_DEPTH], because all ranks are sent the same sums;
+// - WIDE: [other rank], in F32, because only one window at a time is widened and added.
+// All but WIDE are in the half type. If values do not travel as half types, there is only TERMS_IN,
+// in the values' own type.
 static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_kind kind, int r,
                      int64_t w) {
     size_t window = (size_t)comm->current.window;
@@ -169,8 +171,8 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether this rank's terms of window w have been sent to rank r. Their request may already serve a
-// later window; then they have been sent, because only then is a request used again.
+// Whether this rank's terms of window w have been sent to the peer. Window w + MESSAGE_DEPTH uses
+// the same request, and is posted only after window w has been sent (can_post).
 static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
     return comm->current.posted > w + MESSAGE_DEPTH ||
            message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);

@@ -35,7 +35,7 @@ typedef struct dropout_job {
 typedef struct dropout_span {
     const cpu_dropout *dropout;
     uint32_t sample;
-    uint64_t first; // a multiple of 4
+    uint64_t first; // number of the first element in its sample, a multiple of 64
     const void *x;
     void *y;
     int64_t at;

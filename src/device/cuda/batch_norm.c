@@ -24,7 +24,8 @@ static unsigned stages_of(const tri_op *op) {
     return 0;
 }
 
-// The type of y, which is an output of forward ops and an input of gradient ops.
+// The type of y, which is output 0 of forward ops and input 1 of gradient ops. batch_norm_moments
+// has no y and gets the type of x.
 static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     if (stages_of(node->op) & CUDA_NORM_APPLY) return cuda_out_type(graph, node, 0);
     return node->op == &tri_op_batch_norm_moments ? cuda_in_type(graph, node, 0)
@@ -94,8 +95,9 @@ static void set_forward(const tri_op *op, cuda_batch_norm *p, const tri_kernel_a
 }
 
 static void set_gradient(const tri_op *op, cuda_batch_norm *p, const tri_kernel_args *args) {
-    // 1: the op has input 3, the weight, and output 0, dx, which move the inputs and outputs behind
-    // them by one. 0: batch_norm_sums has neither.
+    // Inputs begin with x, y, dy, weight, mean, inv_std; outputs with dx. Only batch_norm_sums has
+    // no weight and no dx, so its later inputs and outputs come one index earlier: `weight` is 0
+    // for it, and 1 for the others.
     int weight = op == &tri_op_batch_norm_sums ? 0 : 1;
     p->y = args->in[1];
     p->dy = args->in[2];

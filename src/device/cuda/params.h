@@ -16,8 +16,9 @@
 #include <stdint.h>
 #include <trireme/tensor.h>
 
-// X(NAME) for every kernel that the module itself has; it takes a struct cuda_NAME. A new kernel
-// gets a row here, its struct below, and a function cuda_launch_NAME in a .cu file of module/.
+// X(NAME) for every kernel of the module. Kernel NAME takes a struct cuda_NAME. A new kernel gets a
+// row here or in a list that is named here, a struct in the same header, and a function
+// cuda_launch_NAME in a .cu file of module/.
 #define CUDA_KERNEL_LIST(X)                                                                        \
     X(pointwise)                                                                                   \
     X(product)                                                                                     \

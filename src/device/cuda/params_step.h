@@ -60,8 +60,8 @@ typedef struct cuda_squares {
 } cuda_squares;
 
 // If there is only one chunk, at most CUDA_SQUARES_PARTS thread blocks sum it. Each of them takes
-// CUDA_SQUARES_TURN numbers at a time. Both numbers are the same on every device, so that the sum
-// has the same bits on every device.
+// CUDA_SQUARES_TURN numbers at a time. Both constants are the same for every device, so that the
+// sum has the same bits on all of them.
 enum { CUDA_SQUARES_PARTS = 1024, CUDA_SQUARES_TURN = 1 << 12 };
 
 // sums [width] = the sum of the rows of x [rows, width].
@@ -71,8 +71,8 @@ typedef struct cuda_sum_rows {
     int64_t rows, width;
 } cuda_sum_rows;
 
-// The attributes are a tri_step_numbers_attr, passed by value because the GPU cannot read the
-// host's memory.
+// The op step_numbers, with its inputs (`carried` to `squares`) and outputs. `attr` has the bytes
+// of a tri_step_numbers_attr, passed by value because the GPU cannot read the host's memory.
 enum { CUDA_STEP_ATTR_WORDS = 12 };
 typedef struct cuda_step_numbers {
     int64_t attr[CUDA_STEP_ATTR_WORDS];
