@@ -1,11 +1,12 @@
-// `trireme scale`: how fast a recipe trains on more and more ranks. The command measures the speed
-// with up to as many ranks as there are (train/bench.c), and simulates it from plans, also for more
-// ranks than there are (scale_simulate.c). Next: scale_show.c and scale_draw.c, which print and
-// draw it.
+// `trireme scale`: how fast a recipe trains on more and more ranks. The command simulates the speed
+// from plans for each number of ranks (scale_simulate.c). Where the job has enough ranks, it
+// measures the speed too (train/bench.c). Next: scale_show.c and scale_draw.c, which print and draw
+// the speeds.
 //
 // Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
 // first ones, host by host, form a group and train, while the others wait. So one allocation of a
-// batch system is enough. Without a launcher, the command starts itself by the launcher of trireme.
+// batch system is enough. Without a launcher, the command runs itself under `trireme run`
+// (start_ranks).
 #include "cli/scale_view.h"
 
 #include "base/limits.h"
@@ -317,7 +318,7 @@ static const cli_flag flags[] = {
 
 static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
-    // A copy, because cli_parse moves words.
+    // A copy of the command line for start_ranks, because cli_parse changes argv.
     char **given = malloc((size_t)(argc + 1) * sizeof *given);
     TRI_ASSERT(given);
     memcpy(given, argv, (size_t)argc * sizeof *given);

@@ -143,8 +143,9 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Ends the unit's entries in the list. Kernels are added unit by unit, so that `first` can tell
-// where each unit's kernels begin.
+// Called after a kernel of `unit` was added to the list: sets `first` of all later units, whose
+// kernels begin behind this one. All are set, because a unit without kernels makes no such call.
+// Kernels are added unit by unit.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }

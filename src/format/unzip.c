@@ -14,7 +14,7 @@
 enum {
     INPUT_BYTES = 1 << 16,
     MAGIC_BYTES = 2, // the bytes 0x1f 0x8b
-    // Zlib counts in 32 bits, so it gets at most this many bytes at a time.
+    // ISA-L counts output bytes in 32 bits, so it is asked for at most this many at a time.
     OUTPUT_STEP_BYTES = 1 << 30,
     MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
 };
@@ -29,8 +29,8 @@ struct tri_unzip {
     uint8_t input[INPUT_BYTES];
 };
 
-// Refills the empty input buffer. It gets at least `least` bytes, so that no header is cut in two,
-// and fewer only if the file ends. At the end of the file the buffer stays empty.
+// Refills the empty input buffer with at least `least` bytes, or with the rest of the file if that
+// is less. At the end of the file the buffer stays empty.
 static tri_status refill(tri_unzip *source, uint32_t least) {
     struct inflate_state *state = &source->state;
     state->next_in = source->input;

@@ -50,7 +50,8 @@ typedef struct tri_site {
     int container_count;
     bool qos_required, more_qos;
     tri_site_node node;
-    // As Slurm counts CPUs; 0: the node's usable CPUs are divided by its ranks.
+    // Slurm's CPUs, of which a core has node.threads_per_core; 0: the node's usable CPUs are
+    // divided by its ranks.
     int64_t cpus_per_rank;
     const char *memory_per_rank;
     tri_site_account account;

@@ -62,10 +62,10 @@ const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int widt
     return tri_arena_printf(arena, "0x%s", digits);
 }
 
-// Numbers the objects of one type (sockets, NUMA nodes, caches) from 0. It is called for one usable
-// core after the other, with the `object` to which the core belongs, and returns that object's
-// number: a new one if `object` is not that of the core before (`last`). `counted`: how many
-// numbers there are so far.
+// Returns the number, from 0, of the socket, NUMA node or cache (`object`) to which a core belongs.
+// Called for one usable core after the other. If `object` is the same as for the core before
+// (*last), it has the same number, else the next one; NULL always gets the next one. *counted is
+// how many numbers were given so far.
 static int position_of(hwloc_obj_t object, int *counted, hwloc_obj_t *last) {
     if (!object || object != *last) (*counted)++;
     *last = object;

@@ -54,14 +54,14 @@ struct preflight {
     int *first;              // by host: its lowest rank
     int *local_ranks;        // by host: how many ranks it has
     const char **host_names; // by host: its name
-    // Members that were gathered from all ranks, by rank.
+    // By rank: what each rank found out by itself, gathered on all ranks.
     preflight_device *devices;
     preflight_host_side *sides;
     preflight_folder *folders; // only those of the first rank of each host are filled in
     char *folder;              // the folder in which files are written
     const char *file_failure;  // why a rank could not write its file; NULL: all could
-    // By rank: the lowest of the ranks that see each other's files; -1: this rank does not take
-    // part.
+    // By rank: which folder it sees. Ranks that see each other's files see the same folder, and its
+    // number is the lowest of these ranks. -1: the rank takes no part in the check.
     int32_t *folder_of;
     double late_s; // seconds until the last file was seen
     // By host: how far its clock differs from that of rank 0's host.
@@ -69,7 +69,8 @@ struct preflight {
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
     int end_count;
     int *end_ranks; // by end: number of its rank
-    // Number of rounds in which this rank measures; with many ends these are not all pairs.
+    // In each round an end measures with one other end. With very many ends there are fewer rounds
+    // (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs are not measured.
     int rounds;
     preflight_pair *own_pairs;    // by round: the pair that this rank measures
     preflight_end_rates *rates;   // by end: a summary of its rates
@@ -81,8 +82,8 @@ struct preflight {
 
 // One check. `measure` is collective, and fails only if the ranks can no longer reach each other.
 // `judge` reads what was gathered and gives the same verdict on all ranks. After a no-go both are
-// called again, because another program may have disturbed the measurement. The rates of links,
-// sums and arithmetic are then the best ones so far.
+// called again, because another program may have disturbed the measurement. The checks of links,
+// all-reduces and arithmetic then keep the best rate of all attempts.
 typedef struct preflight_check {
     const char *name;
     int attempts; // how many times `measure` may be called while the verdict is no-go
@@ -96,8 +97,9 @@ extern const preflight_check preflight_meeting, preflight_devices, preflight_mem
     preflight_binding, preflight_clocks, preflight_run_folder, preflight_same_files,
     preflight_links, preflight_sums, preflight_compute;
 
-// Called between the meeting and the connection of ranks on several hosts; `context` is the
-// preflight. TRI_NETWORK: some hosts do not reach each other; the message names them.
+// Checks that all hosts reach each other. If the ranks are on several hosts, this is called when
+// all have met at the store and none is connected yet. `context` is the preflight. TRI_NETWORK:
+// some hosts do not reach each other; the message names them.
 tri_status preflight_reach(void *context, tri_store *store);
 // The other hosts that one host does not reach.
 enum { PREFLIGHT_NAMED_FAILURES = 63 };

@@ -1,5 +1,5 @@
-// A recipe: everything that defines a run. It is read from YAML and overrides by option tables, one
-// for each section.
+// A recipe: everything that defines a run. It is read from a YAML file, of which overrides
+// ("key.path=value") replace values. For each section, an option table describes the keys.
 #ifndef TRIREME_RECIPE_RECIPE_H
 #define TRIREME_RECIPE_RECIPE_H
 

@@ -1,5 +1,5 @@
-// The run folder: creates and locks it (train.c and resume.c call this), writes its recipe.yaml,
-// and removes temporary files that killed processes have left.
+// Called by train.c and resume.c: creates and locks the run folder, writes its recipe.yaml, and
+// removes temporary files that killed processes have left.
 #include "base/os.h"
 #include "checkpoint/late.h"
 #include "train/loop.h"

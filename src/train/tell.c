@@ -23,8 +23,9 @@ tri_status tri_tell_failure(tri_comm *comm, const tri_identity *identity, tri_st
     bool is_bad_input = tri_status_exit_code(status) == 2;
     bool is_named = !strncmp(why, "rank", 4); // such a message already says which rank it was
     const char *behind_name = is_named ? strstr(why, ": ") : NULL;
-    // A rank that was only told of bad input also ends its communicator. Otherwise closing it would
-    // wait for the rank that has the bad input.
+    // TRI_REFUSED: this rank was only told of another rank's bad input. It ends its communicator
+    // too, because closing it would otherwise wait for that rank. Its text has to contain BAD_INPUT
+    // as well, which is added behind the rank's name if the message does not have it.
     if (status == TRI_REFUSED && !strstr(why, BAD_INPUT) && behind_name)
         snprintf(text, sizeof text, "%.*s%s%.*s", (int)(behind_name - why), why, BAD_INPUT,
                  (int)sizeof text - 160, behind_name + 2);

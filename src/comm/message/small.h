@@ -1,4 +1,5 @@
-// Collectives whose data travel with the headers.
+// Collectives of little data. A rank sends its data in the same message as the header that
+// announces the operation (header.h), so that no further messages follow.
 #ifndef TRIREME_COMM_MESSAGE_SMALL_H
 #define TRIREME_COMM_MESSAGE_SMALL_H
 
@@ -10,7 +11,8 @@ extern const message_algorithm message_exchange; // every rank sends to every ot
 extern const message_algorithm message_gather;
 extern const message_algorithm message_tree; // broadcast: ranks pass the data on along a tree
 
-// Whether the data are small enough to travel with the headers of this algorithm.
+// Whether the algorithm can do this operation. Its data must be small enough to travel in the same
+// messages as the headers.
 bool message_fits_exchange(const message_comm *comm, const tri_comm_op *op);
 bool message_fits_gather(const message_comm *comm, const tri_comm_op *op);
 

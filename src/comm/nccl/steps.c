@@ -26,7 +26,8 @@ static tri_status begin_transfers(nccl_steps *s) {
     return add_step(s, (nccl_step){.kind = NCCL_TRANSFERS, .first = s->transfer_count});
 }
 
-// Adds a transfer to the group that begin_transfers has begun, which NCCL does together.
+// Adds a transfer to the group that begin_transfers has begun. NCCL does all transfers of a group
+// together.
 static tri_status add_transfer(nccl_steps *s, cuda_transfer transfer) {
     void *larger =
         grown(s->transfers, s->transfer_count, &s->transfer_capacity, sizeof *s->transfers);
@@ -61,7 +62,8 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// One window of a sum that is made by an exchange of terms, as this rank sees it.
+// One window of an all-reduce or reduce-scatter that exchanges terms. Of a reduce-scatter, a window
+// holds the same elements, begin … begin + count − 1, of every rank's result.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
@@ -81,8 +83,9 @@ static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
 
-// The elements of the window that rank r adds: returns how many there are, and *begin is their
-// start in the window.
+// Finds which elements of the window rank r adds up: returns how many, and *begin is the index of
+// the first in the window. In the window of a reduce-scatter, the elements of rank 0's result come
+// first, then those of rank 1's, ….
 static int64_t range(const exchange *x, int r, int64_t *begin) {
     *begin = r * share(x);
     if (scatters(x)) return x->count;
@@ -90,7 +93,7 @@ static int64_t range(const exchange *x, int r, int64_t *begin) {
     return left < 0 ? 0 : left < share(x) ? left : share(x);
 }
 
-// Finds, in `send`, the terms that rank r adds, in the type of the operation.
+// Finds this rank's terms of the elements that rank r adds up: in `send`, in the operation's type.
 static const char *source(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
@@ -98,8 +101,8 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// Finds the terms that rank r adds as they travel: narrowed to the wire type, or directly in
-// `send`.
+// Finds the same terms in the type in which they travel: in `packed` if this is another type than
+// the operation's, else in `send`.
 static const char *travelling(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);

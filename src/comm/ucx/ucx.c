@@ -207,8 +207,8 @@ static void on_received(void *handle, ucs_status_t status, const ucp_tag_recv_in
                         void *argument) {
     tri_transport_request *request = argument;
     request->bytes = status == UCS_OK ? info->length : 0;
-    // If all fragments of the message were there, UCX calls this function already inside
-    // ucp_tag_recv_nbx.
+    // If all fragments of the message were there already, UCX calls this function inside
+    // ucp_tag_recv_nbx. Then the request has no handle yet and is not in `pending`.
     if (request->handle)
         finish_pending(request->end, request, status);
     else
@@ -303,9 +303,9 @@ typedef struct patience {
     struct timespec since;
 } patience;
 
-// Lets UCX work while connections are closed. False: the time is over, because the other end may be
-// gone and never answer. If there is nothing to do, it soon takes naps, because the other end may
-// need the core.
+// Lets UCX work once, for a caller that waits until something is closed. After CLOSE_CALLS calls,
+// it takes a nap when UCX has nothing to do, because the other end may need the core. False: the
+// wait has taken CLOSE_MS. It has to end then, because the other end may be gone and never answer.
 static bool work_on(tri_transport_end *end, patience *p) {
     struct timespec now, nap = {.tv_nsec = CLOSE_NAP_US * 1000};
     bool has_worked = ucp_worker_progress(end->worker) > 0;
@@ -318,7 +318,7 @@ static bool work_on(tri_transport_end *end, patience *p) {
     return waited_ms < CLOSE_MS;
 }
 
-// Lets UCX work until one of its operations is complete or the time is over.
+// Lets UCX work until its operation `handle` is complete or work_on ends the wait.
 static void complete(tri_transport_end *end, ucs_status_ptr_t handle) {
     patience p = {0};
     if (!UCS_PTR_IS_PTR(handle)) return;

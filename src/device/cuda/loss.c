@@ -116,8 +116,9 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Whether the op is the loss itself, not the accuracy, where the classes are sliced over ranks.
-// Both ops only add up terms that earlier ops have made.
+// Distinguishes the two ops that end the loss (true) and the accuracy (false) where classes are
+// sliced over ranks. Both only add up terms that earlier ops have made, so they share the code
+// below.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

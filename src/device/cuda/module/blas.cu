@@ -201,7 +201,7 @@ bool vendor_has_products() { return blas() != nullptr; }
 
 bool vendor_product(cuda_stream *stream, const cuda_product *p, tri_status *status, char *why) {
     const library *l = blas();
-    // Activation 0 or 1 is none or ReLU.
+    // Activation 0 is none, and 1 is ReLU. cuBLASLt has no epilogue with leaky ReLU (2).
     bool takes = p->activation <= 1 && p->m > 0 && p->n > 0 && p->k > 0;
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;

@@ -7,8 +7,8 @@
 
 struct gpu_walk {
     int64_t outer, inner; // number of the run, and position in the run
-    // A thread goes on by GPU_BLOCK elements each time: by so many runs, and by so many positions
-    // in the run.
+    // A thread goes on by GPU_BLOCK elements each time. These are outer_step whole runs and
+    // inner_step more elements.
     int64_t outer_step, inner_step;
 };
 
