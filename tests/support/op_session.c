@@ -26,6 +26,7 @@ struct op_session {
     tri_kernel *kernels;   // by node
     void *workspace;
     size_t workspace_bytes;
+    size_t shift; // how far each value lies behind the beginning of its allocation
 };
 
 tri_graph *op_graph_open(tri_dtype dtype) {
@@ -118,7 +119,7 @@ void op_session_close(op_session *s) {
     for (int i = 1; i < s->value_count; i++) {
         bool shared = false;
         for (int k = 1; k < i; k++) shared = shared || s->memory[k] == s->memory[i];
-        if (!shared) backend->free(s->device, s->memory[i]);
+        if (!shared) backend->free(s->device, s->memory[i] - s->shift);
         free(s->host[i]);
     }
     backend->free(s->device, s->workspace);
@@ -127,6 +128,15 @@ void op_session_close(op_session *s) {
     free(s->memory);
     free(s->kernels);
     free(s);
+}
+
+void op_session_shift(op_session *s, size_t bytes) {
+    for (int i = 1; i < s->value_count; i++) {
+        s->device->backend->free(s->device, s->memory[i] - s->shift);
+        size_t size_bytes = (size_t)tri_value_bytes(s->graph, (tri_value){(uint32_t)i});
+        s->memory[i] = (char *)device_memory(s, size_bytes + bytes) + bytes;
+    }
+    s->shift = bytes;
 }
 
 void op_session_join(op_session *session, tri_comm *comm) { session->comm = comm; }

@@ -21,6 +21,8 @@ tri_device *op_device_open(const tri_device_backend *backend, int threads);
 // test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
+// Moves all values `bytes` further in memory than the device aligns them. Not after in_place.
+void op_session_shift(op_session *session, size_t bytes);
 // Collective ops run on `comm`, which the session does not own, instead of on the rank alone.
 void op_session_join(op_session *session, tri_comm *comm);
 

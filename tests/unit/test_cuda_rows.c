@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -145,6 +146,55 @@ static void compare(tri_dtype dtype, uint64_t seed) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, dtype, seed, test_gpu_rounds(4, 12));
 }
 
+// Copies of all values' numbers, as they lie on the host, one after the other.
+static unsigned char *numbers_of(const op_session *session, const tri_graph *g, size_t *size) {
+    unsigned char *all = NULL;
+    *size = 0;
+    for (int i = 1; i < g->value_count; i++) {
+        tri_value value = {(uint32_t)i};
+        size_t bytes = (size_t)op_count(session, value) * tri_dtype_bytes(g->values[i].dtype);
+        all = realloc(all, *size + bytes + 1);
+        assert_non_null(all);
+        memcpy(all + *size, op_host(session, value), bytes);
+        *size += bytes;
+    }
+    return all;
+}
+
+// Sums have the same bits wherever their tensors lie.
+static void check_shift(void (*build)(op_case *c), tri_dtype dtype, uint64_t seed) {
+    op_case c = {.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
+    build(&c);
+    tri_device *device = op_device_open(&tri_device_cuda, 1);
+    op_session *session = op_session_open(c.graph, device, false);
+    op_sources_fill(session, &c);
+    size_t size, size_after;
+    op_run_ok(session);
+    unsigned char *before = numbers_of(session, c.graph, &size);
+    op_session_shift(session, sizeof(double)); // not a multiple of 16 bytes, as a lot has
+    op_run_ok(session);
+    unsigned char *after = numbers_of(session, c.graph, &size_after);
+    assert_int_equal(size, size_after);
+    if (memcmp(before, after, size) != 0)
+        fail_msg("%s, seed %llu: other bits at other addresses", tri_dtype_name(dtype),
+                 (unsigned long long)seed);
+    free(before);
+    free(after);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(c.graph);
+}
+
+static void test_addresses(void **state) {
+    static const tri_dtype dtypes[] = {TRI_F32, TRI_BF16, TRI_F16};
+    for (int k = 0; k < 3; k++)
+        for (uint64_t seed = 1; seed <= (uint64_t)test_gpu_rounds(4, 12); seed++) {
+            check_shift(build_norm, dtypes[k], seed);
+            check_shift(build_classes, dtypes[k], seed);
+            check_shift(build_distance, dtypes[k], seed);
+        }
+}
+
 static void test_f32(void **state) { compare(TRI_F32, 100); }
 static void test_bf16(void **state) { compare(TRI_BF16, 200); }
 static void test_f16(void **state) { compare(TRI_F16, 300); }
@@ -152,6 +202,7 @@ static void test_f16(void **state) { compare(TRI_F16, 300); }
 int main(void) {
     test_gpu_choose();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16),
-                                       cmocka_unit_test(test_f16)};
+                                       cmocka_unit_test(test_f16),
+                                       cmocka_unit_test(test_addresses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

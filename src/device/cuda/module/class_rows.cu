@@ -19,10 +19,12 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
 
 // Calls each(class, scores) for n neighbouring scores at a time, which one instruction reads, until
 // this thread has seen its part of the row.
-template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T> &row, F each) {
+template <typename access, typename T, typename F>
+GPU_DEVICE void for_each(const scores<T> &row, F each) {
+    constexpr int n = access::count;
     for (int64_t k = (int64_t)threadIdx.x * n; k < row.width; k += (int64_t)blockDim.x * n) {
         float at[n];
-        gpu_read(row.x + k, at);
+        access::read(row.x + k, at);
         each(k, at);
     }
 }
@@ -33,9 +35,11 @@ struct softmax {
     float largest, sum;
 };
 
-template <int n, typename T> GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
+template <typename access, typename T>
+GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
+    constexpr int n = access::count;
     softmax own = {-INFINITY, 0};
-    for_each<n>(row, [&](int64_t, const float(&at)[n]) {
+    for_each<access>(row, [&](int64_t, const float(&at)[n]) {
         float best = own.largest;
         for (int k = 0; k < n; k++) best = gpu_larger(at[k], best);
         if (best == -INFINITY) return;
@@ -59,10 +63,11 @@ GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
 
 // Finds the first class that has the largest score. All devices choose the first one if several
 // have it, so that all count the same hits.
-template <int n, typename T>
+template <typename access, typename T>
 GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
+    constexpr int n = access::count;
     double own = INFINITY;
-    for_each<n>(row, [&](int64_t first, const float(&at)[n]) {
+    for_each<access>(row, [&](int64_t first, const float(&at)[n]) {
         for (int k = n - 1; k >= 0; k--)
             if (at[k] == largest && (double)(first + k) < own) own = (double)(first + k);
     });
@@ -70,29 +75,32 @@ GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scrat
     return best < (double)row.width ? (int64_t)best : row.width;
 }
 
-template <int n, typename T> GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
+template <typename access, typename T>
+GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
+    constexpr int n = access::count;
     float largest = -INFINITY;
-    for_each<n>(row, [&](int64_t, const float(&at)[n]) {
+    for_each<access>(row, [&](int64_t, const float(&at)[n]) {
         for (int k = 0; k < n; k++) largest = gpu_larger(at[k], largest);
     });
     return gpu_block_max(largest, scratch);
 }
 
 // The functions that reduce a row to one or two numbers.
-template <int function, typename T, int n>
+template <int function, typename T, typename access>
 GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *places) {
+    constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r);
     bool is_first = threadIdx.x == 0;
     if (function == CUDA_ROW_MAX) {
-        float largest = largest_of<n>(row, scratch);
+        float largest = largest_of<access>(row, scratch);
         if (is_first) p.sums[r] = largest;
     } else if (function == CUDA_SLICE_ARGMAX) {
-        int64_t k = first_with<n>(row, p.max[r], places);
+        int64_t k = first_with<access>(row, p.max[r], places);
         if (is_first) p.sums[r] = -(float)(k < p.width ? p.first + k : p.classes);
     } else if (function == CUDA_SLICE_SOFTMAX) {
         int64_t at = label_of(p, r) - p.first;
         float max = p.max[r], sum = 0;
-        for_each<n>(row, [&](int64_t, const float(&x)[n]) {
+        for_each<access>(row, [&](int64_t, const float(&x)[n]) {
             for (int k = 0; k < n; k++) sum += expf(x[k] - max);
         });
         sum = gpu_block_sum(sum, scratch);
@@ -104,11 +112,11 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
         double term = 0;
         if (label != p.ignored && function == CUDA_NLL) term = -(double)gpu_get(row.x[label]);
         if (label != p.ignored && function == CUDA_CROSS_ENTROPY) {
-            softmax s = softmax_of<n>(row, scratch);
+            softmax s = softmax_of<access>(row, scratch);
             term = (double)logf(s.sum) + ((double)s.largest - (double)gpu_get(row.x[label]));
         }
         if (label != p.ignored && function == CUDA_ACCURACY) {
-            int64_t hit = first_with<n>(row, largest_of<n>(row, scratch), places);
+            int64_t hit = first_with<access>(row, largest_of<access>(row, scratch), places);
             term = hit == label;
         }
         if (is_first) p.terms[r] = term;
@@ -116,8 +124,9 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
 }
 
 // The functions that compute another row from a row, such as log-softmax.
-template <int function, typename T, int n>
+template <int function, typename T, typename access>
 GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
+    constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};
     T *y = (T *)p.y + r * p.width;
     bool has_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD;
@@ -127,10 +136,10 @@ GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
                                       : gpu_get_seed(p.seed, p.seed_type),
           norm = 0, sum = 0;
     if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
-        softmax s = softmax_of<n>(row, scratch);
+        softmax s = softmax_of<access>(row, scratch);
         norm = s.largest + logf(s.sum);
     } else if (function == CUDA_LOG_SOFTMAX_GRAD) {
-        for_each<n>(dy, [&](int64_t, const float(&at)[n]) {
+        for_each<access>(dy, [&](int64_t, const float(&at)[n]) {
             for (int k = 0; k < n; k++) sum += at[k];
         });
         sum = gpu_block_sum(sum, scratch);
@@ -142,8 +151,8 @@ GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
     for (int64_t first = (int64_t)threadIdx.x * n; first < p.width;
          first += (int64_t)blockDim.x * n) {
         float x[n] = {}, d[n] = {};
-        if (function != CUDA_NLL_GRAD) gpu_read(row.x + first, x);
-        if (function == CUDA_LOG_SOFTMAX_GRAD) gpu_read(dy.x + first, d);
+        if (function != CUDA_NLL_GRAD) access::read(row.x + first, x);
+        if (function == CUDA_LOG_SOFTMAX_GRAD) access::read(dy.x + first, d);
         for (int k = 0; k < n; k++) {
             float hit = first + k == label ? 1 : 0;
             if (function == CUDA_LOG_SOFTMAX) x[k] -= norm;
@@ -153,7 +162,7 @@ GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
             if (function == CUDA_NLL_GRAD) x[k] = -seed * hit;
             if (seed == 0) x[k] = 0;
         }
-        gpu_write(y + first, x);
+        access::write(y + first, x);
     }
 }
 
@@ -162,24 +171,25 @@ constexpr bool makes_rows =
     function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
     function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD || function == CUDA_SLICE_GRAD;
 
-template <int function, typename T, int n> GPU_KERNEL class_rows(cuda_class_rows p) {
+template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
     GPU_SHARED(double, places, MAX_WARPS);
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         if constexpr (makes_rows<function>)
-            transform<function, T, n>(p, r, scratch);
+            transform<function, T, access>(p, r, scratch);
         else
-            reduce<function, T, n>(p, r, scratch, places);
+            reduce<function, T, access>(p, r, scratch, places);
     }
 }
 
 template <int function, typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_class_rows *p, char *why) {
-    constexpr int n = gpu_lot<T>::count;
-    bool lots = gpu_in_lots(p->width, n, (uintptr_t)p->x | (uintptr_t)p->dy | (uintptr_t)p->y);
+    uintptr_t addresses = (uintptr_t)p->x | (uintptr_t)p->dy | (uintptr_t)p->y;
     int threads = p->width > 1024 ? GPU_BLOCK : p->width > 256 ? GPU_BLOCK / 2 : GPU_WARP;
-    return gpu_launch(stream, lots ? class_rows<function, T, n> : class_rows<function, T, 1>,
-                      gpu_blocks(stream, p->rows, 1), threads, *p, why);
+    return gpu_with_access<gpu_lot<T>::count>(p->width, addresses, [=](auto access) {
+        return gpu_launch(stream, class_rows<function, T, decltype(access)>,
+                          gpu_blocks(stream, p->rows, 1), threads, *p, why);
+    });
 }
 
 template <int function>

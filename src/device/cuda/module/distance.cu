@@ -18,34 +18,38 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
 }
 
 // Thread block b sums up part b of the elements: of all runs of GPU_BLOCK * n elements it takes
-// number b, then every `parts`-th one. So the order of the sum does not depend on the device.
-template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p) {
+// number b, then every `parts`-th one. So the order of the sum depends neither on the device nor on
+// where the tensors lie.
+template <int function, typename T, typename access> GPU_KERNEL sum_parts(cuda_distance p) {
+    constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
     double sum = 0;
     for (int64_t i = gpu_thread() * n; i < p.samples * p.count; i += gpu_threads() * n) {
         float prediction[n], target[n];
-        gpu_read((const T *)p.prediction + i, prediction);
-        gpu_read((const T *)p.target + i, target);
+        access::read((const T *)p.prediction + i, prediction);
+        access::read((const T *)p.target + i, target);
         for (int k = 0; k < n; k++) sum += (double)term_of(function, prediction[k], target[k]);
     }
     sum = gpu_block_sum(sum, scratch);
     if (threadIdx.x == 0) p.terms[blockIdx.x] = sum;
 }
 
-template <int function, typename T, int n> GPU_KERNEL gradient(cuda_distance p) {
+template <int function, typename T, typename access> GPU_KERNEL gradient(cuda_distance p) {
+    constexpr int n = access::count;
     float seed = gpu_get_seed(p.seed, p.seed_type);
     for (int64_t i = gpu_thread() * n; i < p.samples * p.count; i += gpu_threads() * n) {
         float prediction[n], target[n];
-        gpu_read((const T *)p.prediction + i, prediction);
-        gpu_read((const T *)p.target + i, target);
+        access::read((const T *)p.prediction + i, prediction);
+        access::read((const T *)p.target + i, target);
         for (int k = 0; k < n; k++)
             prediction[k] = seed * slope_of(function, prediction[k], target[k]);
-        gpu_write((T *)p.dx + i, prediction);
+        access::write((T *)p.dx + i, prediction);
     }
 }
 
 // Computes the relative L2 error of a sample, one thread block for each.
-template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
+template <typename T, typename access> GPU_KERNEL relative_l2(cuda_distance p) {
+    constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
     for (int64_t s = blockIdx.x; s < p.samples; s += gridDim.x) {
         const T *predictions = (const T *)p.prediction + s * p.count;
@@ -53,8 +57,8 @@ template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
         double far = 0, size = 0;
         for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
             float prediction[n], target[n];
-            gpu_read(predictions + i, prediction);
-            gpu_read(targets + i, target);
+            access::read(predictions + i, prediction);
+            access::read(targets + i, target);
             for (int k = 0; k < n; k++) {
                 double d = (double)prediction[k] - (double)target[k];
                 far += d * d;
@@ -69,32 +73,32 @@ template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
             far == 0 ? 0 : (float)((double)gpu_get_seed(p.seed, p.seed_type) / (far * size));
         for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
             float prediction[n], target[n];
-            gpu_read(predictions + i, prediction);
-            gpu_read(targets + i, target);
+            access::read(predictions + i, prediction);
+            access::read(targets + i, target);
             for (int k = 0; k < n; k++) prediction[k] = factor * (prediction[k] - target[k]);
-            gpu_write((T *)p.dx + s * p.count + i, prediction);
+            access::write((T *)p.dx + s * p.count + i, prediction);
         }
     }
 }
 
-template <int function, typename T, int n>
-tri_status launch_lots(cuda_stream *stream, const cuda_distance *p, char *why) {
+template <int function, typename T, typename access>
+tri_status launch_with(cuda_stream *stream, const cuda_distance *p, char *why) {
     if (function == CUDA_RELATIVE_L2)
-        return gpu_launch(stream, relative_l2<T, n>, gpu_blocks(stream, p->samples, 1), GPU_BLOCK,
-                          *p, why);
+        return gpu_launch(stream, relative_l2<T, access>, gpu_blocks(stream, p->samples, 1),
+                          GPU_BLOCK, *p, why);
     if (p->terms)
-        return gpu_launch(stream, sum_parts<function, T, n>, p->parts, GPU_BLOCK, *p, why);
-    int64_t blocks = gpu_blocks(stream, p->samples * p->count / n, GPU_BLOCK);
-    return gpu_launch(stream, gradient<function, T, n>, blocks, GPU_BLOCK, *p, why);
+        return gpu_launch(stream, sum_parts<function, T, access>, p->parts, GPU_BLOCK, *p, why);
+    int64_t blocks = gpu_blocks(stream, p->samples * p->count / access::count, GPU_BLOCK);
+    return gpu_launch(stream, gradient<function, T, access>, blocks, GPU_BLOCK, *p, why);
 }
 
 template <int function, typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_distance *p, char *why) {
-    constexpr int n = gpu_lot<T>::count;
     int64_t row = function == CUDA_RELATIVE_L2 ? p->count : p->samples * p->count;
     uintptr_t addresses = (uintptr_t)p->prediction | (uintptr_t)p->target | (uintptr_t)p->dx;
-    return gpu_in_lots(row, n, addresses) ? launch_lots<function, T, n>(stream, p, why)
-                                          : launch_lots<function, T, 1>(stream, p, why);
+    return gpu_with_access<gpu_lot<T>::count>(row, addresses, [=](auto access) {
+        return launch_with<function, T, decltype(access)>(stream, p, why);
+    });
 }
 
 template <int function> tri_status launch(cuda_stream *stream, const cuda_distance *p, char *why) {

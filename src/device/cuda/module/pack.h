@@ -37,6 +37,35 @@ static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
+// How a thread reads and writes lots of n elements: by few instructions (`whole`), or one by one
+// where an address is no multiple of 16. Which elements a thread takes depends on n alone, so that
+// a sum has the same bits wherever its tensors lie.
+template <int n, bool whole> struct gpu_access {
+    static const int count = n;
+    template <typename T> GPU_DEVICE void read(const T *from, float (&out)[n]) {
+        if constexpr (whole) {
+            gpu_read(from, out);
+        } else {
+            for (int k = 0; k < n; k++) out[k] = gpu_get(from[k]);
+        }
+    }
+    template <typename T> GPU_DEVICE void write(T *to, const float (&in)[n]) {
+        if constexpr (whole) {
+            gpu_write(to, in);
+        } else {
+            for (int k = 0; k < n; k++) gpu_put(&to[k], in[k]);
+        }
+    }
+};
+
+// Calls run(access) with the gpu_access for rows of `width` elements at these addresses, which are
+// combined by | as for gpu_in_lots.
+template <int n, typename F>
+static inline tri_status gpu_with_access(int64_t width, uintptr_t addresses, F run) {
+    if (width % n != 0) return run(gpu_access<1, true>());
+    return addresses % 16 == 0 ? run(gpu_access<n, true>()) : run(gpu_access<n, false>());
+}
+
 // Whether 16 bytes can be read at each of these addresses; NULL counts as yes.
 GPU_DEVICE bool gpu_is_aligned(const void *a, const void *b = nullptr, const void *c = nullptr,
                                const void *d = nullptr) {

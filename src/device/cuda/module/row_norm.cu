@@ -10,7 +10,9 @@ namespace {
 
 enum { ROWS = CUDA_NORM_ROWS };
 
-template <bool centred, typename X, typename Y, int n> GPU_KERNEL row_norm(cuda_row_norm p) {
+template <bool centred, typename X, typename Y, typename access>
+GPU_KERNEL row_norm(cuda_row_norm p) {
+    constexpr int n = access::count;
     int64_t first = threadIdx.x % GPU_WARP * n, step = GPU_WARP * n;
     int64_t warps = gpu_threads() / GPU_WARP;
     float width = (float)p.width;
@@ -19,27 +21,27 @@ template <bool centred, typename X, typename Y, int n> GPU_KERNEL row_norm(cuda_
         Y *y = (Y *)p.y + row * p.width;
         float at[n], weight[n], bias[n], mean = 0, squares = 0;
         for (int64_t i = first; centred && i < p.width; i += step) {
-            gpu_read(x + i, at);
+            access::read(x + i, at);
             for (int k = 0; k < n; k++) mean += at[k];
         }
         if (centred) mean = gpu_warp_sum(mean) / width;
         for (int64_t i = first; i < p.width; i += step) {
-            gpu_read(x + i, at);
+            access::read(x + i, at);
             for (int k = 0; k < n; k++) squares += (at[k] - mean) * (at[k] - mean);
         }
         float inv = 1 / sqrtf(gpu_warp_sum(squares) / width + p.eps);
         for (int64_t i = first; i < p.width; i += step) {
-            gpu_read(x + i, at);
+            access::read(x + i, at);
             for (int k = 0; k < n; k++) at[k] = (at[k] - mean) * inv;
             if (p.weight) {
-                gpu_read(p.weight + i, weight);
+                access::read(p.weight + i, weight);
                 for (int k = 0; k < n; k++) at[k] *= weight[k];
             }
             if (p.bias) {
-                gpu_read(p.bias + i, bias);
+                access::read(p.bias + i, bias);
                 for (int k = 0; k < n; k++) at[k] += bias[k];
             }
-            gpu_write(y + i, at);
+            access::write(y + i, at);
         }
         if (threadIdx.x % GPU_WARP == 0) {
             if (centred) p.mean[row] = mean;
@@ -55,17 +57,18 @@ struct row_numbers {
 };
 
 // Computes the row_numbers of a row, by one warp.
-template <bool centred, typename X, typename Y, int n>
+template <bool centred, typename X, typename Y, typename access>
 GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
+    constexpr int n = access::count;
     const X *x = (const X *)p.x + row * p.width;
     const Y *dy = (const Y *)p.dy + row * p.width;
     row_numbers r = {centred ? p.mean[row] : 0, p.inv[row], 0, 0};
     for (int64_t i = threadIdx.x % GPU_WARP * n; i < p.width; i += GPU_WARP * n) {
         float at[n], g[n], weight[n];
-        gpu_read(x + i, at);
-        gpu_read(dy + i, g);
+        access::read(x + i, at);
+        access::read(dy + i, g);
         if (p.weight) {
-            gpu_read(p.weight + i, weight);
+            access::read(p.weight + i, weight);
             for (int k = 0; k < n; k++) g[k] *= weight[k];
         }
         for (int k = 0; k < n; k++) {
@@ -80,68 +83,70 @@ GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
 
 // Writes columns i to i + n - 1 of dx for this thread block's rows, and adds these rows to its sums
 // over rows.
-template <bool centred, typename X, typename Y, int n>
+template <bool centred, typename X, typename Y, typename access, int n>
 GPU_DEVICE void columns_of(const cuda_row_norm_grad &p, const row_numbers *numbers, int64_t row,
                            int64_t rows, int64_t i, float (&dweight)[n], float (&dbias)[n]) {
     float weight[n] = {};
-    if (p.weight) gpu_read(p.weight + i, weight);
+    if (p.weight) access::read(p.weight + i, weight);
     for (int64_t r = 0; r < rows; r++) {
         int64_t place = (row + r) * p.width + i;
         row_numbers z = numbers[r];
         float at[n], dy[n], sum[n] = {};
-        gpu_read((const X *)p.x + place, at);
-        gpu_read((const Y *)p.dy + place, dy);
-        if (p.sum) gpu_read((const X *)p.sum + place, sum);
+        access::read((const X *)p.x + place, at);
+        access::read((const Y *)p.dy + place, dy);
+        if (p.sum) access::read((const X *)p.sum + place, sum);
         for (int k = 0; k < n; k++) {
             float h = (at[k] - z.mean) * z.inv, g = p.weight ? dy[k] * weight[k] : dy[k];
             dweight[k] += dy[k] * h;
             if (centred) dbias[k] += dy[k];
             at[k] = sum[k] + z.inv * (g - z.mean_g - h * z.mean_gh);
         }
-        gpu_write((X *)p.dx + place, at);
+        access::write((X *)p.dx + place, at);
     }
 }
 
-template <int n> GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], bool is_first) {
+template <typename access, int n>
+GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], bool is_first) {
     float total[n];
-    if (!is_first) gpu_read(sums, total);
+    if (!is_first) access::read(sums, total);
     for (int k = 0; k < n; k++) total[k] = is_first ? numbers[k] : total[k] + numbers[k];
-    gpu_write(sums, total);
+    access::write(sums, total);
 }
 
 // Computes the gradient. Thread block b takes rows 16b to 16b + 15, then the 16 rows that come 16 *
 // parts further on, and so forth.
-template <bool centred, typename X, typename Y, int n>
+template <bool centred, typename X, typename Y, typename access>
 GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
+    constexpr int n = access::count;
     GPU_SHARED(row_numbers, numbers, ROWS);
     int64_t part = blockIdx.x;
     for (int64_t row = part * ROWS; row < p.rows; row += p.parts * ROWS) {
         int64_t rows = p.rows - row < ROWS ? p.rows - row : (int64_t)ROWS;
         for (int64_t r = threadIdx.x / GPU_WARP; r < rows; r += GPU_BLOCK / GPU_WARP) {
-            row_numbers z = numbers_of<centred, X, Y, n>(p, row + r);
+            row_numbers z = numbers_of<centred, X, Y, access>(p, row + r);
             if (threadIdx.x % GPU_WARP == 0) numbers[r] = z;
         }
         gpu_barrier();
         for (int64_t i = (int64_t)threadIdx.x * n; i < p.width; i += GPU_BLOCK * n) {
             float dweight[n] = {}, dbias[n] = {};
-            columns_of<centred, X, Y, n>(p, numbers, row, rows, i, dweight, dbias);
+            columns_of<centred, X, Y, access>(p, numbers, row, rows, i, dweight, dbias);
             int64_t place = part * p.width + i;
-            if (p.dweight) add_to(p.dweight + place, dweight, row == part * ROWS);
-            if (centred && p.dbias) add_to(p.dbias + place, dbias, row == part * ROWS);
+            if (p.dweight) add_to<access>(p.dweight + place, dweight, row == part * ROWS);
+            if (centred && p.dbias) add_to<access>(p.dbias + place, dbias, row == part * ROWS);
         }
         gpu_barrier();
     }
 }
 
-template <bool centred, typename X, typename Y, int n>
+template <bool centred, typename X, typename Y, typename access>
 tri_status launch(cuda_stream *stream, const cuda_row_norm *p, char *why) {
     int64_t blocks = gpu_blocks(stream, p->rows, GPU_BLOCK / GPU_WARP);
-    return gpu_launch(stream, row_norm<centred, X, Y, n>, blocks, GPU_BLOCK, *p, why);
+    return gpu_launch(stream, row_norm<centred, X, Y, access>, blocks, GPU_BLOCK, *p, why);
 }
 
-template <bool centred, typename X, typename Y, int n>
+template <bool centred, typename X, typename Y, typename access>
 tri_status launch(cuda_stream *stream, const cuda_row_norm_grad *p, char *why) {
-    return gpu_launch(stream, row_norm_grad<centred, X, Y, n>, p->parts, GPU_BLOCK, *p, why);
+    return gpu_launch(stream, row_norm_grad<centred, X, Y, access>, p->parts, GPU_BLOCK, *p, why);
 }
 
 uintptr_t addresses(const cuda_row_norm *p) {
@@ -155,11 +160,10 @@ uintptr_t addresses(const cuda_row_norm_grad *p) {
 
 template <typename X, typename Y, typename P>
 tri_status launch_types(cuda_stream *stream, const P *p, char *why) {
-    constexpr int n = gpu_lot<X, Y>::count;
-    bool lots = gpu_in_lots(p->width, n, addresses(p));
-    if (p->centred)
-        return lots ? launch<true, X, Y, n>(stream, p, why) : launch<true, X, Y, 1>(stream, p, why);
-    return lots ? launch<false, X, Y, n>(stream, p, why) : launch<false, X, Y, 1>(stream, p, why);
+    return gpu_with_access<gpu_lot<X, Y>::count>(p->width, addresses(p), [=](auto access) {
+        return p->centred ? launch<true, X, Y, decltype(access)>(stream, p, why)
+                          : launch<false, X, Y, decltype(access)>(stream, p, why);
+    });
 }
 
 template <typename P> tri_status launch_any(cuda_stream *stream, const P *p, char *why) {
