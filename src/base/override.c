@@ -52,7 +52,7 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
         return TRI_FAIL(TRI_BAD_INPUT,
                         "override '%.200s': the value is missing; null stands for the default",
                         assignment);
-    // With a line feed the value could be a document of its own.
+    // With line feeds, the value could be a whole YAML document instead of one value.
     if (strpbrk(assignment, "\r\n"))
         return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': has to be one line", assignment);
     char *source = tri_arena_printf(arena, "override '%.200s'", assignment);

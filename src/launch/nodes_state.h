@@ -41,8 +41,9 @@ struct nodes_core {
     nodes_rules rules;
     nodes_phase phase;
     int round, restarts;
-    // When the wait for enough nodes began; when a round begins without waiting for more nodes (0:
-    // too few have joined); when the agents' silence was last checked; the latest node.order.
+    // gathers_since_ns: when the wait for enough nodes began. last_call_ns: when the round begins
+    // even if more nodes could join (0: too few have joined). looked_ns: when we last checked
+    // whether agents are silent. orders: the node.order that was given out last.
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
     // The members below concern the current round.
     nodes_stopping stopping;

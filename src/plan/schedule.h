@@ -165,7 +165,9 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    // Costs in any unit. Stages were cut by forward_s; another rank's plan takes it over.
+    // Costs of one sample, in flops. Unless the recipe names the stages, they are cut so that the
+    // largest sum of forward_s over a stage is as small as possible. The costs are the same on
+    // every rank, so another rank's plan may copy forward_s.
     double forward_s, backward_s;
 } tri_schedule_block;
 
@@ -219,14 +221,16 @@ struct tri_schedule_request {
     bool deterministic;
     // Fsdp: RELEASE follows FORWARD, and GATHER comes again before BACKWARD.
     bool reshard_after_forward;
-    // How many units before their use GATHER starts. Less than 2 counts only where parameters are
-    // released and there is no pipeline; elsewhere it stands for 2 (see AHEAD in complete.c).
+    // How many units before their use GATHER starts. Where parameters are released and there is no
+    // pipeline, it is exactly this number, because each unit gathered ahead takes memory. Elsewhere
+    // it is at least 2 (AHEAD in complete.c).
     int prefetch;
     bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
     // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
     // PREPARE.
     bool steps_on_host;
-    // Masters are offloaded: FETCH before GATHER, of units that kernels read in the stored type.
+    // Masters are offloaded. In units with has_stored they are also what GATHER sends, so FETCH
+    // reads them from storage before.
     bool fetches;
 };
 
@@ -247,10 +251,10 @@ const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool de
 // Finds an order by its name; NULL: there is none of this name.
 const tri_order *tri_order_find(const char *name);
 
-// Which kind of compute action makes a gradient. Each source writes gradients of other parameters.
-// So in each sum of a unit's gradients, the first action of each source overwrites, and later ones
-// add. (Where both halves of BACKWARD may write the same gradients, CLEAR comes first and all
-// actions add.)
+// Which kind of compute action makes a gradient. No two sources write the gradient of the same
+// parameter. So in each sum of a unit's gradients, the first action of each source overwrites what
+// lies in memory, and later actions add to it. (Exception: where both halves of BACKWARD may write
+// the same gradients, CLEAR comes first and all actions add.)
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // made by FORWARD
     TRI_GRADIENT_INPUT,       // made by BACKWARD_INPUT
@@ -318,11 +322,11 @@ void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_r
 // are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names action and
 // rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
-// Checks the schedules of all ranks of a mesh together (schedules[rank]): every send meets its
-// receive, the ranks of a group have the same collectives in the same order, ranks that share
-// layers have the same actions (they exchange values inside blocks), and nothing can deadlock. The
-// groups of the lanes SHARD and REPLICATE lie along the mesh's axes of these names. A schedule
-// without dependencies gets them for this check.
+// Checks the schedules of all ranks of a mesh together (schedules[rank]). Every SEND meets its
+// RECV. Ranks along the shard axis have the same actions of the lane SHARD in the same order, and
+// ranks along the replicate axis those of REPLICATE. Ranks along the tensor-parallel axis have the
+// same actions in all lanes, because they exchange values inside blocks. Nothing can deadlock. A
+// schedule without dependencies gets them for this check.
 tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,
                                      const tri_schedule_request *requests);
 

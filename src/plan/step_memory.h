@@ -34,7 +34,7 @@ typedef enum tri_heap {
 // this table, because addresses change from action to action. There is one slot for a round's
 // inputs, one for each bundle of the program, and four for each bucket of each unit: parameters as
 // kernels read them, gradients as kernels write them, this rank's range of the masters, and its
-// range of the optimizer states, one after the other.
+// range of the optimizer states, which lie one after the other.
 enum { TRI_SLOT_INPUTS = 0 };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
@@ -51,8 +51,8 @@ typedef struct tri_offload_set {
     bool masters[TRI_BUCKET_COUNT]; // by bucket: its masters are offloaded
 } tri_offload_set;
 
-// Whether an action on a unit reads from storage, uses or writes back the bucket's offloaded states
-// (or its offloaded masters): during these actions the state needs memory.
+// Whether an action on a unit needs the bucket's offloaded states (or its offloaded masters) in
+// memory, because it reads them from storage, uses them or writes them back.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,

@@ -4,7 +4,8 @@
 
 #include "base/status.h"
 
-// X(name, default, what it is, why this default). Each has a reason, because a user can set it.
+// X(name, default, what it is, why this default). `trireme preflight --limits` prints the reason,
+// because a user who sets another value should know it.
 #define PREFLIGHT_LIMIT_LIST(X)                                                                    \
     X(memory_gb, 0.5, "GB of memory free for each rank, at least",                                 \
       "program, loader and a small model need about as much")                                      \

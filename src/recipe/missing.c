@@ -10,8 +10,8 @@
     "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
     "llama' (trireme train --keys model lists them)"
 
-// Names of Lightning and PyTorch for settings that have another name here, or are flags here.
-// People also write the names of the second group as flags: --batch-size 32.
+// Names of Lightning and PyTorch for settings that have another name here, or are flags here. The
+// names after the empty line are mostly what people write as flags, such as --batch-size 32.
 static const struct {
     const char *key;
     const char *own;    // the key of this program to write instead; NULL: `remark` tells what to do

@@ -14,7 +14,8 @@ typedef struct train_deadline {
     train_slurm_job job;
     double end_s;   // when the job ends, as tri_os_seconds counts; 0: it has no time limit
     double asked_s; // when Slurm was last asked
-    // Time of the slowest of the latest steps, and of the longest evaluation.
+    // step_s: time of the slowest of the latest steps; a step counts 5 % less with each later one.
+    // pause_s: time of the longest evaluation.
     double step_s, pause_s;
     double save_s; // time of a checkpoint: measured, or estimated before the first one
     // Asks Slurm how much time is left; false: not known.
@@ -23,16 +24,16 @@ typedef struct train_deadline {
 } train_deadline;
 
 // Record how long a step, an evaluation (pause) or a checkpoint took, because the time that the end
-// of the run needs is computed from these. Older steps count less and less.
+// of the run needs is computed from these.
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
-// What has to be done before the run can stop. The step that is about to be issued, the step after
-// it, and the last checkpoint are always counted, so they are not part of this.
+// What has to be done before the run can stop, besides what every run needs: the step that is about
+// to be issued, the step after it, and the last checkpoint.
 typedef struct train_rest {
-    int steps;      // steps in flight, and those that are issued before a decision is known
-    bool evaluates; // an evaluation is due
-    bool saves;     // another checkpoint is being written, or is due
+    int steps;      // steps in flight, and those that are issued before all know the decision
+    bool evaluates; // an evaluation comes due before the run can stop
+    bool saves;     // another checkpoint is being written, or comes due
 } train_rest;
 
 // Whether no further step may be issued at time `now_s`. Before it answers yes, it asks Slurm

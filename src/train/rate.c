@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-// The input of a schedule: the time since it began, and its length, both in its own unit (updates
-// or epochs).
+// What a schedule computes a rate from. `t` is the time since the schedule began and `end` its
+// length. Both are counted in updates or, if schedule.every is epoch and the schedule has no
+// warm-up of its own, in epochs.
 typedef struct moment {
     const tri_schedule_options *o;
     double lr; // optimizer.lr

@@ -93,8 +93,8 @@ static int left_ms(const open_call *call) {
     return left < 1 ? 1 : (int)left;
 }
 
-// The time limit for connecting. If `opened` has made ranks wait until all have opened their ends,
-// no rank has a reason to be late, so the limit is short.
+// The time limit for connecting. It is short if the config has `opened`, which returned only after
+// every rank had opened its end of the transport: then no rank has a reason to be late.
 static int connect_ms(const open_call *call) {
     bool all_are_there = call->config && call->config->opened;
     if (!all_are_there || call->timeout_ms < TRI_MESSAGE_CONNECT_MS) return call->timeout_ms;

@@ -1,7 +1,7 @@
 // A link: a communicator of NCCL, and a queue to which its calls are issued. One link carries the
 // collectives of all ranks. For messages, each pair of ranks has one link for each direction, which
-// its first message opens. So a message waits only for earlier messages of its pair and direction,
-// in whatever order NCCL does the calls of one communicator.
+// its first message opens. So a message waits only for earlier messages of its pair and direction.
+// In one communicator for all messages, it could also wait for calls of other pairs.
 #ifndef TRIREME_COMM_NCCL_LINK_H
 #define TRIREME_COMM_NCCL_LINK_H
 
@@ -21,8 +21,9 @@ typedef struct nccl_link {
     char id[CUDA_NCCL_ID_BYTES];
     bool was_announced; // the two ranks have begun to exchange the id
     int under_way;      // number of groups that were issued and are not done
-    // The thread goes through all groups in order. This time, it has met a group of this link that
-    // is not issued yet, so later groups of the link must wait.
+    // The communicator's thread goes through all operation groups, from the first to the last,
+    // again and again. True: since it last began with the first, it has met a group of this link
+    // that is not issued yet, so later groups of the link must wait.
     bool is_behind;
 } nccl_link;
 

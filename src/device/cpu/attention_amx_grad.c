@@ -26,7 +26,7 @@ typedef struct grad_space {
     // Sums, in F32.
     float *dk, *dv;     // [key block][width block]
     float *dq;          // transposed: [query block][width block]
-    float *scores, *dp; // one block each; dp is the gradient of the probabilities, v · dy
+    float *scores, *dp; // one chunk each; dp is the gradient of the probabilities, v · dy
     float *y_dy;        // [query]: the scalar product of the query's rows of y and dy
 } grad_space;
 
@@ -169,8 +169,8 @@ static void compute_probabilities(const grad_head *g) {
     }
 }
 
-// Adds what the current block contributes to the gradients of keys and values: dk += dsᵀ·q and dv
-// += pᵀ·dy.
+// Adds what the current block contributes to the gradients of keys and values: dk += dsᵀ·q and
+// dv += pᵀ·dy.
 static void add_to_keys(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t key = g->key; key < g->end_key; key++) {

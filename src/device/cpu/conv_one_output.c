@@ -2,9 +2,12 @@
 // would compute 16 output channels for these, or fall back to im2col.
 //
 // Forward: for each pixel a vector holds 16 sums, one for each channel of a block, which are added
-// at the end. Backward: both gradients are computed as convolutions of dy from 1 to C channels, for
-// which oneDNN is fast. The gradient of the input is such a convolution with the weight rotated by
-// 180°. The gradient of the weight is the weight gradient of such a convolution, rotated back.
+// at the end.
+//
+// Backward: oneDNN is fast for the mirrored convolution, which makes C channels from the one
+// channel of dy with the weight rotated by 180°. What it makes of dy is the gradient of the input.
+// The gradient of its weight, for the input dy and the output's gradient x, is our weight's
+// gradient, rotated by 180°.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
@@ -129,8 +132,7 @@ static size_t packed_bytes(const conv_shape *s) {
     return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64 bytes
 }
 
-// The sizes of the mirrored convolution, of dy from 1 to C channels, by which the gradients are
-// computed.
+// The sizes of the mirrored convolution, which makes C channels from the one channel of dy.
 static conv_shape mirrored(const conv_shape *s) {
     conv_shape m = *s;
     m.c = 1;

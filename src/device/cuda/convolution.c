@@ -6,8 +6,9 @@
 
 typedef struct conv_state {
     cuda_convolution conv;
-    // Parameters of the kernel that computes the bias' gradient: by channels, or, with channels
-    // last, by columns.
+    // Parameters of the kernel that computes the bias' gradient, the sum of dy over all pixels.
+    // With channels last this is `columns`: dy is then a matrix with a column for each channel.
+    // Else it is `sums`.
     cuda_channel_sums sums;
     cuda_column_sums columns;
     bool sums_bias;

@@ -17,9 +17,9 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
     return 1 / (1 + expf(-prediction)) - target;
 }
 
-// Thread block b sums up part b of the elements: of all runs of GPU_BLOCK * n elements it takes
-// number b, then every `parts`-th one. So the order of the sum depends neither on the device nor on
-// where the tensors lie.
+// The elements are cut into runs of GPU_BLOCK * n. Thread block b sums up run b and then every
+// `parts`-th run after it. So the order of the sum depends neither on the device nor on where the
+// tensors lie.
 template <int function, typename T, typename access> GPU_KERNEL sum_parts(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);

@@ -24,7 +24,7 @@ GPU_DEVICE float mask_one(const cuda_mask &mask, int64_t sample, int64_t element
     return factors[element % 4];
 }
 
-// Returns bit i if dropout keeps element 4 · quad + i of a sample.
+// Sets bit i of the result if dropout keeps element 4 · quad + i of a sample.
 GPU_DEVICE uint32_t mask_quad_bits(const cuda_mask &mask, int64_t sample, int64_t quad) {
     float factors[4];
     uint32_t bits = 0;
@@ -33,8 +33,8 @@ GPU_DEVICE uint32_t mask_quad_bits(const cuda_mask &mask, int64_t sample, int64_
     return bits;
 }
 
-// The number in the whole sample of element e of this rank's slice, by which dropout draws: so
-// slices draw the same numbers as a whole sample.
+// Turns e, the number of an element in this rank's slice of a sample, into its number in the whole
+// sample. Dropout draws by the latter, so that slices have the same mask as a whole sample.
 GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
     return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }
