@@ -24,9 +24,9 @@ typedef struct connect_request {
     int hosts, local_ranks;
 } connect_request;
 
-// Checks that all ranks have the same value as rank 0. Other differences are found later, when the
-// recipes are compared. This value has to be checked before the ranks are connected, because it
-// determines how.
+// Checks that this rank has the same value as rank 0. Other differences are found later, when the
+// connected ranks compare their recipes. This value is checked before, because it determines how
+// the ranks are connected.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -102,8 +102,9 @@ static tri_status agree_to_open(void *context) {
     return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
 }
 
-// Waits in the store until all ranks can begin. If a rank cannot use the network, it tells the
-// other ranks why. So they wait here, where they get this message, and not in the transport.
+// Waits in the store until all ranks can begin. If a rank cannot use the network, it writes the
+// reason to the store (tell_failure). Ranks that wait here get that message; if they waited in the
+// transport, they would not.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);
@@ -141,8 +142,9 @@ static tri_status open_pair(connect_request *q, const tri_transport *transport, 
     return status;
 }
 
-// Tells how ranks are connected. TRIREME_HIERARCHY=0 connects all ranks by messages alone, so that
-// the two ways can be compared.
+// Returns how the ranks of several hosts are connected. "in hosts": ranks of one host share memory,
+// and messages go between hosts. "flat", chosen by TRIREME_HIERARCHY=0: all ranks send messages to
+// each other. The variable exists so that the two ways can be compared.
 static const char *arrangement(void) {
     const char *wanted = getenv("TRIREME_HIERARCHY");
     return wanted && !strcmp(wanted, "0") ? "flat" : "in hosts";
@@ -205,7 +207,8 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
                          .timeout_ms = tri_comm_timeout_ms(options)};
     *out = NULL;
     *health = NULL;
-    // Ranks of one host need the store only to find each other; after that shared memory is enough.
+    // The store is closed at the end if shared memory alone connects the ranks, because they need
+    // it only to find each other. If messages connect them, it stays open and watches them.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     tri_log_stage("met");
     q.hosts = tri_store_host_count(q.store);

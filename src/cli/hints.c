@@ -24,16 +24,17 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets the end of the run. The hint about longer training leaves it out,
-// because it sets the end itself.
+// Whether the override sets the end of the run: trainer.max_…, or the patience of early stopping if
+// that ended the run. The command that trains longer leaves such overrides out, because it sets a
+// later end.
 static bool sets_end(const cli_hints *h, const char *word) {
     static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
     return !strncmp(word, end, strlen(end)) ||
            (h->result->has_stopped_early && !strncmp(word, patience, strlen(patience)));
 }
 
-// Prints the recipe and the overrides that the user gave, so that the printed command continues
-// this run. `without_end` leaves out overrides that set the end of the run.
+// Prints the recipe and the overrides that the user gave, so that the printed command does the same
+// training. `without_end` leaves out overrides that set the end of the run.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
@@ -80,8 +81,8 @@ static void print_evaluate(const cli_hints *h) {
     print_device(h);
 }
 
-// Whether a command that continues the run can be shown. A run on several hosts is started by a
-// launcher of these hosts, whose command is not known here.
+// Whether a command that continues the run can be shown. It cannot for a run on several hosts,
+// because the command that started ranks on all of them is not known here.
 static bool can_go_on(const cli_hints *h) {
     return exists(h, "/checkpoints/last") && h->result->hosts == 1;
 }
@@ -105,9 +106,10 @@ static void print_go_on(const cli_hints *h) {
     print_device(h);
 }
 
-// Whether the run leaves cores idle that more ranks would use. If the model has batch norm, the
-// hint makes it normalise over the whole step. Then the epoch's last step, which may be smaller,
-// must have a sample for each of these ranks.
+// Whether the run leaves cores idle, and one rank on each core could do the same training. If the
+// model has batch norm, the printed command normalises over the whole step
+// (trainer.sync_batchnorm). Then the epoch's last step, which may be smaller, must have a sample
+// for each rank.
 static bool leaves_cores(const cli_hints *h) {
     const tri_train_result *r = h->result;
     const tri_recipe *recipe = h->request->recipe;

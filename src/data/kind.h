@@ -11,9 +11,9 @@
 #include "data/transform.h"
 
 typedef struct tri_dataset_kind {
-    // Opens the data: fills in samples, state and fields (by tri_dataset_add; then `classes` of I64
-    // fields), in memory of dataset->arena. If it fails, `close` is called and has to release what
-    // was opened.
+    // Opens the data. Sets `samples` and `state`, which lies in dataset->arena, and adds the fields
+    // by tri_dataset_add. Then sets `classes` and `has_ignored` of I64 fields. If it fails, its
+    // caller calls `close`, which has to release what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
     // Reads the stored elements of one sample. *stored then points into the kind's own memory, or

@@ -47,9 +47,9 @@ typedef struct tri_step_input {
     // Number of the step, counting also steps that were no updates. Random numbers of dropout
     // depend on it.
     int64_t step;
-    // Learning rates: lr[0] for the first update after those that the last collected results
-    // counted, lr[1] and so on for the updates after it. The device picks the right one, because
-    // the host does not know yet which of the steps in flight become updates.
+    // Learning rates of the next updates: if u updates were done up to the last collected step
+    // (tri_carried.updates), lr[i] is the rate of the update after u + i others. The device picks
+    // the rate, because the host does not know yet which steps in flight become updates.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
     double shared[TRI_MAX_SHARED]; // numbers of the caller, which the step also sums over all ranks

@@ -1,5 +1,6 @@
-// The table of `trireme run`'s flags, by which the command line and the PET_ variables are read.
-// values.c reads values that have a grammar of their own.
+// The table of `trireme run`'s flags, by which the command line and environment variables are read.
+// As in torchrun, the variable of --max-restarts is PET_MAX_RESTARTS. values.c reads values that
+// have a grammar of their own.
 #include "launch/options.h"
 
 #include "base/log.h"

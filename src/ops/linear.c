@@ -77,8 +77,8 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (!tri_value_is(out_grads[0])) return;
     tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
                                            out_grads[0]);
-    // If y is F32 because it is a term of a sum over ranks (attr.wide), so is dy. The products
-    // below need dy in the type of x.
+    // Where y is one rank's term of a sum over ranks (attr.wide), y and dy are F32, even if x is a
+    // half type. The products below need dy in the type of x.
     dy = ops_gradient_as(graph, node, x, dy);
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {

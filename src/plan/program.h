@@ -14,8 +14,8 @@ typedef struct tri_model_request {
     const tri_field *fields; // the fields of a sample
     int field_count;
     tri_graph_options options; // options of the graph, `training` and `seed` included
-    // The scale of bytes, if the field `images` arrives as U8 and the device applies the scale, so
-    // that only a quarter of the bytes are copied. NULL: images arrive as F32.
+    // How the device converts the bytes of the field `images` to F32. Images are then copied to the
+    // device as U8, which takes a quarter of the bytes of F32. NULL: images arrive as F32.
     const tri_pixel_scale *image_scale;
 } tri_model_request;
 

@@ -11,17 +11,19 @@ typedef struct tri_deepspeed_setting {
     // Whether `value` is a default of DeepSpeed that differs from this program's. It is used only
     // if the recipe sets no value.
     bool is_fallback;
-    // Whether the setting follows from other settings. The recipe may set it too; the two are
-    // compared once the number of ranks is known.
+    // Whether the configuration does not give the setting itself, but it follows from others:
+    // batch.global is then auto. A value in the recipe's file is kept instead, unless the
+    // configuration comes from the command line. tri_recipe_settle_batch checks that value, because
+    // the number of replicas is known only then.
     bool is_derived;
 } tri_deepspeed_setting;
 
 typedef struct tri_deepspeed {
     tri_deepspeed_setting *settings;
     int count, capacity;
-    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not given,
-    // but it follows from the two sizes of a batch, and has to be a whole number. 0: not given and
-    // not known.
+    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: that is not
+    // given, but train_batch_size and train_micro_batch_size_per_gpu are, so it follows from them
+    // and from the replicas, and has to be a whole number. 0: neither is the case.
     int64_t rounds;
     tri_strings notes; // warnings, one line each
 } tri_deepspeed;

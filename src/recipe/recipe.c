@@ -83,7 +83,7 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
         TRI_TRY(tri_deepspeed_read(arena, node, file, out));
         const tri_tree *name = tri_tree_find(root, "strategy.name");
         if (name && name->kind == TRI_TREE_SCALAR && !strcmp(name->text, "deepspeed"))
-            // The configuration's `stage` decides instead.
+            // The configuration's zero_optimization.stage chooses the strategy instead.
             tri_tree_remove(tri_tree_get(root, "strategy"), "name");
         TRI_TRY(tri_recipe_settle_strategy(arena, root));
         bool is_override = node->file && !strncmp(node->file, "override ", 9);

@@ -1,6 +1,6 @@
 // A rank's search for the store over TCP: it tries all ports of all addresses that rank 0's host
-// name has. It tries them at the same time, because some may not answer, or belong to other
-// programs, and one after the other each of these would cost a timeout.
+// name has. Some of them may not answer, or may belong to other programs. So the rank tries all at
+// the same time, and waits for one timeout instead of one for each of these.
 #include "rendezvous/store_tcp.h"
 
 #include "base/os.h"

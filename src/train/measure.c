@@ -94,8 +94,8 @@ static tri_status measure(measuring *m, double seconds) {
     return TRI_OK;
 }
 
-// Plans one replica that computes every block once in each step, with whole layers, so that its
-// times can be used for every mesh.
+// Plans a run of one rank that has whole layers and computes every block once in each step. So its
+// times serve for every mesh: the estimate divides them by the ranks that share a layer.
 static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_request *request,
                             int64_t batch) {
     tri_strategy_options options = *request->options;

@@ -39,9 +39,9 @@ static bool is_metric(const tri_graph *g, tri_value value) {
     return false;
 }
 
-// Writes the shape of a block's output. That is the last value that it computes, except losses,
-// metrics, and integers, because labels (made by `next_token`) are not an output. N stands for the
-// number of samples.
+// Writes the shape of a block's output: of the last value that the block computes and that is no
+// loss, no metric and no integer. Integers are left out, because they are labels (of the op
+// `next_token`). N stands for the number of samples: [N, 10], or [8N, 64] with 8 rows per sample.
 static void write_shape(const tri_graph *g, int block, int64_t batch, char *out, size_t size) {
     tri_value last = {0};
     for (int i = 0; i < g->node_count; i++) {

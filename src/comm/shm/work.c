@@ -2,7 +2,8 @@
 //
 // An all-reduce is divided into shares, one for each rank. A rank reduces the chunks of its own
 // share and then helps the others with theirs, because ranks arrive at different times. In all
-// other collectives each rank copies what it receives from the memory of the other ranks.
+// other collectives each rank reads the memory of the other ranks: it copies what it receives, or
+// adds it up in a reduce-scatter.
 #include "comm/shm/work.h"
 
 #include "comm/op.h"
@@ -191,8 +192,9 @@ bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op) {
     return true;
 }
 
-// Does the collectives other than all-reduce: each rank copies what it receives, one chunk of one
-// source at a time.
+// The collectives other than all-reduce: each rank reads what it receives from the memory of the
+// other ranks. One call copies one chunk of one rank or, in a reduce-scatter, adds one chunk of all
+// ranks.
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
     const shm_current *current = &comm->current;

@@ -121,9 +121,9 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
     }
 }
 
-// Chooses which cache lines of the next 32 rows of a are prefetched while the block of columns from
-// `j` on is multiplied. Each chunk has 32 lines, which are divided equally among the blocks of
-// columns.
+// Chooses which cache lines of the next 32 rows of a are prefetched while the 32 columns from `j`
+// on are multiplied. For each 32 of k, the 32 rows have 32 cache lines. Each block of 32 columns
+// prefetches an equal range of these lines.
 static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,
                          int64_t j) {
     int64_t blocks = cpu_amx_blocks(b->columns), block = j / CPU_AMX_SIDE;
@@ -138,8 +138,9 @@ static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b
         (const char *)(g->a + (whole ? at : 0)) + (whole ? first * b->beside.line : 0);
 }
 
-// Computes a block of 32 × 32 sums that lies wholly inside c and needs no epilogue. F32 sums are
-// added up in c itself. For a BF16 c, the next block stores these sums while it multiplies.
+// Computes a block of 32 × 32 sums that lies wholly inside c and needs no epilogue. If c is F32,
+// the sums are made in c itself. If c is BF16, they stay in `sums`; they are converted and stored
+// while the next block is multiplied.
 static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_rows *rows,
                            const uint16_t *packed, float *sums, int64_t at) {
     cpu_amx_sums mode = b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
@@ -162,7 +163,9 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
     for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
         int64_t width = smaller(b->columns - j, CPU_AMX_SIDE), block = j / CPU_AMX_SIDE;
         const uint16_t *packed = b->b + block * chunks * CPU_AMX_CHUNK;
-        // Where sums are not kept, two buffers take turns, because one may still wait to be stored.
+        // If b is packed for all of k at once, two buffers of 32 × 32 sums take turns: one may
+        // still hold the last block's sums, which are stored while this block is multiplied. Else
+        // every block of sums has its own buffer until the last range of k.
         float *sums =
             b->sums + (p->several_packed ? (row - b->first_row) * p->columns + j * CPU_AMX_SIDE
                                          : block % 2 * CPU_AMX_CHUNK);
@@ -186,7 +189,8 @@ static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *
     cpu_amx_rows plain = {.row = g->k * (int64_t)sizeof(uint16_t),
                           .chunk = CPU_AMX_SIDE * sizeof(uint16_t)};
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_AMX_SIDE) {
-        // Tiles always read 16 or 32 rows. The last, incomplete ones are packed, with zeros.
+        // Tiles always read 16 or 32 rows. If fewer than 32 rows are left at the end, these are
+        // packed, and zeros stand for the missing rows.
         bool packs = p->packs_a || b->end_row - row < CPU_AMX_SIDE;
         if (packs && (!p->packs_a || row >= b->packed_row + b->packed_rows)) {
             b->packed_row = row;

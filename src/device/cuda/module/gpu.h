@@ -182,7 +182,7 @@ GPU_DEVICE int64_t gpu_threads() { return (int64_t)gridDim.x * blockDim.x; }
 // The larger value; NaN if one of the values is NaN, so that an error is not hidden.
 template <typename T> GPU_DEVICE T gpu_larger(T a, T b) { return a > b || a != a ? a : b; }
 
-// The sum, or the maximum, over all lanes of a warp, which every lane gets.
+// Computes the sum, or the maximum, over all lanes of a warp; every lane gets the result.
 template <typename T> GPU_DEVICE T gpu_warp_sum(T value) {
     for (int mask = GPU_WARP / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
     return value;
@@ -219,7 +219,9 @@ template <typename T> GPU_DEVICE T gpu_block_max(T value, T *scratch) {
     return value;
 }
 
-// Records a label or token that is out of range, if it is the first one.
+// Records a label or token that is out of range, so that the host can report it. Only the first one
+// is recorded: its thread sets `kind` to CUDA_FAULT_TAKEN, and to the final value once all other
+// fields are written. So no other thread writes them, and the host reads no half-written record.
 GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t index,
                            int64_t limit) {
     if (gpu_compare_and_swap(&fault->kind, CUDA_NO_FAULT, CUDA_FAULT_TAKEN) != CUDA_NO_FAULT)
@@ -243,8 +245,8 @@ static inline int64_t gpu_at_most(int64_t blocks) {
     return blocks < GPU_MAX_BLOCKS ? blocks : (int64_t)GPU_MAX_BLOCKS;
 }
 
-// Calls `function` with a null pointer to the C++ type of F32, F16 or BF16 (gpu_with_float: also
-// F64) and returns its status. TRI_UNSUPPORTED for other types.
+// Chooses a C++ type by `dtype`: calls function((T *)NULL), where T is the type of elements of F32,
+// F16 or BF16 (gpu_with_float: also F64), and returns its status. TRI_UNSUPPORTED for other types.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:
@@ -258,8 +260,8 @@ template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F 
     }
 }
 
-// Returns function((T *)NULL, (O *)NULL) for an output O of the same type or, where T is a half
-// type, of F32.
+// Returns function((T *)NULL, (O *)NULL), where T is the C++ type of `dtype`, and O that of the
+// output: the same type or F32. TRI_UNSUPPORTED for other types.
 template <typename F>
 static inline tri_status gpu_with_output(tri_dtype dtype, tri_dtype out_type, F function) {
     return gpu_with_real(dtype, [=](auto *type) {
