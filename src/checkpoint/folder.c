@@ -97,9 +97,9 @@ static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor 
            strcmp(own->name, monitor->name) == 0;
 }
 
-// True if `a` is better than `b`: a step with a value is better than one without; of two values the
-// better one decides; if these are equal, the earlier commit. Of two steps without a value the
-// newer one is better. The best steps are kept.
+// Whether step `a` is better than step `b`, by the value of the monitored metric at each step. Of
+// equal values, the one that was committed first is better. A step whose value is known is better
+// than one whose value is not. Of two steps without a value, the newer one is better.
 static bool is_better(const checkpoint_step *a, const checkpoint_step *b,
                       const tri_checkpoint_monitor *monitor) {
     bool a_has = has_value(a, monitor), b_has = has_value(b, monitor);
@@ -161,8 +161,8 @@ bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, c
 
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps) {
-    // If the newest step cannot be read, a later version of trireme may have written it. Then its
-    // links are right and stay.
+    // If the newest step cannot be read, both links stay as they are: a later version of trireme
+    // may have written the step and set the links.
     if (steps->count == 0 || steps->items[0].readable != TRI_OK) return TRI_OK;
     const checkpoint_step *last = &steps->items[0];
     if (!checkpoint_links_to(arena, home, "last", last->path))
@@ -259,7 +259,9 @@ tri_status tri_checkpoint_clean(const char *run_dir) {
         if (is_left_over(entry->d_name))
             TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
     if (folder) closedir(folder);
-    // The killed process may not have synced its renames, which hide() explains.
+    // A killed process may have renamed checkpoints without syncing this folder. It is synced now,
+    // before their files are removed, because a crash could otherwise leave an incomplete
+    // checkpoint under its old name.
     if (count > 0) status = tri_os_sync_folder(home);
     for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
     tri_arena_destroy(arena);

@@ -38,7 +38,8 @@ typedef struct cli_command {
     const char *arguments; // "RECIPE [key.path=value ...]"
     const char *help;      // one line that describes the command
     const cli_flag *flags; // ends with a NULL name; NULL: there are none, or flag_at lists them
-    // Lists the flags from a table outside of src/cli instead. False: there is no flag `index`.
+    // Gets flag `index` from a table outside of src/cli, for a command whose `flags` is NULL.
+    // False: there is no such flag. NULL: the flags are in `flags`.
     bool (*flag_at)(int index, cli_flag *out);
     const cli_verb *verbs;            // ends with a NULL name; NULL: there are none
     const cli_verb_flags *verb_flags; // ends with a NULL verb; NULL: each verb takes all flags

@@ -184,9 +184,10 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The program for bash. It splits the line itself, because bash also breaks words at '='. For bash,
-// the word to complete then begins after the '=', so an offer is "adam" and not
-// "optimizer.name=adam".
+// The program for bash. Bash usually breaks words at '=' too, and replaces only what stands behind
+// the last break. So for "optimizer.name=ad" the program offers "adam". It offers
+// "optimizer.name=adam" if the user's COMP_WORDBREAKS has no '='. The program splits the line at
+// blanks itself, because it needs the key before the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

@@ -10,9 +10,11 @@ typedef struct launch_nodes launch_nodes;
 
 // Checks the flags. TRI_BAD_INPUT: they cannot describe a run over several nodes.
 tri_status launch_nodes_check(const launch_options *options);
-// Serves at the endpoint if it belongs to this host and is free, and connects to the agent that
-// serves there. Takes up to the join timeout. `signal_fd` as in launch_watch. If a signal of
-// options->signals arrives, *signal is its number, *out is NULL, and the result is TRI_OK.
+// Connects to the serving agent, at the address --rdzv-endpoint. Before that, this agent itself
+// begins to serve if it is node 0 of a run with --rdzv-backend static, or if in other runs the
+// address belongs to this host and is free. Takes up to --rdzv-conf join_timeout. `signal_fd` is
+// that of the struct launch_watch. If a signal of options->signals arrives, *signal is its number,
+// *out is NULL, and the result is TRI_OK.
 tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
                              launch_nodes **out);
 // Called after an END which says that this node was cut off from the network. Looks for the serving

@@ -1,5 +1,5 @@
-// The windows of average pooling, in a header, so that the host and kernels of a GPU use the same
-// code: see ops_avg_window.
+// Which elements a window of pooling covers along one axis, and which windows cover an element. The
+// functions are inline, so that the host (ops_avg_window) and kernels of a GPU use the same code.
 #ifndef TRIREME_OPS_POOL_WINDOW_H
 #define TRIREME_OPS_POOL_WINDOW_H
 
@@ -36,8 +36,9 @@ TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, in
         *begin = at * a->out / a->in;
         *end = ((at + 1) * a->out + a->in - 1) / a->in;
     } else {
-        // Window w begins at element w · stride of the padded axis. This is the smallest such
-        // element from which a window reaches `at`.
+        // On the padded axis, the element is number at + padding, and window w covers elements
+        // w · stride to w · stride + kernel - 1. A window that begins before `first` ends before
+        // the element. The first window is therefore `first` / stride, rounded up.
         int64_t first = at + a->padding - a->kernel + 1;
         *begin = first > 0 ? (first + a->stride - 1) / a->stride : 0;
         *end = (at + a->padding) / a->stride + 1;

@@ -109,7 +109,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     // The bias is added once, to the sum.
     parallel_placement placement;
     tri_value bias = in[2];
-    // This always holds, because the fusion that changes `axes` runs later.
+    // These always hold, because the fusions that change `axes` and `activation` run later.
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1);
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
     in[0] = parallel_ask(pass, node->inputs[0], parallel_sliced(last));
@@ -171,8 +171,10 @@ static void rewrite_reshape(parallel_pass *pass, const tri_node *node, const rul
     parallel_emit(pass, node, &pass->values[node->inputs[0].id], &attr, parallel_sliced(dim));
 }
 
-// Gets the keys or values for this rank's heads of the queries: its slice of them or, if there are
-// fewer heads than ranks, the one head that its queries share with those of other ranks.
+// Gets the heads of `keys` (keys or values) that this rank's heads of queries read. If the number
+// of ranks divides the heads, this is the rank's slice of them. Otherwise the ranks are a multiple
+// of the heads: it is one head, which other ranks read too. With 2 heads and 4 ranks, ranks 0 and 1
+// read head 0.
 static tri_value heads_for(parallel_pass *pass, tri_value keys) {
     int64_t heads = full_shape(pass, keys).dims[2], slices = pass->tensor_parallel.slices;
     if (heads % slices == 0) return parallel_ask(pass, keys, parallel_sliced(2));
@@ -282,7 +284,7 @@ static const rule rules[] = {
     {.op = &tri_op_rotary, .streams = 1, .axes = ROWS, .edit = edit_rotary},
     {.op = &tri_op_rms_norm, .streams = 1, .axes = ROWS},
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
-    // These ops need whole tensors, so every rank computes all of them.
+    // These ops have no rule for slices, so every rank computes them on whole tensors.
     {.op = &tri_op_conv2d, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},

@@ -37,10 +37,11 @@ typedef struct clock_work {
     int64_t *free_at;
     // By direction, stage and round: start and end of the action; end -1: not done.
     int64_t *start, *end;
-    // The edges that enter each stage, and those that leave it.
+    // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in
+    // the same way `out` has those that leave it.
     int *first_in, *edges_in, *first_out, *edges_out;
-    int *queue, queued;
-    bool *is_queued;
+    int *queue, queued; // pipeline ranks that may be able to go on, and how many these are
+    bool *is_queued;    // by pipeline rank: whether it is in `queue`
 } clock_work;
 
 static size_t clock_index(const tri_schedule_request *r, direction way, int stage, int round) {
@@ -244,10 +245,10 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
     }
 }
 
-// Moves receives to earlier insertion points. A lane starts its actions in the order of the list,
-// so a receive must stand no later than the lane's next action. Then each receive moves up by one
-// more compute action, but never past the lane's previous action, so that it has already started
-// when its value is ready.
+// Moves the receives of a lane to earlier insertion points. First, none may stand later than the
+// lane's next action, because a lane starts its actions in the order of the list. Then each receive
+// moves up by one more compute action, so that it is under way when its value gets ready. It never
+// moves past the lane's previous action.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;

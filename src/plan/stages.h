@@ -8,7 +8,8 @@
 // it. TRI_BAD_INPUT if there are more stages than blocks.
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of);
 // Cuts where the user says: the blocks with these names begin the second and later stages.
-// TRI_BAD_INPUT: a name is no block's or out of order, or the number of names is wrong.
+// TRI_BAD_INPUT: no block has one of the names, the names are not in the order of the blocks, or
+// their number is not stages - 1.
 tri_status tri_stages_named(const tri_graph *graph, const char *const *names, int count, int stages,
                             int *stage_of);
 

@@ -11,8 +11,9 @@ int preflight_rounds(int players) { return players < 2 ? 0 : even(players) - 1; 
 int preflight_partner(int players, int round, int player) {
     int last = even(players) - 1, partner;
     if (player == last)
-        // `last` meets the player p whom the rule below, p + partner = round (mod last), would pair
-        // with itself, because 2 * p = round (mod last).
+        // By the rule below, the numbers of a pair add up to `round` (mod last). It would pair one
+        // player p with itself, so p meets `last`: 2 * p = round (mod last). The factor 1/2 is
+        // (last + 1) / 2 here, because `last` is odd.
         partner = (int)((long)round * (last + 1) / 2 % last);
     else
         partner = ((round - player) % last + last) % last;

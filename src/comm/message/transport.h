@@ -67,8 +67,8 @@ typedef struct tri_transport {
                  tri_transport_request *request);
     void (*recv)(tri_transport_end *end, int peer, uint32_t tag, void *memory, size_t size,
                  tri_transport_request *request);
-    // Receives the next message with this tag from any rank, because nobody knows which rank will
-    // fail or leave first.
+    // Receives the next message with this tag, whichever rank sends it: for notices, because nobody
+    // knows which rank will fail or leave first.
     void (*recv_any)(tri_transport_end *end, uint32_t tag, void *memory, size_t size,
                      tri_transport_request *request);
     // Advances whatever can advance; never waits. True if a request has ended.

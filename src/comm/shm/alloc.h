@@ -1,11 +1,12 @@
-// Maps a segment into the memory of all ranks of a communicator, so that they can read each other's
-// buffers.
+// Maps a segment of shared memory into the address spaces of all ranks of a communicator, so that
+// they can read each other's buffers.
 #ifndef TRIREME_COMM_SHM_ALLOC_H
 #define TRIREME_COMM_SHM_ALLOC_H
 
 #include "comm/shm/state.h"
 
-// The `maker` for a rank that takes part in the collective call but gets no segment.
+// The argument `maker` of a rank that gets no segment: when a communicator is split, such a rank
+// belongs to none of the new groups. It calls shm_map_on_all all the same, because every rank must.
 enum { SHM_NO_MAKER = -1 };
 
 // Maps the segment that rank `maker` has created, on every rank. Collective. On the maker,

@@ -2,13 +2,14 @@
 // ("channels last"), and cuDNN copies any other tensor before and after each convolution. So
 // convolutions that run on tensor cores ask for this layout, for images and weights. The kernels
 // that stand between convolutions keep the layout that an image has.
-// docs/decisions/0023-channels-last.md has the bytes.
+// docs/decisions/0023-channels-last.md counts the bytes that this saves.
 #include "device/cuda/internal.h"
 #include "tensor/half.h"
 
 static const tri_layout channels_last = {.order = {0, 2, 3, 1}};
 
-// Whether the channels of an image lie in the same places in both layouts.
+// Whether the plain layout and channels last are the same for this shape: an image of one channel
+// or one pixel, or no image at all.
 static bool is_either(const tri_shape *shape) {
     return shape->rank != 4 || shape->dims[1] == 1 || shape->dims[2] * shape->dims[3] == 1;
 }
@@ -43,8 +44,9 @@ bool cuda_is_channels_last(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// Whether the node reads the value, and so with its channels last: because it is a convolution, or
-// because an image of the same shape that it also reads lies so already.
+// Whether the node reads this value and wants it with its channels last. A convolution on tensor
+// cores does. A cast does if a reader of its output does. Any other op does if one of its inputs,
+// of the same shape as the value, already has this layout.
 static bool reads_channels_last(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_value value) {
     const tri_shape *shape = &tri_value_get(graph, value)->shape;
@@ -71,8 +73,9 @@ bool cuda_is_read_channels_last(const tri_device_description *device, const tri_
     return false;
 }
 
-// Whether the kernel of an op on images works with channels last: if an image that it reads lies
-// so. Images of one pixel or one channel leave this open; then the readers of its outputs decide.
+// Whether the kernel of an op on images works with channels last. It does if one of its inputs has
+// this layout. Inputs for which both layouts are the same (is_either) do not decide. If there are
+// no other inputs, the nodes that read the outputs decide.
 static bool works_channels_last(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, const tri_layout *in) {
     bool is_open = true;

@@ -25,8 +25,8 @@ typedef struct cuda_move {
     void *to;
 } cuda_move;
 
-// A layout gives an element's offset as a sum of such terms: (index[axis] / divisor) % modulus *
-// stride.
+// One term of an element's offset in a layout: (index[axis] / divisor) % modulus * stride. The
+// offset is the sum of the terms of all axes and of all blocks of an axis.
 typedef struct cuda_reorder_term {
     int axis;
     int64_t divisor, modulus, stride;
@@ -43,7 +43,7 @@ typedef struct cuda_reorder {
     tri_shape shape;
     int64_t count;
     cuda_reorder_side from_side, to_side;
-    // Above 0: the copy transposes matrices of so many rows and columns of `from`.
+    // Above 0: `from` is a sequence of matrices [rows, columns], and the copy transposes each.
     int64_t rows, columns;
     const void *from;
     void *to;

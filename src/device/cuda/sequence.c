@@ -48,8 +48,8 @@ typedef struct embedding_grad {
     cuda_embedding_grad sums;
 } embedding_grad;
 
-// The workspace of the gradient: keys and positions twice, because sorting goes from one copy to
-// the other, and the start of each row.
+// The workspace of the embedding's gradient, in I32. It has keys and positions of cuda_token_order
+// twice, because sorting goes from one copy to the other, and the starts of cuda_row_starts.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);

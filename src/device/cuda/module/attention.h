@@ -37,9 +37,9 @@ GPU_DEVICE int64_t tiles_before(const cuda_attention &p, int64_t key, int tile) 
     return blind > 0 ? blind / tile : 0;
 }
 
-// Whether attention_matrix.cu has a kernel for this attention, or for its gradient, on tensor
-// cores, which take half types. The gradient's kernel reads p->dots, which have to be computed
-// before.
+// Whether attention_matrix.cu has a kernel on tensor cores for this attention, or for its gradient.
+// It has kernels for half types only. Before attention_grad_by_matrix, the caller computes p->dots:
+// for each query, the scalar product of its rows of dy and y.
 bool attention_has_matrix(const cuda_attention *p);
 bool attention_has_matrix(const cuda_attention_grad *p);
 tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, char *why);

@@ -140,8 +140,9 @@ template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
     }
 }
 
-// Reads a byte and writes 4 for each pixel and channel. Each operation is rounded separately, as on
-// every device.
+// For each pixel and channel, reads one byte and writes one F32: (byte / 255 - mean) / std of the
+// channel. The result of each of the three operations is rounded to F32, as on every device, so
+// that all devices get the same images.
 GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     bool aligned = p.plane % 4 == 0 && gpu_is_aligned(p.y) && (uintptr_t)p.x % 4 == 0;
     int count = aligned ? 4 : 1;

@@ -10,12 +10,14 @@
 
 namespace {
 
-// What a thread does next: a lot of channels of one pixel, or of several neighbouring pixels.
+// What a thread computes at a time: n neighbouring channels of one sample, at `each` neighbouring
+// pixels (pixels_of).
 struct lot {
-    int64_t sample, pixel, channel; // the first ones
+    int64_t sample, pixel, channel; // its first pixel and channel
 };
 
-// Number `at` of the lots of `groups` groups of pixels. `each`: how many pixels a group has.
+// Finds lot number `at` of a tensor. Lots are numbered by sample, then by `each` pixels, then by n
+// channels. `groups`: how many runs of `each` pixels cover a sample.
 template <int n> GPU_DEVICE lot lot_of(int64_t at, int64_t channels, int64_t groups, int64_t each) {
     int64_t lots = channels / n;
     if (at <= UINT32_MAX && groups <= UINT32_MAX) { // divisions of 32 bits are faster
@@ -27,8 +29,8 @@ template <int n> GPU_DEVICE lot lot_of(int64_t at, int64_t channels, int64_t gro
     return {group / groups, group % groups * each, at % lots * n};
 }
 
-// How many pixels a thread takes at a time. With dropout these are 4, because one block of random
-// numbers is for 4 neighbouring pixels of a channel.
+// How many neighbouring pixels a lot has. With dropout it has 4, because one block of the random
+// generator gives the numbers for 4 neighbouring pixels of a channel.
 GPU_DEVICE int64_t pixels_of(const cuda_mask &mask) { return mask.threshold ? 4 : 1; }
 
 // Which elements of n channels and 4 pixels dropout keeps: bit 4 · k + r is for channel k and pixel
@@ -95,7 +97,8 @@ template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
     }
 }
 
-// As in pool.cu, each element of x gets its sum in the order of the windows.
+// As in pool.cu, a thread adds up the gradient of an element of x over the windows that contain it,
+// in the order of the windows.
 template <typename T, int n> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     const cuda_windows &w = p.window;
     int64_t area = (int64_t)w.in[0] * w.in[1], windows = (int64_t)w.out[0] * w.out[1];
@@ -163,7 +166,9 @@ template <typename T, int n> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// As kept_bits, for a slice of a sample: each element is numbered in the whole sample.
+// Does what kept_bits does, where the tensor is this rank's slice of each sample. Dropout draws by
+// an element's number in the whole sample. Neighbours in the slice need not have neighbouring
+// numbers, so the elements are drawn one by one.
 template <int n>
 GPU_DEVICE uint32_t kept_in_slice(const cuda_dropout &p, const lot &at, int64_t area) {
     uint32_t bits = 0;
@@ -191,8 +196,9 @@ template <typename T, int n> GPU_KERNEL dropout(cuda_dropout p) {
     }
 }
 
-// A thread writes n neighbouring numbers. It reads their bytes one by one: those of one channel lie
-// side by side for neighbouring threads.
+// A thread writes n neighbouring numbers of y, which has its channels last. It reads their bytes
+// one by one, because x is row-major: n neighbours in y are of several channels, which lie far
+// apart in x.
 template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     for (int64_t i = gpu_thread() * n; i < p.count; i += gpu_threads() * n) {
         int64_t pixel = i / p.channels;
@@ -211,8 +217,9 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
     }
 }
 
-// Launches a kernel on lots of channels, where the addresses allow it, or on single channels.
-// `groups`: how many groups of pixels there are in all samples.
+// Launches a kernel whose threads take 16 bytes of channels at a time or, where the addresses or
+// the number of channels do not allow that, one channel. `groups`: as in lot_of, but of all samples
+// together. `addresses`: those of all tensors, combined by |.
 #define LAUNCH(name, groups, addresses)                                                            \
     return gpu_with_real(p->type, [=](auto *type) {                                                \
         typedef typename std::remove_pointer<decltype(type)>::type T;                              \
@@ -223,7 +230,7 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
                           gpu_blocks(stream, threads, GPU_BLOCK), GPU_BLOCK, *p, why);             \
     });
 
-// How many groups of pixels a sample has.
+// Computes `groups` of lot_of for images of `area` pixels, with pixels_of(mask) pixels to a lot.
 int64_t groups_of(const cuda_mask &mask, int64_t area) {
     return mask.threshold ? (area + 3) / 4 : area;
 }
