@@ -30,9 +30,9 @@ const char *checkpoint_base_name(const char *path);
 const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
                               const char *name);
 
-// Lists the steps of `home` with their manifests, so that the one that may be the newest comes
-// first: the steps that cannot be read, by falling step, then the others, by falling commit. A
-// missing folder has no steps.
+// Lists the steps of `home` with their manifests. Steps that cannot be read come first, because any
+// of them may be the newest; of these, the largest step number comes first. Then come the others,
+// of which the latest commit comes first. A missing folder has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
 // Finds the readable step with the best value of that monitor. Of equal values it takes the earlier
 // commit, so that the link `best` does not change needlessly. NULL: no step has a value.

@@ -30,7 +30,8 @@ typedef struct bench_run {
     char *send, *recv;
 } bench_run;
 
-// True if the reported size is that of a buffer with one range for each rank.
+// True if a buffer of the operation has one range of `count` elements for each rank. The table then
+// reports the size of this whole buffer.
 static bool bench_ranged(tri_comm_kind kind) {
     return kind == TRI_COMM_ALL_GATHER || tri_comm_kind_scatters(kind);
 }
@@ -42,8 +43,9 @@ static bool bench_in_place(const bench_run *run) {
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
 }
 
-// Offset, in bytes, of this rank's range in a buffer. An operation in place, which nccl-tests times
-// too, uses one buffer as `send` and `recv`; then one of the two begins at that range.
+// Offset, in bytes, of this rank's range in the buffer of an operation in place; else 0. Such an
+// operation, which nccl-tests times too, uses one buffer as `send` and `recv`. In an all-gather
+// `send` begins at this rank's range, in a reduce-scatter `recv`.
 static size_t bench_own_offset(const bench_run *run) {
     bool ranged = bench_in_place(run) && bench_ranged(run->kind);
     return ranged ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;

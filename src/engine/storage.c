@@ -201,12 +201,14 @@ static tri_status take_memory(tri_storage *s, int64_t size_bytes) {
     return status;
 }
 
-// Makes the file, without a name, and takes its space.
+// Makes the file, and reserves its space. The file's name is removed at once, so that the system
+// frees the space when the process ends.
 static tri_status take_file(tri_storage *s, const tri_storage_config *config) {
     const char *folder = config->folder && *config->folder ? config->folder : NULL;
     if (folder) TRI_TRY(tri_os_make_folders(folder));
     bool is_chosen = folder;
-    // TMPDIR is not created, because then the file could lie on any disk.
+    // If the folder TMPDIR does not exist, it is not created: it may belong to a disk that is not
+    // mounted, and then the file would lie on another disk than the user meant.
     if (!folder) folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
     tri_status status = open_file(s, folder);

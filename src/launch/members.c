@@ -1,5 +1,6 @@
-// Finds which nodes take part in an attempt, and where rank 0 listens, by the rendezvous backends
-// of `trireme run`.
+// Fills in launch_members for each attempt, that is, for each start of a run's workers. For a run
+// on one node, the rendezvous backend of `trireme run` (static or c10d) chooses where rank 0
+// listens. For a run on several nodes, the serving agent has sent the members.
 #include "launch/members.h"
 
 #include "base/os.h"

@@ -20,12 +20,13 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-// What the entries of `fds` are, in this order, so that one poll waits for all of them.
+// The first four are indices into `fds`. This one array has all descriptors, so that one poll waits
+// for all of them.
 enum {
-    WAKE,
-    TCP,
-    STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
-    CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
+    WAKE, // an event that wakes the server's thread when it has to end
+    TCP,  // from here on the sockets that listen
+    STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,     // from here on the strangers
+    CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS, // from here on the agents, by number
     MAX_PENDING = 1 << 20 // bytes that may wait for an agent that does not read them
 };
 

@@ -40,8 +40,8 @@ typedef struct tri_trace_sums {
     int gap_count;
 } tri_trace_sums;
 
-// Reads a file that --trace has written. All memory is in `arena`. TRI_NOT_FOUND; TRI_BAD_INPUT: it
-// is not a trace.
+// Reads a file that --trace has written. All memory is in `arena`. TRI_NOT_FOUND: there is no such
+// file. TRI_BAD_INPUT: it cannot be read, or is not a trace.
 tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out);
 
 #endif

@@ -22,9 +22,10 @@ static bool *find_awaited(const tri_graph *g) {
     return awaited;
 }
 
-// Adds copies, in the phase WEIGHT, of gradients that an awaited node makes. All gradients of a
-// block have to be written in one phase, because their buffers are available only during one
-// action.
+// Adds a copy of each parameter's gradient that an awaited node makes, and lets the copy be the
+// gradient. The awaited node cannot move to the phase WEIGHT, but the copy will. So the backward
+// pass writes all gradients of a block in one phase. It has to, because their buffers are available
+// only during one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;
@@ -55,8 +56,8 @@ tri_status tri_pass_split_backward(tri_graph *graph) {
     for (int i = 0; i < before; i++)
         if (graph->nodes[i].phase != TRI_PHASE_BACKWARD || awaited[i])
             nodes[count++] = graph->nodes[i];
-    // next[b] first counts how many nodes of block b move to WEIGHT; then it is the index for the
-    // next one of them. The nodes of the last block come first.
+    // next[b] first counts the nodes of block b that move to WEIGHT. Then it is the index in
+    // `nodes` at which the next one of them is put. The nodes of the last block come first there.
     int *next = TRI_NEW_ARRAY(graph->arena, int, graph->block_count);
     for (int i = 0; i < graph->node_count; i++)
         if (waits(graph, i, before, awaited)) next[graph->nodes[i].block]++;

@@ -46,8 +46,8 @@ typedef struct train_loop {
     tri_arena *saving_arena;
     int64_t saving_step;
     double saving_worked_s; // how long the last save worked, without the training steps in between
-    // What steps before this one sum up for SHARED_SAVING (train.c) still tells of the save's
-    // previous stage, so it is ignored.
+    // Number of a step, counted from 1. Up to this step the sums for SHARED_SAVING (train.c) are
+    // ignored, because these steps were issued before the save began its present stage.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
@@ -68,9 +68,9 @@ bool train_folder_has(const train_loop *loop, const char *name);
 // Defined in folder.c. Makes and locks the run folder of a new run, or takes over that of a resumed
 // one, and writes its recipe.yaml. On ranks other than 0 it does nothing; not collective.
 tri_status train_open_folder(train_loop *loop);
-// Defined in folder.c. If any rank sees a run in the folder, waits until this host sees it too,
-// because a network file system may show it late, and rank 0 would then begin a new run there.
-// Collective.
+// Defined in folder.c. If any rank sees a run in the folder, waits for a limited time until this
+// host sees it too. A network file system may show files late on some hosts, and if rank 0
+// did not see the run, it would begin a new one there. Collective.
 tri_status train_await_folder(train_loop *loop);
 // Defined in folder.c. Locks the run folder for this process if the folder exists. On ranks other
 // than 0 it does nothing; not collective. TRI_BAD_INPUT: another process uses the folder. If the
@@ -126,8 +126,9 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
 // the next ones warn and let the run continue, because an earlier checkpoint still exists.
 // Collective.
 tri_status train_save(train_loop *loop, bool behind);
-// Defined in saving.c. How far this rank is with writing, as a number that each step sums over all
-// ranks, so that no rank has to wait. train_advance_saving takes the sum.
+// Defined in saving.c, which has the values. How far this rank is with the checkpoint in progress,
+// as a number. Each step also sums this number over all ranks, so that no rank has to wait in order
+// to learn how far the others are. train_advance_saving takes the sum.
 double train_saving_ready(const train_loop *loop);
 // Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
 // Collective.
@@ -166,8 +167,9 @@ typedef struct train_feed {
     tri_loader *loader;
     tri_engine *engine;
     int field_count;
-    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: first those
-    // that the engine was given and may still read, then those that it has only looked at.
+    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches. The engine was
+    // given the first `given` of them and may still read these. It has looked at the others in
+    // advance, and will be given them later.
     const tri_data_batch **held;
     int64_t held_count, given;
     train_sample_log *log; // NULL: samples are not logged

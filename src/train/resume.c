@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The path from which the option `init` reads weights. `where` may be a checkpoint, or a run
-// folder, which stands for its newest checkpoint.
+// The path to name in a message, with which the option `init` would read the weights of `where`: a
+// checkpoint, or a run folder, which stands for its newest checkpoint.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;
@@ -62,7 +62,8 @@ static const struct {
 // not name. An output folder may be a link, so that checkpoints can lie on another disk.
 static tri_status check_output(const char *path, bool is_folder) {
     struct stat own, target;
-    // Nothing exists there, or the attempt to write will report the error.
+    // If lstat fails, nothing exists there, or the run will report the error when it first tries to
+    // write there.
     if (lstat(path, &own) < 0) return TRI_OK;
     bool is_link = S_ISLNK(own.st_mode);
     if (is_link && !is_folder)
@@ -148,9 +149,9 @@ tri_status train_restore(train_loop *loop) {
     loop->saved_step = -1;
     if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(tri_tell_and_agree(s->comm, compare_folder(loop), "recipe of the run folder"));
-        // Locks the folder before anything is cleaned up or read that another process may still be
-        // writing. The comparison comes first, because a start that is rejected must leave the
-        // folder unchanged.
+        // Locks the folder before anything in it is cleaned up or read, because another process may
+        // still be writing there. The recipes are compared before that, because a start that is
+        // rejected must leave the folder unchanged.
         TRI_TRY(tri_tell_and_agree(s->comm, train_lock_folder(loop), "lock of the run folder"));
     }
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));

@@ -6,8 +6,9 @@
 #include "comm/progress/state.h"
 
 // Fails the communicator if a rank for which it waits is lost, or if nothing has advanced for too
-// long. The caller is blocked and has set `executing`. Does nothing if the last look was a short
-// time ago, because looking costs time.
+// long. The caller waits for an operation that does not advance, and has set `executing`: it is the
+// thread that may advance operations (queue.h). Does nothing if the last look was a short time ago,
+// because looking costs time.
 void progress_watch(progress_comm *comm);
 
 #endif

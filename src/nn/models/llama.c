@@ -35,8 +35,9 @@ static const tri_option llama_rows[] = {
 };
 #undef C
 
-// Sizes default to those of recipes/llama-tiny.yaml, all else to Hugging Face's defaults, so that
-// its config.json can be copied into a recipe.
+// The options have the names of Hugging Face's config.json, so that values can be copied from
+// there into a recipe. The defaults of the five sizes from vocab_size to num_attention_heads are
+// the values of recipes/llama-tiny.yaml; all other defaults are Hugging Face's.
 const tri_option_table model_llama_options = TRI_OPTION_TABLE(
     "llama", llama_config, llama_rows, "a decoder of text, with Hugging Face's names");
 

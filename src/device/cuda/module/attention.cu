@@ -1,15 +1,19 @@
 // Attention and its gradient, in tiles, so that the matrix of all scores never exists (Dao et al.,
 // "FlashAttention", 2022). Everything is computed in F32.
 //
-// The 256 threads of a block form a square of 16 x 16. A block computes R * 16 rows. It goes
-// through all columns, R * 16 at a time. In the forward kernel and in the gradient of q, rows are
-// queries and columns keys; in the gradient of k and v, rows are keys and columns queries. A thread
-// has R neighbouring rows, and every 16th column. The gradient of q and the gradients of k and v
-// are made by two kernels, which both compute the probabilities again. So no sum needs atomics, and
+// The scores form a matrix. In the forward kernel and in the gradient of q, its rows are queries
+// and its columns keys; in the gradient of k and v, rows are keys and columns queries. A block of
+// threads computes the results of one tile of rows. It goes through the columns, one tile after the
+// other. A tile has R * 16 rows or columns (`sizes` below). The 256 threads of a block form a
+// square of 16 x 16: each has R neighbouring rows of a tile, and every 16th column.
+//
+// One kernel makes the gradient of q, and another one those of k and v. Both compute the
+// probabilities again. So one block sums all that a result consists of: no sum needs atomics, and
 // the order of each sum depends on shapes alone.
 //
-// For each pair of tiles, forward reads k and v; the gradient of q reads q, dy, v and twice k; the
-// gradient of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
+// For each pair of a tile of rows and a tile of columns, forward reads k and v; the gradient of q
+// reads q, dy, v and twice k; the gradient of k and v reads k, v, dy and twice q. All but the first
+// reads come from the L2 cache.
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/pack.h"
 
@@ -17,12 +21,13 @@ namespace {
 
 enum { SIDE = 16, THREADS = SIDE * SIDE };
 
-// The tile sizes that fit into 48 kB of shared memory: a thread has R rows if heads have up to D
-// elements.
+// The sizes of a tile for heads of up to D elements. With these sizes, all that a block keeps in
+// shared memory fits into 48 kB.
 template <int D> struct sizes {
-    static const int R = D > 128 ? 1 : 2;
-    static const int tile = SIDE * R; // rows of a tile, and also its columns
-    // Distance of a tile's rows; D + 1, so that neighbours in a column lie in different banks.
+    static const int R = D > 128 ? 1 : 2; // rows of a thread in a tile, and also its columns
+    static const int tile = SIDE * R;     // rows of a tile, and also its columns
+    // Floats from one row of a tile to the next: D + 1, so that neighbours in a column lie in
+    // different banks.
     static const int stride = D + 1;
     static const int own = D / SIDE; // how many elements of a row of the result one thread computes
 };

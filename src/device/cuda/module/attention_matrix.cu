@@ -57,8 +57,8 @@ template <int D, typename T> GPU_DEVICE gpu_matrix_a part_of(const T *tile, int 
     return a;
 }
 
-// products = rows of a [16 * parts, D] times the transpose of rows of b [16 * n, D]. The warp's
-// rows of a begin at `row`.
+// products [16 * parts, 8 * n] = 16 * parts rows of the tile a, from `row` on, times the transpose
+// of the first 8 * n rows of the tile b. A row has D elements.
 template <int D, typename T, int parts, int n>
 GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[parts][n]) {
     int lane = own_lane();
@@ -234,10 +234,11 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     }
 }
 
-// The numbers of a query t from which the elements of its row are computed. `seen` is how many keys
-// from `key` on the query attends to, at most as many as a tile has.
+// What the gradients of a query's scores are computed from, besides the products of q with k and of
+// dy with v.
 struct query_facts {
-    int seen;
+    int seen; // to how many keys of a tile the query attends, counted from `key` on
+    // log2 of the sum of e^score over all its keys; the scalar product of its rows of dy and y
     float log2_sum_exp, dot;
 };
 
@@ -250,9 +251,10 @@ GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int6
             f.log_sum_exp[head * f.queries + t] * LOG2_E, p.dots[head * f.queries + t]};
 }
 
-// Turns `score` from a product of q with k into the probability, and `ds` from a product of dy with
-// v into the gradient of the score, both before they are multiplied by `scale`. The element belongs
-// to key number `key` of the tile.
+// Turns `score` from a scalar product of q with k into the probability, and `ds` from one of dy
+// with v into the gradient of the score. A score is q · k · scale, so dq and dk have to be
+// multiplied by `scale` too; the kernel does that when it stores them. `key` is the number of the
+// element's key among those that `query.seen` counts.
 GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, float &score,
                               float &ds) {
     score = key < query.seen ? exp2f(score * factor - query.log2_sum_exp) : 0;
@@ -285,7 +287,9 @@ GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_
 template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_grad p) {
     using S = shape<D>;
     enum { TILE = S::columns * S::stride };
-    // Rows of q or k, then rows of dy or v, then two pairs of tiles of the columns.
+    // Shared memory holds a tile of rows of q and one of dy (with `of_keys`: of k and v), then two
+    // buffers for columns, each a tile of k and one of v (of q and dy). One buffer is filled while
+    // the warps compute with the other.
     GPU_DYNAMIC_SHARED(T, x);
     T *dx = x + S::rows * S::stride, *others = dx + S::rows * S::stride;
     const cuda_attention &f = p.of;
