@@ -107,8 +107,8 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     return status;
 }
 
-// Measures loading without workers, with 1, 2, 4 and 8 workers as far as these are fewer than the
-// recipe's number, and with the recipe's number, so that a user sees how many are enough.
+// Measures loading with the recipe's number of workers, and before that with each smaller number
+// among 0, 1, 2, 4 and 8, so that a user sees how many are enough.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;

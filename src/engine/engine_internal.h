@@ -76,7 +76,8 @@ typedef struct engine_memory {
     char *half_parameters; // the same parameters in the half type
     // Whole gradients; NULL if every round scatters them, or if they lie on a heap.
     float *gradients;
-    // If every round scatters gradients: the sums of this rank's own ranges; else NULL.
+    // If every round scatters gradients: those of this rank's own ranges, summed over the rounds;
+    // else NULL.
     float *own_gradients;
     // The gradients that one compute action makes, before they are added to earlier ones: kernels
     // overwrite their outputs, so they cannot write to the earlier ones directly.
@@ -92,16 +93,17 @@ typedef struct engine_memory {
 // The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
 // device's memory. See numbers.c.
 typedef struct engine_numbers {
-    // Rows of results, one after the other, followed by the numbers that travel with them.
+    // Rows of results, one after the other. Behind them lie `shared`, but only in a deterministic
+    // run, and `squares`.
     double *rows;
-    // The caller's numbers (tri_step_input.shared) and this rank's sums of squares. In a
-    // deterministic run they follow the rows, because the ranks exchange the rows and add them up
-    // in order. In any other run each rank first adds up its own rows, and the ranks exchange
-    // `sums`: then `shared` lies there.
+    // The caller's numbers (tri_step_input.shared), and this rank's sums of squares of gradients.
+    // In a deterministic run the ranks exchange the rows and all that lies behind them, and add in
+    // order. In any other run each rank first adds up its own rows, and the ranks exchange only
+    // `sums`. So `shared` lies in `sums` there.
     double *shared, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
-    // host: a row of sums over the step, `shared`, the sum of squares, the step scalars, the
-    // carried numbers, and what the finders found.
+    // host: a row of sums over the step, room for `shared`, the sum of squares, the step scalars,
+    // the carried numbers, and what the finders found.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried; // points into the results
@@ -129,9 +131,10 @@ typedef struct engine_gaps {
 // Names of actions, for communicators and the ledger. They are made once, because both keep the
 // pointer after the call that passes it.
 typedef struct engine_labels {
-    // By kind, then by unit or block: for actions on units or blocks.
+    // units[kind][i]: the name of an action on unit i or on block i, whose own unit is unit i;
+    // NULL: actions of this kind are on neither.
     const char **units[TRI_ACTION_KIND_COUNT];
-    const char *edges[TRI_ACTION_KIND_COUNT];
+    const char *edges[TRI_ACTION_KIND_COUNT]; // by kind: the name of the kind alone
 } engine_labels;
 
 // The training state by name, as checkpoints name it.
@@ -251,8 +254,9 @@ struct tri_engine {
     engine_numbers numbers;
     bool is_stale;                         // parameters were written and not cast since
     bool was_issued[TRI_STEP_SHAPE_COUNT]; // a step of this shape was issued to its end
-    // By block: bit k is set if the block makes gradients of its k-th unit in every program that
-    // trains.
+    // By block: bit k is set if in every program that trains, the block makes gradients of the k-th
+    // of the units that it uses. If it is not set, the unit's gradients are set to zero before the
+    // action that may make them.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
@@ -281,9 +285,10 @@ void engine_release_kernels(tri_engine *engine);
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
 // Lets the queue wait for the ticket. In the first step of each tri_step_shape the host waits
-// instead, because kernels are loaded in that step: meanwhile a driver may block all calls of the
-// process until the device has nothing to do. If the queue then waited for work that another thread
-// has yet to issue, that thread would be blocked, and neither would ever go on.
+// instead, because that step loads kernels. While a driver loads a kernel, it may block all calls
+// of the process until the device has nothing to do. If the queue waited for work that another
+// thread has not issued yet, the device would wait for that thread, and the driver would block the
+// thread until the device is done: neither would ever go on.
 tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticket *ticket);
 
 // Describes an action of the compute lane for the ledger, so that traces and messages name actions
@@ -299,7 +304,7 @@ tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 // not issue their kernels one by one. There are none if the device cannot capture, the user wants
 // none, or values are searched for anomalies.
 void engine_find_parts(tri_engine *engine);
-// Frees the parts. Their work has to be done.
+// Frees the parts. To be called only after the device has finished their work.
 void engine_close_parts(tri_engine *engine);
 // Finds the captured part of the running step to which the action belongs; NULL: it belongs to
 // none.
@@ -320,7 +325,7 @@ tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 // Enters the times of a step that is done into the ledger, so that traces show them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
-// Clears the times of the step that had this flight before.
+// Clears the times that an earlier step has left in this flight's memory.
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
 // Adds to the message of a device's failure the rank and, if the device's times show an action that
 // has begun and not ended, the step and the action. Returns `status`.
@@ -369,8 +374,8 @@ tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, c
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);
 
-// Defined in numbers.c, which computes the step's numbers before the step, in NORM, and after the
-// step.
+// Defined in numbers.c, which prepares the engine_numbers before a step, sums them over all
+// ranks, and in NORM computes the step scalars from them.
 tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
@@ -415,11 +420,12 @@ void engine_list_tensors(tri_engine *engine);
 tri_status engine_flush_staging(tri_engine *engine);
 
 // Defined in collective.c. Runs a node with TRI_OP_COLLECTIVE (for example tensor parallelism's
-// all-reduce) on the communicator of its group. Collective.
+// all-reduce) on the communicator of its group. All ranks of the group have to call it.
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
                                  const tri_node *node, void *const *in, void *const *out);
-// As engine_run_collective, on a communicator that has as many ranks as the node has slices, in the
-// host's memory. It needs no engine, so that tests of single ops can call it.
+// As engine_run_collective, but `in` and `out` are in the host's memory, and the caller passes the
+// communicator, which must have one rank for each slice of the node. It needs no engine, so that
+// tests of single ops can call it.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
 

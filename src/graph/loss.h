@@ -11,7 +11,8 @@ tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_val
 // which write a new graph from an old one.
 void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value);
 // How many labels of a micro-batch of `size` samples the loss counts: all but the ignored ones.
-// `labels` points to the field of the batch that has the labels, or from which they are made.
+// `labels` points to the field of the micro-batch that holds the labels, or from which an op makes
+// them, as next_token makes them from tokens.
 int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
                               const void *labels);
 

@@ -144,10 +144,11 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-// Adds the variables that workers of several nodes get from the serving agent: where they meet.
+// For runs on several nodes: adds the variables whose values the serving agent has sent, by which
+// the workers of all nodes find each other.
 static void put_agent(variables *v, const launch_members *m) {
-    // The generation also counts rounds that began because a node came or went; these are not
-    // restarts.
+    // This is not TORCHELASTIC_RESTART_COUNT: a new generation also begins when a node comes or
+    // goes, which is no restart.
     put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_JOB=%s", m->job);
     if (m->store[0])

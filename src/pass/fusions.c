@@ -63,7 +63,7 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
     const tri_dropout_attr *dropout = node->attr;
-    // Run > 0: the dropout works on a slice of a tensor.
+    // run > 0: x is a slice of a larger tensor. The pooling cannot draw the mask of a slice.
     if (attr->dropout > 0 || dropout->run > 0) return false;
     attr->dropout = dropout->p;
     attr->key = dropout->key;
@@ -109,9 +109,9 @@ static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node
     return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
 }
 
-// These macros make rows of the table. FORWARD makes a fusion that is tried before autodiff and
-// concerns the node's first input; BACKWARD makes one that is tried after autodiff and concerns
-// input `input_`.
+// These macros make rows of the table. FORWARD: the fusion is tried before autodiff, and the
+// producer makes the node's first input. BACKWARD: the fusion is tried after autodiff, and the
+// producer makes the node's input number `input_`.
 #define FORWARD(name_, op_, producer_, result_, merge_)                                            \
     {                                                                                              \
         .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \

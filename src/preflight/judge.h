@@ -24,7 +24,7 @@ typedef struct preflight_pair {
     double latency_s;   // time of a round trip; only the lower of the two ends has it
 } preflight_pair;
 
-// Everything that the others have to know of an end's pairs.
+// The summary of an end's pairs that all ranks get, because it is all that other ends need of them.
 typedef struct preflight_end_rates {
     // The end's best rate, its best rate with a partner other than best_partner, its lowest rate,
     // and its longest latency.
@@ -39,8 +39,8 @@ int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates,
                              double fraction, bool *slow);
 
 typedef enum preflight_fault_kind {
-    // Neither end is slow, but the pair's rate is below link_fraction of the rates that both ends
-    // reach with others.
+    // Neither end is slow, but the pair is. Take for each of its ends the best rate that this end
+    // reaches with another partner: the pair's rate is below link_fraction of the lower of the two.
     PREFLIGHT_SLOWER,
     PREFLIGHT_TOO_SLOW, // the rate is below link_gb_s
     PREFLIGHT_FAR,      // the latency is above link_ms
@@ -56,7 +56,8 @@ typedef struct preflight_fault {
 typedef struct preflight_end_faults {
     preflight_fault of[PREFLIGHT_FAULT_KINDS];
 } preflight_end_faults;
-// Judges the pairs of `end` with higher ends. `rates` and `slow` are by end.
+// Finds the faults of the pairs of `end` with ends of higher numbers: the lower end of a pair
+// judges it, so that no fault is counted twice. `rates` and `slow` are by end.
 void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, int end,
                            const preflight_pair *pairs, int count, const preflight_limits *limits,
                            preflight_end_faults *out);

@@ -1,14 +1,14 @@
-// Converts bytes to floats: by vector arithmetic, which is fastest, where that gives the exact
-// bits; else by a table.
+// Converts bytes to floats. Vector arithmetic is fastest, and is used where it gives the same bits
+// as tri_pixels.values, the table of all 256 bytes. Elsewhere the values are read from this table.
 #include "tensor/pixels.h"
 
 #include <string.h>
 
 // Divides by a constant: multiplies by the reciprocal, then corrects the quotient by one fused
 // multiply-add (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-// processor", IBM J. Res. Dev. 34 (1990)). The result is nearly always the correctly rounded
-// quotient, and much cheaper than a division; tri_pixels_hint tests for all 256 bytes whether it
-// is.
+// processor", IBM J. Res. Dev. 34 (1990)). This is much cheaper than a division, and the result is
+// nearly always the correctly rounded quotient. tri_pixels_hint tests whether the results for all
+// 256 bytes are exact.
 #define AFFINE_BODY                                                                                \
     const float by_255 = 1.0f / 255.0f, by_divisor = 1.0f / divisor;                               \
     for (int64_t i = 0; i < count; i++) {                                                          \

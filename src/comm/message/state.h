@@ -4,7 +4,7 @@
 //
 // A collective begins with a *header* to each rank with which this rank exchanges data: it tells
 // which operation this rank calls. Small data travel with the header. Ranks compare headers, so
-// that messages can name the ranks that disagree.
+// that error messages can name the ranks that disagree.
 //
 // All calls of the transport are made by the thread that has the family's *turn*.
 //
@@ -60,8 +60,9 @@ typedef enum message_notice_kind {
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// A notice: one rank tells the family that something failed or that it leaves, apart from any
-// operation, so that ranks that wait for it learn of it.
+// A notice, by which a rank tells other ranks of its family that something failed, or that it
+// leaves a communicator. It belongs to no operation. Ranks that wait for the sender thus learn that
+// they wait in vain.
 typedef struct message_notice {
     int32_t kind, rank;
     int32_t status;  // the status of the failure
@@ -88,8 +89,8 @@ typedef struct message_member {
 
 // A rank that has left a communicator.
 typedef struct message_departure {
-    uint32_t number;
-    int rank; // the rank's number in the family
+    uint32_t number; // number of the communicator
+    int rank;        // the rank's number in the family
 } message_departure;
 
 typedef struct message_family {
@@ -114,8 +115,8 @@ typedef struct message_family {
     pthread_mutex_t waiting; // held by the one thread that waits for the transport's descriptor
     _Atomic bool waits;
     int wake_fd;
-    // For transports without a descriptor to sleep on: how often a thread has looked whether a
-    // request has ended, since one did.
+    // How often threads have asked the transport in vain since something last happened. If the
+    // transport has no descriptor to sleep on, they sleep longer the higher this number is.
     _Atomic int looks;
     _Atomic bool must_tell; // this rank has to tell the others of a failure
     _Atomic bool was_told;  // another rank told this rank of the failure
@@ -138,8 +139,10 @@ typedef struct message_peer {
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // How far the operation has got with that rank. message_spread counts bytes whose send or
-    // receive has started; message_window counts windows of sums, requested and taken.
+    // How far the operation has got with that rank. message_spread counts the bytes whose send or
+    // receive has started: data, and in a broadcast also results. message_window counts windows of
+    // sums: those whose receive has started (results_asked), and those that have arrived and were
+    // used (results_taken).
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 

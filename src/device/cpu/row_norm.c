@@ -161,7 +161,7 @@ static bool is_gradient(const tri_node *node) {
     return node->op == &tri_op_rms_norm_grad || node->op == &tri_op_layer_norm_grad;
 }
 
-// The type of y, or of dy.
+// The type of y; of a gradient's node, which has no y, the type of dy.
 static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, is_gradient(node) ? node->inputs[1] : node->outputs[0])->dtype;
 }
