@@ -17,8 +17,9 @@ typedef struct checkpoint_weights {
     int open_count;
 } checkpoint_weights;
 
-// Opens `path` (as for tri_checkpoint_load_weights); verifies a checkpoint first. Everything except
-// the open files lies in `arena`. The caller closes *out, also after a failure.
+// Opens a .safetensors file, the index of a sharded one, a folder with either, or a checkpoint. A
+// checkpoint is verified first. Everything except the open files lies in `arena`. The caller closes
+// *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
 // Opens one safetensors file. Even if it belongs to a checkpoint, the checkpoint's other files are
 // not looked at.

@@ -59,8 +59,9 @@ static cores cores_of_domain(const launch_topology *t, launch_binding binding, i
     return out;
 }
 
-// Gives each worker a domain: worker i of n gets domain i * domains / n. If there are more workers
-// than domains, consecutive workers share one, because they exchange most with each other.
+// Gives each worker a domain: a socket, the cores of a last-level cache, or a NUMA node. Worker i
+// of n gets domain i * domains / n. If there are more workers than domains, consecutive workers
+// share one, because they exchange most with each other.
 static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
                          launch_place *out) {
     int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
@@ -105,9 +106,10 @@ static bool same_cores(const launch_device *a, const launch_device *b) {
 
 static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
 
-// Gives the workers of a socket those of its NUMA nodes that are near no worker's GPU. It gives
-// whole nodes, each to the nearest of the workers that have the fewest CPUs. If not every worker
-// would get equally many of these nodes, it gives none, so that all workers are equally fast.
+// Some NUMA nodes of a socket may be near no worker's GPU. Gives their cores to the workers whose
+// GPUs are at this socket. A node goes as a whole to one of the workers that have the fewest CPUs:
+// to the one whose GPU is nearest. If the workers cannot get equally many of these nodes, none gets
+// any, so that all workers are equally fast.
 static void add_free_nodes(const launch_topology *t, int socket, int workers, launch_place *out) {
     int free_nodes = 0, sharers = 0;
     bool *taken = calloc((size_t)t->nodes + 1, sizeof *taken);

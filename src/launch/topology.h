@@ -22,13 +22,13 @@ int launch_cpus_count(const launch_cpus *cpus);
 const char *launch_cpus_text(tri_arena *arena, const launch_cpus *cpus);
 // Reads such a text. False: it does not have this form.
 bool launch_cpus_read(const char *text, launch_cpus *out);
-// Writes a set of CPUs in the form of Slurm's --cpu-bind: "0x00fe". It has at least one digit for
-// every four CPUs up to `width`.
+// Writes a set of CPUs as a mask for Slurm's --cpu-bind, with zeros in front so that there is a
+// digit for every four of the host's `width` CPUs: CPUs 1-7 of 16 are "0x00fe".
 const char *launch_cpus_mask(tri_arena *arena, const launch_cpus *cpus, int width);
 
 enum { LAUNCH_CORE_THREADS = 16 };
-// A core. Its socket, NUMA node and cache are numbered among those of the host that have usable
-// cores, because a batch system may have granted only some.
+// A core. Sockets, NUMA nodes and last-level caches are numbered from 0, and those without usable
+// cores are not counted: a batch system may have granted only some of the host's cores.
 typedef struct launch_core {
     int threads[LAUNCH_CORE_THREADS]; // the system's numbers of its usable CPUs
     int thread_count;

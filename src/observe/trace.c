@@ -158,8 +158,9 @@ static int by_lane_and_time(const void *left, const void *right) {
     return a->number < b->number ? -1 : 1;
 }
 
-// A row of a lane in the picture. `ends`: when each action of the row ends that is still open, the
-// outermost first. The row takes another action if it lies within the innermost of these.
+// One of the rows in which a trace viewer shows a lane. A row takes actions that nest or follow
+// each other. `ends`: when those of its actions end that are still open, the outermost first.
+// Another action fits inside them if it ends no later than the innermost.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD stands this many units before the use of its unit, so that the next one can start as soon as
-// one ends. GATHER stands as many units before, or strategy.prefetch units if that is more.
-// Exception: without a pipeline, fsdp gathers exactly strategy.prefetch units ahead, because each
-// unit gathered ahead takes memory.
+// LOAD stands this many units before the use of its unit, so that storage can begin the next LOAD
+// as soon as one ends. GATHER stands as many units before, or strategy.prefetch units if that is
+// more. Exception: without a pipeline, fsdp gathers exactly strategy.prefetch units ahead, because
+// each unit gathered ahead takes memory.
 enum { AHEAD = 2 };
 
 // The order of actions that are inserted before the same compute action: for example RELEASE before
@@ -63,8 +63,8 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// Whether this action is the last of its block in a round that adds to gradients. BACKWARD_INPUT is
-// not: it leaves the gradients of parameters to BACKWARD_WEIGHT.
+// Whether the block has made all its gradients of this round when this action ends. After
+// BACKWARD_INPUT it has not, because BACKWARD_WEIGHT makes the rest of them.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
@@ -164,10 +164,11 @@ static int start_before(const int *starts, int count, int ahead) {
 }
 
 // Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
-// in the order in which units are used, so that it runs while others compute; FETCH stands one unit
-// before GATHER. When units are counted, ranges of one unit that follow each other count as one. If
-// the unit's earlier range has not ended where GATHER would stand, the two ranges become one: to
-// release the unit and gather it again at once would only cost time.
+// in the order in which units are used, so that it runs while the blocks before that unit compute.
+// FETCH reads what GATHER sends, so it stands one unit before GATHER. When units are counted,
+// ranges of one unit that follow each other count as one. If the unit's earlier range has not ended
+// where GATHER would stand, the two ranges become one, because to release the unit and gather it
+// again at once would only cost time.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -207,11 +208,11 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Marks which actions overwrite and which ones add in one sum of a unit's gradients, so that
-// gradients need not be set to zero. A sum goes from one SCATTER to the next, or over the whole
-// step. Of each gradient source, the first action overwrites and later ones add. If no action
-// writes the gradients of a source, or if both halves of BACKWARD write the same ones, CLEAR comes
-// first and all actions add.
+// Marks which actions of one sum of a unit's gradients add. All others overwrite, so that the
+// gradients need not be set to zero first. A sum goes from one SCATTER to the next, or over the
+// whole step. In each sum, the first action of each gradient source overwrites and later ones add.
+// There are two exceptions: no action writes the gradients of some source, or both halves of
+// BACKWARD may write the same gradient. Then CLEAR sets the gradients to zero, and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
@@ -262,10 +263,11 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// Adds the actions on gradients: the marks of put_sum, REDUCE, TIE and DOWNLOAD. REDUCE has to wait
-// for SCATTER. If it stood directly after SCATTER, the actions that follow it in the list would
-// wait too. So it stands one compute action later, and so does DOWNLOAD behind the two. Gradients
-// that NORM has yet to sum over ranks are downloaded after NORM (write_host_update).
+// Inserts the actions on gradients: CLEAR and SCATTER (both in put_sums), REDUCE, TIE and DOWNLOAD.
+// REDUCE has to wait for SCATTER. If it stood directly after SCATTER, the actions that follow it in
+// the list would wait too. So it stands one compute action later. For the same reason DOWNLOAD
+// stands one compute action after REDUCE. Gradients that NORM has yet to sum over ranks are
+// downloaded after NORM (write_host_update).
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

@@ -1,8 +1,8 @@
 // When the actions of all ranks of a run would begin and end, from costs. The rules are those of
 // the engine: a rank starts its actions in the order of its list, a lane runs its actions one after
 // the other, and an action starts after the actions on which it depends. A collective begins when
-// the last of its ranks is ready, a message when both of its ranks are. Compute actions of ranks
-// that share layers begin together, because these ranks exchange values inside of the actions.
+// the last of its ranks is ready, a message when both of its ranks are. Compute actions of a group
+// along the tensor axis begin together, because its ranks exchange values within the actions.
 #ifndef TRIREME_PLAN_SIMULATE_H
 #define TRIREME_PLAN_SIMULATE_H
 

@@ -8,10 +8,11 @@
 
 typedef struct store_server tri_store_server;
 
-// Serves a generation of a run over TCP. `identity` is that of any of its ranks, as
-// tri_identity_read finds it in that rank's environment. Its address says where to listen (port 0:
-// at any free port), and its interface at which network interface only. TRI_NOT_FOUND: the address
-// belongs to another host, or is taken.
+// Serves a generation of a run over TCP. `identity` is the identity of any rank of the run, as
+// tri_identity_read finds it in that rank's environment. The server listens at identity->address
+// (port 0: at any free port). If identity->interface is not "", it listens only at that network
+// interface. TRI_NOT_FOUND: the address is exact (address.is_exact), and belongs to another host or
+// is taken.
 tri_status tri_store_serve(const tri_identity *identity, tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
 // Begins the next generation: the keys are removed, and ranks of earlier generations are told that

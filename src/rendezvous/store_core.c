@@ -36,7 +36,8 @@ struct store_core {
     bool has_agent; // an agent serves, not a rank
     int arrived;    // how many ranks have sent HELLO, including those that have left
     int lost;       // the first rank that was lost; STORE_NO_RANK: none
-    // How many losses the ranks were told of: only the first few, since one ends the run.
+    // How many ranks were lost. The others are told of the first TOLD_LOSSES only, because a single
+    // loss already ends the run.
     int losses;
     struct {
         tri_status status; // TRI_OK: no rank has reported a failure

@@ -18,9 +18,9 @@ static inline message_header *message_header_out(const message_comm *comm, int r
 }
 static inline char *message_payload(message_header *header) { return (char *)(header + 1); }
 
-// Start a send to rank r, or a receive from it. They look up rank r's number in the family, and
-// make the tag from the communicator and the class, so that messages of different communicators and
-// classes are never confused.
+// Start a send to the communicator's rank r, or a receive from it. The message's tag is made from
+// the communicator's number and the class of the message, so that messages of different
+// communicators or classes are never confused.
 void message_send(message_comm *comm, message_class class, int r, const void *data, size_t size,
                   tri_transport_request *request);
 void message_recv(message_comm *comm, message_class class, int r, void *memory, size_t size,
@@ -44,8 +44,8 @@ bool message_report_length(message_comm *comm, const progress_item *item, int r)
 // never becomes true if a rank to which a header goes is lost.
 bool message_headers_sent(const message_comm *comm);
 
-// For the progress base: true if rank r has begun the next collective, so that it sends no other
-// message before that is done.
+// progress_backend.collective_of: true if rank r has begun the communicator's next collective. It
+// sends nothing else until that collective is done.
 bool message_collective_of(const progress_comm *comm, int r, char *out, size_t size);
 
 #endif

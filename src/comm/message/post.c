@@ -1,6 +1,6 @@
 // Sends and receives. A header goes first, together with the data if they are small. Larger data
-// then go from the sender's memory to the receiver's, without a copy. An item's `state` is a
-// message_post.
+// then go from the sender's memory to the receiver's, without a copy. progress_item.state of a send
+// or receive points to its message_post.
 #include "comm/message/post.h"
 
 #include "comm/message/header.h"

@@ -29,14 +29,15 @@ bool message_say_goodbye(message_family *family);
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 
-// Functions that the progress base calls: threads sleep until something arrives, and are woken.
+// The functions of these names in progress_backend: a thread sleeps until a message arrives or
+// another thread wakes it.
 uint32_t message_sleep_begin(progress_family *family);
 void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);
 void message_wake(progress_family *family);
 void message_wake_all(progress_family *family);
-// Likewise: message_beat moves messages once, and message_loss tells what happened to rank r of the
-// communicator (NULL: the rank may still be running).
+// progress_backend.beat and loss: message_beat moves messages once. message_loss tells what
+// happened to rank r of the communicator; NULL: the rank may still be running.
 void message_beat(progress_family *family);
 const char *message_loss(progress_comm *comm, int r);
 

@@ -1,8 +1,9 @@
-// The progress base: what communicators have in common whose operations advance while the caller
+// The progress base: the common part of all communicators whose operations advance while the caller
 // does other work. A backend supplies one bounded step of an operation, how a thread sleeps until
-// another rank has done something, and what it knows of other ranks. The base has the queues, the
-// thread that advances operations while the caller computes, the order of sends and receives, the
-// ledger's marks, time limits, reports, and failures that end all communicators of a family.
+// another rank has done something, and what is known of other ranks. The base does the rest. It
+// queues operations, and has a thread that advances them while the caller computes. It puts sends
+// and receives in order, records operations and waits in the ledger, checks time limits and reports
+// lost ranks. It also ends all communicators of a family after a failure.
 //
 // A backend's own structs begin with those of this file. The files of this folder, each of which
 // calls only those above it:
@@ -30,7 +31,7 @@ typedef enum progress_result {
     PROGRESS_IDLE, // there was nothing to do
     PROGRESS_BLOCKED,
     PROGRESS_ADVANCED,
-    // In this order, because the maximum of several results then is the one to return.
+    // In this order, so that the result of several attempts is the maximum of their results.
 } progress_result;
 
 typedef struct progress_comm progress_comm;
@@ -49,7 +50,7 @@ typedef struct progress_item {
     void *state; // memory that the base frees
 } progress_item;
 
-// The ranks that a split puts into one new communicator, in the order that they have there.
+// The ranks that a split puts into one new communicator, in the order of their new numbers.
 typedef struct progress_group {
     int size;         // 0: this rank takes part in the split, but joins no group
     int rank;         // this rank's number in the group
@@ -94,23 +95,23 @@ typedef struct progress_backend {
     // Functions that tell what the backend knows of other ranks. Each may be NULL. In functions
     // with a family as their argument, ranks are given by their numbers in the job.
 
-    // Raises this rank's heartbeat; called every TRI_HEARTBEAT_MS.
+    // Called every TRI_HEARTBEAT_MS, to raise this rank's heartbeat or to move messages.
     void (*beat)(progress_family *family);
     // Learns what is new about the other ranks; a blocked rank calls it before it asks `loss`.
     void (*observe)(progress_family *family);
     // Tells what happened to rank r: "died", "left the communicator". NULL: the rank may still be
     // running.
     const char *(*loss)(progress_comm *comm, int r);
-    // True if rank r has begun the next collective of the communicator, so that it sends nothing
-    // else before; writes the collective as "KIND 'label'".
+    // True if rank r has begun the communicator's next collective, and so sends nothing else until
+    // that is done. Writes the collective into `out`: "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     // The rank's latest actions; NULL: not known.
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
     // The rank's host, for ranks that have no ring.
     const char *(*host)(const progress_family *family, int job_rank);
-    // Tells the others for which rank this one waits; PROGRESS_NOBODY: for none.
+    // Tells the others that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for none.
     void (*set_awaited)(progress_family *family, int job_rank);
-    // For which rank that rank waits, as it told by set_awaited.
+    // The rank for which job_rank waits, as job_rank last told by set_awaited.
     int (*awaited)(const progress_family *family, int job_rank);
 } progress_backend;
 
@@ -130,7 +131,8 @@ typedef struct progress_failure { // the first failure of any communicator of th
 struct progress_family {
     const progress_backend *backend;
     tri_ledger *ledger;
-    // Shows the ledgers of all ranks of the job; NULL: the backend's `ring` shows them.
+    // The control communicator, through which the ledgers of all ranks of the job can be read;
+    // NULL: they are read by the backend's `ring`.
     tri_comm *control;
     int size, job_rank; // the number of its ranks, and this rank's number in the job
     int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own

@@ -133,8 +133,8 @@ cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {
 
 enum {
     KEY_BYTES = 256,
-    // How many primitives are kept; a model has some hundreds of distinct convolutions and
-    // reorders.
+    // Of how many primitives facts are kept at most; a model has some hundreds of distinct
+    // convolutions and reorders.
     KEPT = 1024,
 };
 
@@ -166,7 +166,7 @@ bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
 
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
-    // Overwrites the facts of another key that has the same place.
+    // Another key may have the same entry. Its facts are then overwritten.
     kept_facts *place = place_of(key, bytes);
     place->bytes = bytes;
     memcpy(place->key, key, bytes);

@@ -31,11 +31,13 @@ bool vendor_has_products();
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
 
 bool vendor_has_convolutions();
-// What the library has left to do of a convolution.
+// Which part of a convolution the library has not done, so that the caller has to.
 typedef enum vendor_left {
     VENDOR_LEFT_NOTHING,
-    VENDOR_LEFT_FINISH, // bias and activation are still to be applied to y
-    VENDOR_LEFT_WIDEN,  // the gradient of the weight lies at the start of the workspace, in in_type
+    VENDOR_LEFT_FINISH, // apply bias and activation to y
+    // Convert the gradient of the weight to F32, from the start of the workspace, where it lies in
+    // in_type, to c.
+    VENDOR_LEFT_WIDEN,
 } vendor_left;
 // Issues the convolution to the stream, as vendor_product does for a product, and sets *left to the
 // work that the caller has to do afterwards.
