@@ -20,9 +20,9 @@ static int64_t group_start(const tri_validation_split *split, int64_t groups, in
     return (int64_t)((wide)group * (wide)split->total / (wide)groups);
 }
 
-// Finds the sample that is drawn from a group for the smaller of the two subsets, by a random
-// number that depends on the group alone. So it can be computed at once to which subset a sample
-// belongs.
+// Finds the sample that is drawn from a group for the smaller one of the two subsets, training and
+// validation. The random number depends on the seed and the group alone, so that no other group
+// needs to be drawn first.
 static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, int64_t group) {
     const uint32_t counter[4] = {(uint32_t)group, (uint32_t)((uint64_t)group >> 32), 0, 0};
     tri_philox_block block = tri_philox(split->key, counter);

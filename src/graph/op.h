@@ -70,9 +70,9 @@ typedef struct tri_op {
     int optional_inputs; // how many of the last inputs may be none
     int output_count;
     unsigned flags;
-    // The input over whose memory output 0 may be written if nothing reads that input later: its
-    // index + 1; 0: none. Every kernel of the op must then be able to do so (type, shape and layout
-    // are the same).
+    // Index + 1 of the input over whose memory output 0 may be written; 0: none. Every kernel of
+    // the op must allow it. The plan does it only if nothing reads that input later, and if type,
+    // shape and layout of the two are the same.
     int in_place;
     size_t attr_bytes;
     const tri_attr_field *attr_fields; // a NULL name ends the list; NULL: none
@@ -94,8 +94,8 @@ typedef struct tri_op {
     // For an op that reads class or token numbers: how many classes or tokens there are, so that
     // data with larger numbers can be rejected. NULL: the op reads none.
     const tri_op_classes *classes;
-    // What the op costs, by which stages are cut and times estimated. NULL: one flop for each
-    // element of the output.
+    // The op's cost. By it the model is cut into stages, and times are estimated. NULL: one flop
+    // for each element of output 0; a view costs nothing.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;
 

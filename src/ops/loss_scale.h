@@ -15,7 +15,7 @@ typedef struct tri_loss_scale_options {
     // The scale is halved from this overflow on: with 2, the first overflow has no effect on it,
     // and every further one halves it.
     int64_t hysteresis;
-    // When overflows are counted from the first again. True: after each good step, so that only
+    // When the count of overflows goes back to 0. True: after each good step, so that only
     // overflows in succession count; false: only after the scale has doubled.
     bool consecutive_hysteresis;
     double minimum; // the smallest scale; an overflow that would halve it further ends the run

@@ -1,6 +1,8 @@
-// Defines the ops for numbers that all ranks have to know before parameters change: sums of squares
-// of gradients, sums of metrics over micro-batches, the step scalars that follow from them, and the
-// carried numbers, which one step hands to the next: the loss scale and the count of updates.
+// Defines the ops that compute the numbers of a step itself, not of the model:
+// - sum_of_squares and sum_rows: squares of gradients, and metrics of micro-batches, added up;
+// - step_numbers: from these sums, the step scalars and the carried numbers;
+// - first_not_finite: where a step that halts has a number that is not finite;
+// - loss_seeds: the loss seeds.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {

@@ -87,7 +87,10 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
 }
 
 // Finds the largest micro-batch that fits, for one way of sharing and recomputing, because larger
-// ones run faster: the replica's samples are halved until they fit or one is left.
+// micro-batches run faster. It begins with the recipe's own or, without one, with all samples of a
+// replica (with a pipeline, half of them). It halves the micro-batch until the run fits or until
+// the micro-batch has one sample. A model with batch norm gets at most the first attempt, because
+// its results depend on the micro-batch.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
     const int64_t *samples =
@@ -107,8 +110,8 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            // Not planned: batch.eval makes it as large as TRI_STEP_EVALUATE, so that it needs no
-            // other memory.
+            // The test is not planned: with this batch.eval its batches are no larger than those of
+            // the evaluation, so that it needs no more memory.
             request.step_samples[TRI_STEP_TEST] = 0;
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }

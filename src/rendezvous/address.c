@@ -103,9 +103,9 @@ static tri_status read_slurm(const char *variable, const char *hosts, tri_identi
     return TRI_OK;
 }
 
-// Where other batch systems (PBS, LSF, Cobalt, Grid Engine) list the hosts of a job: in a file with
-// one line for each host, which begins with the name, or in the variable itself. Rank 0 is on the
-// first one.
+// The variables by which other batch systems (PBS, LSF, Cobalt, Grid Engine) list the hosts of a
+// job. `is_file`: the value is the path of a file in which each line begins with the name of a
+// host; else the value is the list itself. Rank 0 is on the first host.
 static const struct {
     const char *variable;
     bool is_file;

@@ -15,8 +15,8 @@ typedef struct tri_rate {
 
 // Checks the schedule. TRI_BAD_INPUT: it depends on the length of the run, and the run has no end.
 tri_status tri_rate_check(const tri_rate *rate);
-// Returns the length of the warm-up in updates if the run ends before it or with it, for a warning;
-// else 0.
+// Returns the length of the warm-up in updates if it is as long as the run or longer, for a
+// warning, because the learning rate then only rises; else 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
 // The learning rate of update `update`, counted from 0.
 double tri_rate_at(const tri_rate *rate, int64_t update);

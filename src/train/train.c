@@ -462,8 +462,8 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .evaluate = true},
                              &session));
     tri_recipe recipe = *request->recipe;
-    // The recipe may leave batch.global open (auto). The size chosen for these ranks belongs to the
-    // run's recipe.
+    // If the recipe leaves batch.global open (auto), the session has computed it for these ranks.
+    // The recipe that the run folder and the checkpoints contain has to have this number.
     recipe.batch.global = session->recipe->batch.global;
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};

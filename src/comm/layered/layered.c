@@ -1,6 +1,6 @@
 // Carries out the steps of operations on inner communicators. It never waits inside a step, because
 // one thread advances many communicators: it starts an inner operation, and tests it again later.
-// Before a thread sleeps, it asks the inner communicator for a call when the operation has ended
+// Before the thread sleeps, it asks the inner communicators to wake it once an operation has ended
 // (tri_comm_backend.notify).
 #include "comm/layered/layered.h"
 

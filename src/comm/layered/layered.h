@@ -30,8 +30,8 @@ typedef struct layered_kind {
     // Finds the inner communicator that carries a message to a peer, and the peer's rank in it.
     // TRI_UNSUPPORTED: no inner communicator has both ranks.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
-    // Finds with which colours and keys the inner communicators are split for a group; colour -1:
-    // the group gets no communicator from splitting this one.
+    // Finds the colour and the key with which this rank splits each inner communicator to form a
+    // group, as for MPI_Comm_split. Colour -1: the rank gets no communicator from that split.
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]);
     // The inner communicator over which the two ends of a message compare their calls before the
@@ -73,8 +73,8 @@ typedef struct layered_open {
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);
 
-// Add a step to the list: an operation of an inner communicator (`op` needs no label), or work of
-// this rank.
+// Add a step to the list: an operation of an inner communicator, which gets the label of the whole
+// operation, or work of this rank.
 void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 

@@ -8,11 +8,11 @@
 
 typedef struct tri_message_config {
     int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
-    // If only some ranks of the job open this communicator, or if it exists beside a control
-    // communicator: `job_ranks` is the number of each rank in the job, which messages about
-    // failures name, and `group` is a name that no other group of the job has. NULL: all ranks of
-    // the job open it, in order.
+    // By rank: its number in the job, which messages about failures name. NULL: the same number.
     const int *job_ranks;
+    // A name that no other group of the job has, under which the ranks find each other at the
+    // meeting. NULL: the number of this open, counted in the process; so all ranks of the job must
+    // then open the same communicators in the same order.
     const char *group;
     tri_comm *control; // over all ranks of the job; it must outlive this one; NULL: there is none
     // The ledger that records the operations; NULL: the ledger of the control communicator or, if
@@ -21,12 +21,13 @@ typedef struct tri_message_config {
     // Called once this rank's end of the transport is open, before it waits for any other rank. If
     // it fails, so does the open. NULL: nothing is called.
     tri_status (*opened)(void *context);
-    // Called once this rank has exchanged messages with the ranks to which it speaks first, before
-    // it waits for all others. If it fails, so does the open. NULL: nothing is called.
+    // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
+    // transport, and before the barrier over all ranks. If it fails, so does the open. NULL:
+    // nothing is called.
     tri_status (*reached)(void *context);
-    // Called if the open fails, before the other ranks notice that this rank closes its end, so
-    // that it can tell them why. Returns the given status, or that of the failure which is the
-    // cause. NULL: nothing is called.
+    // Called if an address does not arrive or cannot be sent over the transport, before the other
+    // ranks notice that this rank closes its end, so that it can tell them why. Returns the given
+    // status, or that of the failure which is the cause. NULL: nothing is called.
     tri_status (*failed)(void *context, tri_status status);
     void *context; // argument of the three functions above
 } tri_message_config;

@@ -26,8 +26,9 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// What sums need for which the ranks exchange their terms: scratch memory of the device.
-// `rank_order`: sums of F32 and F64 are made in this way too.
+// For sums that NCCL does not compute: the ranks exchange their terms through `scratch`, memory of
+// the device, and add them in rank order. Sums of half types, and sums that accumulate or have a
+// half wire type, are always computed in this way. `rank_order`: all sums of F32 and F64 are too.
 typedef struct nccl_sums {
     char *scratch;
     int64_t scratch_bytes;
@@ -37,7 +38,8 @@ typedef struct nccl_sums {
 // Adds the steps of a collective to the list.
 tri_status nccl_steps_add(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
                           const nccl_sums *sums);
-// Adds the steps of messages to rank `peer` of the link's communicator, or from it, all at once.
+// Adds one step for messages to, or from, rank `peer` of a link's communicator of NCCL (link.h).
+// NCCL does them as one group.
 tri_status nccl_steps_add_messages(nccl_steps *steps, const tri_comm_op *ops, int count, int peer);
 // Adds the steps of a rank's messages to itself: the first SEND goes to the first RECV, and so on.
 tri_status nccl_steps_add_copies(nccl_steps *steps, const tri_comm_op *ops, int count);

@@ -23,9 +23,9 @@
 #include <time.h>
 
 enum {
-    LOOK_MS = 100,
-    // Windows at the start of a trial that are not measured, because some threads still spin or
-    // yield as before.
+    LOOK_MS = 100, // length of a window: the watcher updates the choice after each one
+    // This many windows at the start of a trial are not measured, because some threads still spin
+    // or yield as before the trial.
     SETTLE_WINDOWS = 1,
     FEW_WINDOWS = 3,   // windows of the shortest trial
     MANY_WINDOWS = 20, // windows of the longest trial

@@ -67,8 +67,9 @@ REF_BODY tri_status attention_body(const ref_node *node, const tri_kernel_args *
     return TRI_OK;
 }
 
-// Computes p, the probability with which query t attends to key s, and ds, the gradient of q·k of
-// the two, before it is scaled. All gradients follow from p and ds.
+// Computes two numbers for query t and key s: p, the probability with which t attends to s, and ds,
+// the gradient of the loss with respect to q·k. All gradients are sums of them: dq of ds k over the
+// keys, dk of ds q and dv of p dy over the queries.
 REF_BODY void attention_pair(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
                              int64_t h, int64_t t, int64_t s, double *p, double *ds) {
     const tri_attention_attr *a = (const void *)node->attr;

@@ -238,16 +238,18 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
                              gpu_get(y[i]), gpu_get(dy[i])));
 }
 
-// With channels last, a row is a pixel, and a thread block a matrix of threads. A column of threads
-// has a lot of n neighbouring channels, and passes over some of the rows. So neighbouring threads
-// read neighbouring memory.
+// Which elements a thread takes if x has channels last. x is then a matrix with a row for each
+// pixel and a column for each channel. The threads of a block form a matrix of `rows` by `columns`.
+// Each takes a lot of n neighbouring channels, of every rows-th of the block's pixels. So the
+// threads of one row read neighbouring memory.
 struct panel {
-    int64_t tile, part;    // which lots and which rows the block has
+    int64_t tile, part;    // which lots and which pixels the block has
     int64_t channel;       // the first of the thread's lot; below 0: there is none
-    int columns, rows, at; // size of the matrix; the row in which the thread is
+    int columns, rows, at; // size of the matrix of threads; the row in which this thread is
 };
 
-// How many columns of threads there are: the largest number of lots that a warp takes side by side.
+// Returns the number of columns of threads: one for each lot, rounded up to a power of two, but at
+// most a warp. It is a power of two because sum_columns halves the number of rows repeatedly.
 TRI_KERNEL_INLINE int panel_columns(int64_t lots) {
     int columns = 1;
     while (columns < lots && columns < GPU_WARP) columns *= 2;
@@ -268,7 +270,8 @@ template <int n> GPU_DEVICE panel panel_of(const cuda_batch_norm &p) {
     return a;
 }
 
-// Sums each channel over the rows of the block's threads; every thread gets the sums of its lot.
+// Adds up, for each channel, the sums that the threads of one column have made, each over its own
+// pixels. Every thread gets the totals of its lot.
 // `scratch` has n * GPU_BLOCK elements.
 template <int n> GPU_DEVICE void sum_columns(const panel &a, float (&sum)[n], float *scratch) {
     int thread = (int)threadIdx.x;
@@ -283,7 +286,8 @@ template <int n> GPU_DEVICE void sum_columns(const panel &a, float (&sum)[n], fl
     gpu_barrier();
 }
 
-// Writes what a block has found for its slice of rows.
+// Writes the two results of each channel over the block's slice of pixels: mean and sum of squared
+// deviations, or the two sums of gradient_sums.
 template <int n>
 GPU_DEVICE void write_parts(const cuda_batch_norm &p, const panel &a, const float (&first)[n],
                             const float (&second)[n]) {
@@ -404,7 +408,8 @@ template <typename X, typename Y, int n>
 tri_status launch_last(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
     int64_t lots = p->channels / n, columns = panel_columns(lots);
     int64_t tiles = (lots + columns - 1) / columns, slices = tiles * cuda_norm_slices(p);
-    // A thread passes over at least 4 rows, so that its channels' numbers are worth reading.
+    // There are so few blocks that a thread takes about 4 pixels or more, because it first has to
+    // read the mean, weight and other numbers of its channels.
     int64_t all = gpu_blocks(stream, p->samples * p->inner, GPU_BLOCK / columns * 4) / tiles;
     all = (all < 1 ? 1 : all) * tiles;
     return launch_rows(stream, p,
