@@ -7,10 +7,13 @@
 
 #include <stdio.h>
 
-// One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
-// describes its values, NULL: free text. A variant begins with an entry whose `row` is NULL and
-// whose `key` is the key that chooses the variant ("optimizer.name"). The entries of the variant's
-// rows follow, with `variant` set. A row's kinds are listed in the same way.
+// One entry of a table's manual, in one of two forms:
+// - An option: `row` is set. `key` is its whole path ("optimizer.lr", "model.*"). `allowed`
+//   describes its values; NULL: free text. `variant` is the variant to which the row belongs; NULL:
+//   none.
+// - The head of a variant: `row` is NULL, and `key` is the key that chooses the variant
+//   ("optimizer.name"). The entries of the variant's rows follow.
+// If a row has several kinds (tri_option.kinds), each kind is listed as a variant.
 typedef struct tri_option_entry {
     const char *key;
     const tri_option *row;

@@ -71,8 +71,8 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
 tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
-// and an existing file or link of that name is never opened. If `path` is a device, pipe, socket or
-// folder, the result is TRI_BAD_INPUT, and it stays.
+// and an existing file or link of that name is never opened. TRI_BAD_INPUT: `path` is a device,
+// pipe, socket or folder, which is left as it is.
 typedef struct tri_os_replacement {
     const char *path; // must stay valid until tri_os_replacement_end
     int fd;
@@ -80,8 +80,9 @@ typedef struct tri_os_replacement {
     char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
-// Ends a replacement. `written` is the result of writing to `fd`. If it is TRI_OK, renames the file
-// in such a way that it survives a crash; if not, removes it. Returns the first failure.
+// Ends a replacement. `written` is the result of writing to `fd`. If it is TRI_OK, renames the
+// temporary file to `path`, synced so that it survives a crash (unless is_fleeting is set); if not,
+// removes the temporary file. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
 // Writes a whole file in one call, by tri_os_replacement: readers see the old file or the new one,
 // never a half-written one.

@@ -28,9 +28,10 @@ typedef struct scale_view {
     bool weak;                   // the global batch grows with the ranks; false: it stays the same
     int count;
     scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
-    // The rates for the simulation. A measured point uses the link rate that was measured with its
-    // own ranks. All other points use that of `link_ranks`, the largest number of ranks with a
-    // measured rate. 0: none was measured, so a rate is assumed.
+    // The rates for the simulation. A point whose link_bytes_per_s was measured uses that as its
+    // link rate. All other points use the link rate here, which was measured at the point with
+    // `link_ranks` ranks on `link_hosts` hosts, the largest of these points. `link_ranks` is 0 if
+    // no point has a measured link rate; then the link rate here is assumed.
     tri_rates rates;
     // The rates of computation were chosen so that the simulated first point takes as long as the
     // measured one.
@@ -39,13 +40,14 @@ typedef struct scale_view {
     int64_t link_bytes; // size of the all-reduce by which links were measured
 } scale_view;
 
-// Defined in scale_simulate.c. Plans all points; the recipe of each has its batch. TRI_BAD_INPUT:
-// `trireme train` would reject it too.
+// Defined in scale_simulate.c. Makes the recipe of each point, with the point's global batch, and
+// plans it. TRI_BAD_INPUT: `trireme train` would reject such a recipe too; or the global batch of a
+// point would be no whole number (--weak).
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients, which
-// ranks reduce at once. Links are measured with this size.
+// Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients in F32.
+// Links are measured with an all-reduce of this size, because gradients are reduced unit by unit.
 int64_t scale_reduced_bytes(const scale_view *v);
 // Defined in scale_simulate.c. Chooses the rates by the measurements, and simulates all points.
 void scale_simulate(scale_view *v);
@@ -56,7 +58,8 @@ int64_t scale_batch(const scale_point *point);
 // A point's numbers: measured, or simulated if it was not measured.
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
-// NaN: not known.
+// The fraction of the time in which ranks wait for others. NaN: not known, because the point was
+// measured on a device that runs ahead of the host.
 double scale_waiting(const scale_point *point);
 // A point's samples/s divided by those of the first point: of all ranks together (speedup), and of
 // one rank (efficiency).

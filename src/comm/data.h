@@ -25,8 +25,8 @@ typedef struct tri_comm_data_request {
     tri_comm_choice choice;
     // A data communicator that has more ranks than the new one. If NCCL can split communicators, it
     // makes the new one by splitting `parent`, and `colour` is this rank's colour. Then all ranks
-    // of `parent` have to make this request at the same time. NULL: the new one is opened by
-    // itself.
+    // of `parent` have to make this request at the same time. NULL: the new one is opened without
+    // splitting another.
     tri_comm *parent;
     int colour;
 } tri_comm_data_request;
@@ -47,8 +47,8 @@ bool tri_comm_data_is_nccl(const tri_device_backend *device);
 // NCCL, with links to `links` other ranks for messages. Adds to *estimate how much NCCL allocates
 // for itself.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
-// Checks that the communicator of that choice can carry data of such devices. TRI_BAD_INPUT: it
-// cannot.
+// Checks that the recipe's choice of a communicator suits the kind of device. TRI_BAD_INPUT: the
+// choice is NCCL, and NCCL cannot carry data between devices of this kind.
 tri_status tri_comm_data_check(tri_comm_choice choice, const tri_device_backend *device);
 
 #endif

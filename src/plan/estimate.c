@@ -56,8 +56,9 @@ double tri_rates_of_host_memory(const tri_rates *rates, int ranks) {
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // number of ranks that share each layer
-    // By block and phase. `sent`: only collective ops, whose time is never measured; if nothing was
-    // measured, `seconds` has theirs too.
+    // By block and phase. `seconds`: all nodes. `sent`: collective ops alone. Nobody measures
+    // these, so take_measured adds `sent` to the measured seconds. If nothing was measured, `sent`
+    // is 0.
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;

@@ -35,11 +35,12 @@ void store_core_sent(store_core *core, int client, size_t size);
 // Ends the waits whose time is over. Returns when the next one's will be, so that the caller knows
 // how long it may sleep (INT64_MAX: nobody waits).
 int64_t store_core_expire(store_core *core, int64_t now_ns);
-// How many ranks are connected: those that have sent HELLO and have not left.
+// How many ranks are connected: those that have sent HELLO, have not left and are not lost.
 int store_core_present(const store_core *core);
-// The lowest rank that has not arrived, for messages; STORE_NO_RANK: all have.
+// The lowest rank that has never sent HELLO, for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
-// Whether ranks with a refusal still have to get the common answer.
+// Whether the one line that tells why the job ends is decided, after refusals, but ranks still have
+// to get it.
 bool store_core_has_refusals(const store_core *core);
 
 #endif

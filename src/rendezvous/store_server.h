@@ -16,10 +16,11 @@ typedef struct store_server_config {
 
 // Starts the thread. Takes over the listening sockets, also on failure.
 tri_status store_server_start(const store_server_config *config, store_server **out);
-// Ends the server. An agent's server ends at once, because its ranks have ended before. A rank's
-// server accepts no more connections, and gives connected ranks TRI_MAX_SHUTDOWN_MS to finish,
-// because they may still need keys; but if ranks may still come to learn why the job ends
-// (tri_store_refuse), it accepts them for TRI_REFUSAL_STAY_MS. NULL allowed.
+// Ends the server. NULL allowed. An agent's server ends at once, because its ranks have ended
+// before. A rank's server waits until the connected ranks have left, because they may still need
+// keys, but no longer than TRI_MAX_SHUTDOWN_MS. Meanwhile it accepts no more connections.
+// There is one exception: if ranks still have to learn why the job ends (tri_store_refuse), the
+// server goes on accepting connections, and waits for these ranks up to TRI_REFUSAL_STAY_MS.
 void store_server_stop(store_server *server);
 // Serves this generation from now on. Its ranks may connect as soon as this call has returned.
 void store_server_begin(store_server *server, const tri_identity *identity);

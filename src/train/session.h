@@ -42,10 +42,11 @@ typedef struct tri_session_request {
 // Which data are evaluated, during training and by `trireme eval`.
 typedef enum tri_val_source {
     TRI_VAL_NONE,
-    // The validation data of data.val or data.val_fraction; the test data are evaluated at the end
-    // of the run.
+    // The validation data of data.val or data.val_fraction. If there are test data too, a run
+    // evaluates them at its end.
     TRI_VAL_SPLIT,
-    TRI_VAL_TEST,     // the test data, because there are no validation data
+    // The test data: in a run without validation data, and in `trireme eval`, which prefers them.
+    TRI_VAL_TEST,
     TRI_VAL_TRAINING, // the batches of trainer.overfit_batches
 } tri_val_source;
 
@@ -61,8 +62,9 @@ typedef struct tri_session {
     tri_health *health; // NULL: the ranks use only shared memory
     tri_liveness *liveness;
     tri_device *device;
-    // NULL: not requested, or the recipe has none. test_data are evaluated only at the end of the
-    // run, so that no decision of the run depends on them.
+    // NULL: not requested, or the recipe has none. `val_source` tells which data val_data are.
+    // test_data are set only in a run that has validation data. They are evaluated only at the end
+    // of the run, so that no decision of the run depends on them.
     tri_dataset *train_data, *val_data, *test_data;
     tri_val_source val_source;
     tri_sampler train_sampler, val_sampler, test_sampler;
@@ -98,8 +100,8 @@ void tri_session_warn(const tri_session *session);
 // Makes the recipe's mesh for `ranks` ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
 // Makes the plan request of a recipe. A run, `trireme plan` and initial weights all use this
-// function, so that all make the same plan. The caller adds mesh, rank, step_samples and
-// eval_micro. *out points to all arguments.
+// function, so that all make the same plan. The caller sets the members mesh, rank, step_samples
+// and eval_micro. *out keeps pointers into `recipe` and `model`, which must outlive it.
 void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
                               const tri_model_request *model, const tri_optimizer *optimizer,
                               tri_plan_request *out);

@@ -1,6 +1,6 @@
 // Keeps the first failure of a family, and passes it on to the linked families, which fail too. A
-// process passes a failure on when it records the failure itself. If another process has recorded
-// it, that happens when a call returns the failure, at the latest with the next heartbeat.
+// process that records a failure passes it on at once. Another process of the family passes it on
+// when one of its calls returns the failure, at the latest with its next heartbeat.
 #include "comm/progress/failure.h"
 
 #include "base/os.h"
@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Protects the rings of linked families. A thread that holds it never waits for another rank, so
-// that no thread waits long for this lock.
+// Protects the circular lists in which linked families are joined (progress_family.linked). A
+// thread that holds it never waits for another rank, so that no thread waits long for this lock.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {

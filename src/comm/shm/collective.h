@@ -13,8 +13,8 @@ bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int 
 // True if this rank's data were in its announcement. Then the other ranks need nothing more from
 // this rank, and no thread has to advance the collective.
 bool shm_collective_rests(const shm_comm *comm);
-// True if `rank` has already announced the collective after this rank's latest one; then writes its
-// kind and label to `out`, for messages.
+// True if `rank` has already announced the next collective of the communicator, which this rank has
+// not announced yet. Then writes that collective to `out`, as "KIND 'label'", for messages.
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size);
 // True when `rank` has entered the meeting.
 bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting);

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    // If the last look was longer ago than this, the old heartbeat says nothing.
+    // If this process last read the heartbeats longer ago than this, a heartbeat that has not
+    // changed is no sign that its rank is lost: all processes may have been stopped meanwhile.
     WATCH_LATE_MS = 1000,
 };
 

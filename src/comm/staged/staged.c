@@ -1,4 +1,6 @@
-// The communicator through the host's memory: decides which groups may be under way side by side.
+// The communicator that copies a device's data to the host's memory and lets an inner communicator
+// send them from there (staged.h). This file decides which operation groups may be under way side
+// by side.
 #include "comm/staged/staged.h"
 
 #include "comm/staged/group.h"

@@ -164,8 +164,9 @@ tri_status threaded_after(tri_comm *comm, const tri_ticket *ticket) {
     return TRI_OK;
 }
 
-// Gives each of these new groups a copy of the tickets that `after` has collected, because all of
-// them have to come after the tickets.
+// Gives each of the new groups (the list from `first` on) a copy of the tickets that threaded_after
+// has collected, because none of these groups may begin before the work of all these tickets is
+// done.
 static tri_status take_after(threaded_comm *c, threaded_group *first) {
     int count = c->after_count;
     c->after_count = 0;
@@ -243,8 +244,8 @@ tri_status threaded_failed(tri_comm *comm) {
     return status == TRI_OK ? c->inner->backend->failed(c->inner) : status;
 }
 
-// Returns the family of the inner communicator: the two fail together, and that family tells the
-// other ranks.
+// Returns the family of the inner communicator. This communicator has no family of its own, because
+// it fails together with the inner one, whose family tells the other ranks of failures.
 struct progress_family *threaded_family(tri_comm *comm) {
     tri_comm *inner = threaded_of(comm)->inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;

@@ -1,6 +1,6 @@
-// Device memory as on a GPU: the host gets addresses at which nothing is mapped, so that it faults
-// if it uses device memory. Kernels use memory of the inner device, which is found from such an
-// address.
+// Memory of the device `far`, which behaves like a GPU in tests. The host gets addresses at which
+// nothing is mapped, so that it faults if it uses device memory. Kernels run on the inner device
+// (the CPU): each such address is translated to an address of that device's memory.
 #include "device/far/area.h"
 
 #include "base/log.h"
@@ -50,8 +50,8 @@ tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void
     *out = NULL;
     TRI_TRY(inner->backend->alloc(inner, bytes, &memory));
     far_area area = {.memory = memory, .bytes = bytes};
-    // One page more than needed, so that the end of one area is never the address of another one:
-    // an address at an end still belongs to its own area.
+    // At least one page more than `bytes`, so that `address + bytes`, the end of this area, is
+    // never the first address of another area: far_translate has to find this area for it.
     area.mapped = (bytes / PAGE_BYTES + 2) * PAGE_BYTES;
     void *address =
         mmap(NULL, area.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -57,8 +57,8 @@ GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     gpu_barrier();
 }
 
-// Sorts positions by row, in one thread block. Each thread has a range of positions, so that equal
-// keys stay in order.
+// Sorts positions by their rows' numbers (the keys), in one thread block. Each thread has a range
+// of consecutive positions, so that positions of the same row stay in order.
 GPU_KERNEL token_order(cuda_token_order p) {
     GPU_SHARED(uint32_t, counts, DIGITS * SORTERS);
     GPU_SHARED(uint32_t, sums, SORTERS);

@@ -1,9 +1,10 @@
 // Layer norm and RMS norm, and their gradients. Sums are in F32.
 //
 // Forward, a warp takes a row: it reads x once from memory (a second time from its cache) and
-// writes y, so memory bandwidth decides its time. The gradient reads x, dy and sum, and writes dx.
-// There a thread block takes 16 rows at a time, so that it reads the weights, and writes its sums
-// over rows, once for 16 rows.
+// writes y, so memory bandwidth decides its time. The gradient reads x, dy and, if given, a tensor
+// `sum` that is added to dx, and writes dx. There a thread block takes 16 rows at a time, so that
+// it reads the weights, and writes its sums over rows (the gradients of weight and bias), once for
+// 16 rows.
 #include "device/cuda/module/pack.h"
 
 namespace {
@@ -81,8 +82,8 @@ GPU_DEVICE row_numbers numbers_of(const cuda_row_norm_grad &p, int64_t row) {
     return r;
 }
 
-// Writes columns i to i + n - 1 of dx for this thread block's rows, and adds these rows to its sums
-// over rows.
+// Writes columns i to i + n - 1 of dx for `rows` rows from `row` on, and adds what these rows
+// contribute to the gradients of weight and bias to `dweight` and `dbias`.
 template <bool centred, typename X, typename Y, typename access, int n>
 GPU_DEVICE void columns_of(const cuda_row_norm_grad &p, const row_numbers *numbers, int64_t row,
                            int64_t rows, int64_t i, float (&dweight)[n], float (&dbias)[n]) {
@@ -113,8 +114,8 @@ GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], bool is_first) {
     access::write(sums, total);
 }
 
-// Computes the gradient. Thread block b takes rows 16b to 16b + 15, then the 16 rows that come 16 *
-// parts further on, and so forth.
+// Computes the gradient with p.parts thread blocks. Block b takes rows 16b to 16b + 15, then the 16
+// rows that come 16 * p.parts rows later, and so on.
 template <bool centred, typename X, typename Y, typename access>
 GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
     constexpr int n = access::count;
