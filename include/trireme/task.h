@@ -19,9 +19,9 @@ enum { TRI_TASK_MAX_FIELDS = 4 };
 
 typedef struct tri_task {
     const char *name;
-    // Builds the model: called once for each size of micro-batch, for training and for evaluation.
-    // All these graphs and those of all ranks have to agree, so it must be a pure function of its
-    // arguments. Ends with tri_loss.
+    // Builds the model, and ends with tri_loss. Each rank calls it once for each size of
+    // micro-batch, for training and for evaluation. All these graphs must have the same blocks,
+    // parameters and metrics, on all ranks. So it must be a pure function of its arguments.
     void (*build)(tri_graph *graph, const tri_batch *batch);
     // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init` do
     // not open the data. They take the shapes of a sample from the recipe: from data.shapes, or

@@ -147,7 +147,8 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
     for (int i = 0; i < head->events; i++, at += sizeof(packed_event)) {
         packed_event event;
         memcpy(&event, at, sizeof event);
-        // An event of an unknown kind must not be read.
+        // Readers look up the name of an event's kind. An event whose kind has no name gets the
+        // number 0, so that readers ignore it.
         if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
         unpack_event(&event, i < head->depth ? &ring->open[i]
                                              : &ring->events[event.number % TRI_LEDGER_EVENTS]);

@@ -172,8 +172,9 @@ static tri_status sync_above(const char *path) {
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
-    // Early during a boot there are no random bits yet. Names can then be guessed, but O_EXCL still
-    // keeps anybody from using the same file.
+    // Early during a boot there are no random bits yet. Then others can guess the names of
+    // temporary files that are made of this number. But O_EXCL makes open fail if a file of that
+    // name exists.
     return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
 }
 

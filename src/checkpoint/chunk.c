@@ -1,5 +1,6 @@
-// Cuts files into chunks, hashes them, and reads the chunks of a file that is about to be written.
-// Next: engine/state.c, which supplies the bytes of these chunks.
+// Cuts a checkpoint's files into chunks and computes hashes of chunks. For a file that is yet to be
+// written, supplies the bytes of each chunk: from its header, or from the tensors.
+// Next: engine/state.c, which supplies the bytes of the tensors.
 #include "checkpoint/chunk.h"
 
 #include "base/limits.h"
@@ -10,8 +11,8 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        // The first chunk of a tensor is always allowed, because larger chunks would not save it.
-        // So only its further chunks are refused beyond the limit.
+        // The first chunk of a tensor does not fail at the limit, because no chunk holds several
+        // tensors: larger chunks would not make it unnecessary. Each further chunk fails.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);

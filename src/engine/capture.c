@@ -1,9 +1,10 @@
 // Captured parts of steps: the device captures a part once and then repeats it as one, so that the
 // host issues one graph instead of many kernels.
 //
-// When a shape of step runs for the first time, its parts are issued kernel by kernel, because
-// libraries allocate what they need in their first call. Later a part is captured once for each
-// flight (the room for the results of one step in flight), because the kernels that record its
+// Each shape of step (full, an epoch's smaller last one, evaluation, test: tri_step_shape) has
+// parts of its own. When a shape runs for the first time, its parts are issued kernel by kernel,
+// because libraries allocate what they need in their first call. Later a part is captured once for
+// each flight (the room for the results of one step in flight), because the kernels that record its
 // times write into the flight's memory. In all further steps it is repeated:
 //
 //   step      0        1           2           3          4

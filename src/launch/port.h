@@ -1,4 +1,4 @@
-// Finds a port at which rank 0 of an attempt may listen.
+// Finds a port at which rank 0 can listen when workers are started or restarted.
 #ifndef TRIREME_LAUNCH_PORT_H
 #define TRIREME_LAUNCH_PORT_H
 

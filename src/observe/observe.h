@@ -24,9 +24,9 @@ typedef struct tri_run_info {
     int64_t log_every_n_steps;
     const char *const *metrics; // names of the evaluation's metrics, without the loss
     int metric_count;
-    // How many seconds one sample would take if all ranks together reached their peak: for its
-    // arithmetic, and for reading and writing memory. From these follow MFU and MBU. 0: the peak is
-    // not known.
+    // The seconds that one sample would take at the peak of all ranks together: for its arithmetic
+    // alone, and for reading and writing memory alone. MFU = samples/s × arithmetic_s, and MBU =
+    // samples/s × traffic_s. 0: the peak is not known.
     double arithmetic_s, traffic_s;
 } tri_run_info;
 
@@ -38,8 +38,7 @@ typedef enum tri_run_event_kind {
     TRI_EVENT_END,
 } tri_run_event_kind;
 
-// What is reported after every step. The observer fills in the last five members, from
-// samples_per_s on.
+// What is reported after every step.
 typedef struct tri_train_event {
     int64_t step;     // number of steps done, from 1
     int64_t epoch;    // number of the epoch, from 0

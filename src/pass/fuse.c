@@ -71,7 +71,8 @@ static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
     *node = *copy;
 }
 
-// Tries the fusion on the node. True: it was applied, and the node is gone.
+// Tries the fusion on the node. True: the producer now does the work of both, and nothing reads the
+// node any more. False: the fusion was not applied, or the node stays in a changed form.
 static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     tri_node *producer = producer_of(w, f, node);
     if (!producer) return false;

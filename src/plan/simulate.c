@@ -29,14 +29,16 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    // Of the lanes SHARD and REPLICATE: meetings by the group's lowest rank. Of the lane COMPUTE:
-    // one meeting, for NORM of all ranks.
+    // The meetings of a lane. Lanes SHARD and REPLICATE: groups[lane][r] is that of the group whose
+    // lowest rank is r. Lane COMPUTE: its one meeting is for NORM, in which all ranks take part.
     meeting *groups[TRI_LANE_COUNT];
-    // Meetings for compute actions of ranks that share layers: by the group's lowest rank.
+    // By the lowest rank of a tensor-parallel group: its ranks run each block's actions together.
     meeting *compute;
-    meeting *ties;   // meetings for TIE: by lowest rank along the pipeline, and unit
+    // For the action TIE of each unit: [lowest rank of a group along the pipeline][unit].
+    meeting *ties;
     int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
-    // By lowest rank along the pipeline, edge and round: 1 + the rank that waits; 0: none.
+    // [lowest rank of a group along the pipeline][edge][round]: a SEND waits for its RECV, or the
+    // RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
     int *messages;
     int units, edges, rounds;
     tri_execution result;
@@ -137,8 +139,7 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
 }
 
 // Starts the lane's first action that is not done, or lets it wait for the other ranks that take
-// part.
-// `now_s` is when this rank is ready.
+// part. `now_s` is when this rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
     const tri_action *a = &r->schedule->actions[r->head[lane]];

@@ -13,9 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// Up to so many ranks, all of them write and look. If there are more, only the first rank of each
-// host does, because all ranks of a host see the same files.
-enum { ALL_RANKS = 256, LONGEST_PAUSE_NS = 50000000 };
+enum {
+    // With at most this many ranks, every rank writes a file and looks for the others'. With more,
+    // only the first rank of each host does, because all ranks of a host see the same files.
+    ALL_RANKS = 256,
+    // The pauses between two looks double until they are at least this long.
+    LONGEST_PAUSE_NS = 50000000
+};
 
 typedef struct shared_note { // the contents of a rank's file
     uint64_t job, rank, again;
@@ -149,9 +153,10 @@ static seen_files seen_of(const preflight *p, const double *late_s) {
     return own;
 }
 
-// Groups the ranks by folder. A rank belongs to the folder of the lowest rank whose file it sees,
-// if that rank sees its file too. Only that lowest rank knows whether it does, and adds a 1 for the
-// other rank to a sum over all ranks.
+// Groups the ranks by folder. Let l be the lowest rank whose file rank r sees. If l also sees the
+// file of r, then r belongs to the folder of l; else r gets a folder of its own. Only l knows
+// whether it sees the file of r. So l sets is_seen_back[r] to 1, and a sum over all ranks tells it
+// to the others.
 static tri_status group_folders(preflight *p, const double *late_s) {
     int ranks = p->identity.size, me = p->identity.rank;
     seen_files own = seen_of(p, late_s), *all = TRI_NEW_ARRAY(p->arena, seen_files, ranks);

@@ -23,9 +23,10 @@ typedef struct tri_health_config {
     // This rank's ledger, from which others learn what it does when they ask. It must live until
     // tri_health_drop_ring or tri_health_stop. NULL: they learn nothing.
     const tri_ledger_ring *ring;
-    // Called from health's thread, once for each rank that is lost, so that waits can end. If many
-    // are lost, it is called at least for the first ones. Also called for this rank, if the others
-    // have given it up, and with TRI_HEALTH_NOBODY if the agent that serves the store is lost.
+    // Called from health's thread, once for each rank that is lost, so that waits for it can end.
+    // If many ranks are lost, there may be calls for the first few only. `rank` can be this rank,
+    // if the others have given it up or a newer generation has replaced it. It is TRI_HEALTH_NOBODY
+    // if the agent that serves the store is lost.
     // `text` names the rank, its host, what happened and what the rank did: "rank 1 (host b, pid 7)
     // died in FORWARD 'conv2' of step 3".
     void (*on_loss)(void *context, int rank, const char *text);

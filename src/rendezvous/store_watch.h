@@ -1,5 +1,5 @@
-// What the store's server knows of the ranks' health, without connections and clocks, so that tests
-// can set the time.
+// What the store's server knows of the ranks' health. The functions open no connections and read no
+// clock: callers pass the time as `now_ns`, so that tests can set it.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct store_watched {
-    bool is_watched; // the rank has its second connection
+    bool is_watched; // the rank has opened its second connection, over which it sends beats
     bool is_lost;
     int awaited; // the rank for which it waits, or STORE_NO_RANK
     int64_t silence_ns, heard_ns;
@@ -34,8 +34,8 @@ void store_watch_destroy(store_watch *watch);
 void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
 // The rank has said BYE.
 void store_watch_end(store_watch *watch, int rank);
-// Takes over a rank's beat. False: no rank of ours sends such a beat, so the client is not one of
-// our ranks.
+// Keeps a copy of a rank's latest beat. False: the beat is longer than a ledger can be, or names a
+// rank that does not exist. Then the sender cannot be a rank of this job.
 bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, const void *value,
                       int64_t now_ns);
 // Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK.

@@ -221,8 +221,9 @@ static void leave(progress_comm *base) {
 
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
-// Makes a communicator for a split. Its number tells its messages apart from those of others. All
-// ranks of the parent take the largest of their next numbers, which none of them has used yet.
+// Makes one of the communicators into which a communicator is split. Its number is part of the tag
+// of its messages, so that these are not taken for those of another communicator. The ranks' next
+// free numbers may differ, so all ranks of the parent agree on the largest, which is free on all.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

@@ -1,7 +1,10 @@
-// Collectives without sums, for more data than travel with headers. Data go from one caller's
-// memory to the other's without a copy, one message for each pair of ranks and direction. A
-// broadcast has two halves: first the root sends each other rank one slice of the data, then each
-// rank passes its slice on to all others. So no rank sends much more than the data once.
+// All-gather, all-to-all and broadcast of data that are too long to travel in the same message as
+// the operation's header. Each rank sends its data directly to the rank that needs them, without a
+// copy on the way; a range longer than the transport's longest message takes several messages.
+//
+// A broadcast over n ranks has two halves: first the root sends each other rank one slice, 1/(n-1)
+// of the data, then each of them passes its slice on to all others. So no rank sends much more
+// than the data once. A root that sent all data to everybody would send them n-1 times.
 #include "comm/message/spread.h"
 
 #include "comm/message/header.h"

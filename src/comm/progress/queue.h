@@ -21,10 +21,10 @@ void progress_end_execute_and_wake(progress_comm *comm);
 // True when all operations of the ticket's group are done. The caller holds `lock` or has set
 // `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
-// Finds the send or receive with this index, from 0, among those at the head that advance side by
-// side.
+// Returns one of the sends and receives at the head of the queue. comm->messages of them, one
+// behind the other in the queue, advance at the same time; index 0 is the first.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the listener if progress_notify has asked for a call since the last one.
+// Calls the function `wake` that progress_notify was given: once after each progress_notify.
 void progress_call_listener(progress_comm *comm);
 
 #endif

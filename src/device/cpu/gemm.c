@@ -44,7 +44,8 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-// Whether tiles read a in place: each row is contiguous, at least in blocks of 64 elements.
+// Whether tiles can read a in place: all rows have the same distance from one to the next, and each
+// row is contiguous, at least in blocks of 64 elements.
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }

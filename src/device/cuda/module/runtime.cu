@@ -24,9 +24,9 @@ struct cuda_graph {
 // HIP have the same numbers.
 static bool ends_device(int error) {
     static const int errors[] = {
-        214, 220, 226, // memory or NVLink that cannot be corrected, a contained error of memory
+        214, 220, 226, // uncorrectable errors of memory and NVLink, an error that was contained
         700, 702, 709, // an illegal address, a kernel that takes too long, a destroyed context
-        710, 721,      // an assertion, memory of tensor cores that a kernel keeps
+        710, 721,      // an assertion, a kernel that did not free its tensor memory
         714, 715, 716, // a corrupt stack, an illegal instruction, a misaligned address
         717, 718, 719, // an illegal address space, an illegal program counter, any other failure
         810, 911, 999, // a client of MPS that was ended, another device's failure, unknown
@@ -83,8 +83,9 @@ int64_t now_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Runs the clock kernel a few times. The run that takes the shortest time gives the best estimate
-// of the difference between the two clocks.
+// Finds the difference between the host's clock and the GPU's, which a kernel reads. The reading is
+// taken to lie in the middle of the time that the host waits for the kernel. The shortest of a few
+// waits gives the most exact result.
 tri_status compare_clocks(cuda_context *context, char *why) {
     enum { TURNS = 8 };
     cuda_stream stream = {context, 0};
@@ -176,8 +177,9 @@ int64_t memory_left(cuda_context *context) {
     return GPU_API(MemGetInfo)(&left, &all) == GPU_API(Success) ? (int64_t)left : 0;
 }
 
-// NVTX is a header only: it does nothing unless a profiler is attached, which then loads its own
-// library.
+// Begins a named range for a profiler, or ends the latest one (NULL). NVTX consists of headers
+// only: its calls do nothing unless a profiler is attached, because only a profiler loads a library
+// behind them.
 void mark(const char *name) {
 #if !defined(__HIP__)
     if (name)
