@@ -301,7 +301,8 @@ static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     checkpoint_steps steps;
     TRI_TRY(tri_os_sync_folder(s->home));
-    // After a replacement, `hidden` is the old checkpoint of the same step.
+    // If there already was a checkpoint of this step, the commit has exchanged the two folders, and
+    // `hidden` is now the old one.
     TRI_TRY(tri_os_remove_tree(s->hidden));
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
     TRI_TRY(checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step)));

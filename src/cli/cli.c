@@ -190,8 +190,8 @@ void cli_warn(const char *format, ...) {
 }
 
 // Whether this rank prints the failure. If all ranks have the same failure, only rank 0 prints it.
-// If a rank is lost, all others fail too; under a launcher, which prints one of their error files,
-// only rank 0 prints as well.
+// If a rank is lost, all others fail with TRI_PEER_LOST. Each of them prints that, unless there is
+// a launcher: then only rank 0 does, because the launcher prints one of their error files.
 static bool prints_failure(tri_status status) {
     bool same_for_all = status == TRI_STOPPED || status == TRI_NOT_FINITE;
     bool is_reported = status == TRI_PEER_LOST && error_file();
@@ -200,8 +200,9 @@ static bool prints_failure(tri_status status) {
 
 static void print_line(const char *line) { tri_log(TRI_LOG_ERROR, "%s", line); }
 
-// Prints bad input once for the whole job, whether all ranks have it or only this one. `line` is
-// the message, and becomes the text that was printed. Returns whether this rank has printed it.
+// Prints the message of a failure by bad usage or input once for the whole job, whether all ranks
+// have failed or only this one. `line` is this rank's message, and is replaced by the line that was
+// printed, by this rank or another. Returns whether this rank has printed a line.
 static bool refuse(tri_status status, char line[TRI_MESSAGE_MAX_BYTES]) {
     tri_identity identity;
     tri_refusal refusal = {.has_reason = status != TRI_REFUSED, .print = print_line};

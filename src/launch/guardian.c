@@ -76,7 +76,8 @@ void launch_guardian_remove(launch_guardian *guardian, pid_t group) {
 void launch_guardian_stop(launch_guardian *guardian) {
     send_message(guardian, 0);
     tri_os.close(guardian->pipe);
-    // SIGKILL, because it may be suspended: a user's SIGSTOP may have reached it too.
+    // The guardian may be suspended by a user's SIGSTOP, and then does not read the message.
+    // SIGKILL ends it all the same.
     kill(guardian->pid, SIGKILL);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

@@ -80,8 +80,8 @@ static void fail(nodes_core *core, int64_t now_ns) {
         end_failed(core, NODES_EXIT_FAILED);
 }
 
-// Finds a member that a signal asked to end; NODES_NOBODY: there is none. The serving node is found
-// first, because the run ends with it.
+// Finds a node that a signal has asked to end; NODES_NOBODY: there is none. If the serving node is
+// among several, it is the one found, because the run ends when it leaves.
 static int find_leaving(const nodes_core *core) {
     int found = NODES_NOBODY;
     for (int i = 0; i < core->end; i++) {
@@ -96,7 +96,8 @@ static int code_of_leaving(const node *n) {
     return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
 }
 
-// Lets every node leave that a signal has asked to end. If enough others remain, they continue.
+// Lets all nodes leave that a signal has asked to end. The others continue if they are enough and
+// the serving node is among them; else the run ends. `first` is the node that messages name.
 static void part(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];

@@ -68,11 +68,12 @@ static bool is_recomputed(const locating *c, const tri_node *node) {
 }
 
 // Whether the node may write over memory that `maker` wrote, if no later node of the graph reads
-// it. In the same segment it always may. Between segments there are two exceptions:
-// - The backward pass is split. Then the schedule may run its segments in another order than the
-//   graph's, so that a node that comes earlier in the graph may still have to read the memory.
-// - RECOMPUTE runs the node a second time, or a maker that belongs to another block. That would
-//   overwrite what another segment has written there meanwhile.
+// that memory. If both are in one segment, it always may. Otherwise it may not in two cases:
+// - The node comes after the forward pass, and the backward pass is split. Then the schedule may
+//   run segments in another order than the graph's, so that a node that comes earlier in the graph
+//   may still have to read the memory.
+// - RECOMPUTE runs the node a second time, or it runs the maker a second time and the maker belongs
+//   to another block. The second run would overwrite what another segment has written meanwhile.
 static bool may_reach_back(const locating *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
@@ -107,9 +108,9 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
-    // If RECOMPUTE runs the block again, it writes the input a second time. If the output lay in
-    // the same memory, it would be lost while a later segment (WEIGHT of another block) may still
-    // have to read it. `leaves`: a later segment reads the output.
+    // If RECOMPUTE runs the block again, it writes the input a second time. An output in the same
+    // memory would be lost then, although a later segment (WEIGHT of another block) may still have
+    // to read that output. `leaves`: a later segment reads the output.
     bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
     if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)
@@ -191,8 +192,9 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Sorts the touches, and leaves one of each segment: the one that writes, if any does. Then two
-// values that the same segments touch have equal lists, and share a bundle.
+// Sorts the touches of one value, and keeps one entry for each segment: the one that says that the
+// segment writes, if there is one. Then values that are written and read by the same segments have
+// equal lists, by which locate_in_bundle puts them into one bundle.
 static int sort_touches(int *touches, int count) {
     int kept = 0;
     qsort(touches, (size_t)count, sizeof *touches, ascending);
@@ -223,8 +225,8 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles found so far. by_touches finds the bundle by its list of touches; first_of[b] is one
-// value of bundle b, whose touches are those of all its values.
+// The bundles found so far. All values of a bundle have the same list of touches: by_touches finds
+// the bundle by that list, and the list of bundle b is that of first_of[b], its first value.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;

@@ -1,5 +1,5 @@
-// The rules for measured numbers, without communication: medians, slow ends and pairs, clocks. So
-// tests can try them with any numbers.
+// Computes medians, finds slow ends and slow pairs, and computes how far two clocks are apart. It
+// gets measured numbers and does not communicate, so that tests can try it with any numbers.
 #include "preflight/judge.h"
 
 #include <stdlib.h>

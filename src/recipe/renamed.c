@@ -1,4 +1,5 @@
-// Drops the keys that belong to the old name of a section, and finds which of them had an effect.
+// Handles overrides that change the `name` of a section, such as optimizer.name=adam: drops the
+// section's other keys, which belong to the old name, and notes which values change by that.
 #include "recipe/renamed.h"
 
 #include "data/options.h"
@@ -7,8 +8,9 @@
 
 #include <string.h>
 
-// Sections in which the key `name` decides which other keys exist. `data` gets no note, because
-// other data are expected to need other settings.
+// Sections in which the key `name` decides which other keys exist. is_told: a note tells the user
+// about dropped keys. For `data` there is none, because users expect that other data need other
+// settings.
 static const struct {
     const char *section, *key;
     const tri_option_table *table;
@@ -41,8 +43,10 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
     }
 }
 
-// Makes the note about one section; NULL: no value has changed. Keys that do not exist under the
-// new name are listed too, but alone they are no reason for a note.
+// Makes the note about the keys that one section has lost. `old` is the section before, `given` is
+// what the recipe now sets in it, and `now` is `given` with all defaults. The note lists the keys
+// whose value is now another, and those that do not exist under the new name. NULL: no key has
+// another value; that keys no longer exist is alone no reason for a note.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;

@@ -29,8 +29,9 @@ typedef struct launcher {
     // Variable with the number of hosts, for launchers that do not tell the local size.
     const char *nodes;
     const char *only_with; // the row counts only if this variable is set too; NULL: always
-    // Ignored if mpirun or mpiexec started the ranks (`own_ranks`): inside an allocation they start
-    // one daemon on each host by srun, and Slurm's variables describe the daemon.
+    // The row has Slurm's variables. It is ignored if mpirun or mpiexec started the ranks, because
+    // inside an allocation they start one daemon on each host by srun, and Slurm's variables then
+    // describe the daemon.
     bool from_slurm;
     // All variables of `job` may be missing; then the launcher's process tells jobs apart.
     bool no_job_name;

@@ -20,8 +20,8 @@
 enum {
     NAP_LEAST_US = 10, // the shortest sleep of a thread that has no descriptor
     NAP_MOST_US = 300,
-    // How long to wait until the others have answered that they know of a failure, before messages
-    // end.
+    // How long message_stop waits for the other ranks to answer that they know of a failure, before
+    // it stops the transport.
     TELL_MS = 1000,
     // How long to wait for a notice that explains why a rank ended, before it counts as lost.
     GRACE_MS = 250,
@@ -92,8 +92,8 @@ void message_tell_left(message_comm *comm) {
     for (int r = 0; ranks && r < message_size(comm); r++) {
         int member = comm->member[r];
         if (member == family->rank || family->transport->loss(family->end, member)) continue;
-        // Leaves out a rank that has no connection to this one: a rank that waits for this one has
-        // most likely received something from it before, and so has a connection.
+        // Tells only ranks that have a connection to this rank. A rank that waits for this rank
+        // has most likely received something from this rank before, which made a connection.
         if (family->transport->reaches(family->end, member)) ranks[count++] = member;
     }
     if (count) send_notice(family, &notice, ranks, count);
@@ -206,7 +206,8 @@ static bool waits_for_answers(const message_family *family) {
 void message_stop(message_family *family) {
     int64_t until = after_ms(TELL_MS);
     message_turn_begin(family);
-    // Another thread of this process may be about to record the cause.
+    // Another thread of this process may be writing the failure at this moment. Waits for it,
+    // because tell_failure sends only a failure that is completely written.
     while (atomic_load(&family->base.failure->state) == PROGRESS_FAILURE_BEING_WRITTEN &&
            tri_os.monotonic_ns() < until)
         tri_os.sleep_ns(NAP_LEAST_US * 1000);
@@ -232,7 +233,8 @@ bool message_say_goodbye(message_family *family) {
         family->transport->recv(family->end, from, MESSAGE_GOODBYE, &received, 1, &requests[0]);
         family->transport->send(family->end, to, MESSAGE_GOODBYE, &sent, 1, &requests[1]);
         whole = message_await(family->transport, family->end, requests, 2, until);
-        // No request may go on, because the requests lie on this function's stack.
+        // Stops the transport, so that it no longer uses the requests, which lie on this function's
+        // stack.
         if (!whole) family->transport->stop(family->end);
     }
     if (!whole) family->stopped = true;

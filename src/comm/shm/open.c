@@ -1,5 +1,6 @@
-// How ranks that share nothing find each other: rank 0 creates the memory and announces it through
-// the rendezvous, the others map it, and a barrier follows.
+// Opens a communicator over shared memory for ranks that have no memory in common yet: rank 0
+// creates the memory and announces it through the rendezvous, the others map it, and a barrier
+// follows.
 #include "comm/shm/shm.h"
 
 #include "comm/progress/communicator.h"

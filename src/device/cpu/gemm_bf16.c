@@ -2,8 +2,8 @@
 // element is a pair: the BF16 values of two neighbouring k.
 //
 // Unlike gemm.c, this file computes all of k for 256 columns of c before it begins the next
-// columns. If c is BF16, sums have to be kept in F32 from one block of k to the next: in this order
-// only the sums of 256 columns.
+// columns, so that a thread needs less memory for sums. If c is BF16, sums have to be kept in F32
+// from one block of k to the next; in this order these are the sums of only 256 columns at a time.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/gemm.h"

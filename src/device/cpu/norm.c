@@ -268,7 +268,8 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     return all;
 }
 
-// Sets the factors of channel c for the loop over all elements, and outputs 1 to 4 of a batch norm.
+// Sets scale and shift of channel c, with which `affine` computes y, and writes outputs 1 to 4 of
+// the batch norm: mean, inv_std, mean_sum (samples × mean) and var_sum (samples × variance).
 static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
     const norm_state *s = job->state;
     const float *weight = args->in[1], *bias = args->in[2];

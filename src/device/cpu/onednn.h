@@ -21,8 +21,9 @@ void onednn_md_destroy(onednn_md md); // NULL allowed
 
 typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
 
-// Describes the convolution of a task. Where a task reads or computes the gradient of x, weight,
-// bias or y, that member describes the gradient.
+// A convolution, as one conv_task needs it. Where the task reads or computes the gradient of a
+// tensor, the tensor's member describes the gradient: for CONV_GRAD_WEIGHT, which computes dweight
+// and dbias from x and dy, `weight`, `bias` and `y` describe dweight, dbias and dy.
 typedef struct onednn_convolution {
     dnnl_alg_kind_t algorithm;
     onednn_md x, weight, bias, y; // bias is NULL if there is none

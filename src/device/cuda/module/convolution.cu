@@ -97,14 +97,15 @@ GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group,
     return gpu_get(((const T *)dy)[offset_of(p, p.out, p.features, pixel.outer, feature, i, j)]);
 }
 
-// The weight in row `row` of the first matrix, at a tap.
+// The weight in row `row` of the first matrix, at tap k.
 template <int pass, typename T>
 GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t group, int64_t row,
                            int64_t k) {
     if (row >= s.rows || k >= s.depth) return 0;
     if (pass == CUDA_FORWARD)
         return gpu_get(((const T *)p.b)[(group * s.rows + row) * s.depth + k]);
-    // The rows are the weight's channels, and the taps have its features as channels.
+    // For the gradient of x, a row is a channel of the weight, and a tap is a feature of the weight
+    // and a position in the kernel.
     place tap = tap_of(p, k, s.depth, p.features / p.groups);
     int64_t feature = group * (p.features / p.groups) + tap.outer;
     return gpu_get(
@@ -135,8 +136,9 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
     return w;
 }
 
-// Finds what a thread needs of the second matrix again and again, so that it is computed once: the
-// thread's pixel, in own[0], or its taps.
+// Finds the columns of the second matrix from which a thread loads in every tile: one pixel, in
+// own[0], or, for the gradient of the weight, LOADS taps. This is done once, before the loop over
+// the tiles, because it takes divisions.
 template <int pass>
 GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, place *own) {
     int thread = (int)threadIdx.x;
@@ -310,8 +312,9 @@ template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     }
 }
 
-// A thread takes as many elements at once as fill 16 bytes, if they are all of one feature, or,
-// with channels last, of one pixel.
+// A thread takes a lot at a time if no lot crosses from one plane to the next or, with channels
+// last, from one pixel to the next. Otherwise, or if y is not aligned to 16 bytes, it takes one
+// element at a time.
 template <typename T>
 tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
     constexpr int n = gpu_lot<T>::count;
