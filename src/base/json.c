@@ -104,9 +104,9 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    // `before` is the position of the last character that is not blank. `comma` is the same
-    // position if that character is a comma after a value, which has to go if a bracket closes
-    // next. The value `size` means that there is no such character.
+    // `before` is the position of the last character that is not blank; of a string, that of its
+    // opening quote; `size`: there was none. If that character is a comma after a value, `comma` is
+    // its position, because the comma is removed if a bracket closes next; else `comma` is `size`.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

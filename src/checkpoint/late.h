@@ -16,8 +16,8 @@ enum {
     CHECKPOINT_LATE_LONGEST_PAUSE_MS = 500,
 };
 
-// How long this rank will still wait for files that a network file system shows late: one time for
-// all files together. It begins as CHECKPOINT_PATIENT.
+// How much time this rank has left to wait for files that a network file system does not show yet.
+// Waiting for one file leaves less time for those that follow. Begins as CHECKPOINT_PATIENT.
 typedef struct checkpoint_patience {
     int64_t left_ns;
     bool is_said; // the user has been told that this rank waits; once is enough
@@ -36,7 +36,8 @@ typedef struct checkpoint_sight {
 // Fills in `bytes` with the sizes that this host sees.
 void checkpoint_look(checkpoint_sight *sight);
 // Waits until this host sees the first `size_bytes` bytes of a file that another rank sees, or
-// until the patience ends. It reports no failure, because opening the file afterwards will.
+// until the time in `patience` has run out. It reports no failure, because opening the file
+// afterwards will.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
 // Waits for all files of the checkpoint that any rank sees. Collective. `sight->path` is the same
 // on all ranks.

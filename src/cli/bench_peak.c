@@ -1,5 +1,6 @@
-// Measures the peak of a device, for `trireme bench kernels`: the CPU by loops of its own, any
-// other device by its sum of two long vectors and its matrix products.
+// Measures the peak of a device, for `trireme bench kernels`. The CPU has loops that only measure
+// (cpu_measure_peak). Of any other device, the sum of two long vectors gives the rate of the
+// memory, and products of square matrices give the rate of arithmetic.
 #include "cli/bench_peak.h"
 
 #include "base/os.h"
@@ -29,8 +30,8 @@ static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t byt
     return TRI_OK;
 }
 
-// Measures the best rate at which a[i] += b[i] reads and writes memory, where each element is read
-// twice and written once.
+// Measures the best rate at which a[i] += b[i] reads and writes memory. For each i, two elements
+// are read and one is written.
 static tri_status measure_memory(tri_device *device, size_t bytes, double *seconds,
                                  tri_bench_peak *out) {
     void *a = NULL, *b = NULL;

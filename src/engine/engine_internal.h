@@ -448,7 +448,9 @@ tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tr
 // Used in place of the number of an optimizer state, like TRI_STATE_MASTERS, for what else lies in
 // storage where the host runs the optimizer: own gradients, and parameters in the half type.
 enum { ENGINE_HOST_GRADIENTS = TRI_STATE_MASTERS - 1, ENGINE_HOST_HALF = TRI_STATE_MASTERS - 2 };
-// The offset in the storage, in bytes, of this rank's range of a bucket's state, masters, …
+// Finds where in the storage this rank's range of a bucket begins, as an offset in bytes. `what`
+// says what of the bucket is meant: the number of an optimizer state, TRI_STATE_MASTERS or one of
+// the two constants above.
 int64_t engine_storage_offset(const tri_engine *engine, int unit, tri_bucket_kind bucket, int what);
 // Whether the masters lie in the device's memory, and in the host's as well, which has to hold the
 // same: the host runs the optimizer, and kernels read the parameters as they are stored.

@@ -1,13 +1,14 @@
 // The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
-// caller's numbers and the squares of the gradients are summed over all ranks, in the device's
-// memory, and become the step scalars. The carried numbers, which one step hands to the next, stay
-// there too. Next: update.c.
+// squares of the gradients and the numbers that the engine's caller adds (tri_step_input.shared)
+// are summed over all ranks, in the device's memory. The step scalars are computed from the sums.
+// The carried numbers stay in the device's memory too. Next: update.c.
 //
-// Kernels write each round's (sum, count) pairs into a row of its own. In a deterministic run the
-// rows of all replicas, and the squares chunk by chunk, travel to all ranks and are added there in
-// the order of the step, so that the sum has the same bits on any number of ranks:
+// Each round has a row, into which kernels write (sum, count) of each loss and metric. In a
+// deterministic run the rows of all replicas, and one sum of squares for each chunk of the
+// gradients, travel to all ranks. Every rank then adds them in the order of the step, so that the
+// results have the same bits on any number of ranks:
 //
-//   row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
+//   row of round 0, replica 0 | round 0, replica 1 | … | caller's numbers | squares by chunk
 //
 // Each row and each sum of squares is computed by one rank and is zero on all others, so that the
 // all-reduce does not change its bits. In a run that is not deterministic, each rank first adds its
@@ -81,9 +82,9 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
         count);
 }
 
-// Makes a kernel of this file. A device makes kernels only for nodes of a graph, so this adds a
-// node of `op`, with F64 inputs of these shapes, to a small graph that exists only for this
-// purpose.
+// Makes a kernel of `op` whose `count` inputs are F64 and have these shapes. A device makes kernels
+// only for nodes of a graph. So this adds a node to numbers.graph, a small graph that exists only
+// for this purpose.
 static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
                               const tri_shape *shapes, int count, tri_kernel *out) {
     tri_graph *g = e->numbers.graph;

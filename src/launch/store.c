@@ -1,6 +1,6 @@
-// Serves the workers' store in the serving agent. The server has to know by which names the workers
-// will call their run and their generation, so it reads the environment variables that they will
-// get.
+// Serves, in the serving agent, the store that the workers use. The server has to know which run
+// and generation the workers will name when they connect. So it makes the environment variables
+// that a worker will get, and reads run and generation from them as a worker does.
 #include "launch/store.h"
 
 #include "base/os.h"

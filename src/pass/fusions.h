@@ -1,5 +1,5 @@
-// The table of fusions. A fusion is of two nodes, of which one, the producer, makes an input of the
-// other: they become one, or divide their work in another way.
+// The table of fusions. A fusion changes two nodes: one, called the node, reads output 0 of
+// the other, called the producer. They become one node, or divide their work in another way.
 #ifndef TRIREME_PASS_FUSIONS_H
 #define TRIREME_PASS_FUSIONS_H
 
@@ -10,7 +10,8 @@ typedef enum fusion_result {
     // else reads the producer's output, because that is no longer computed, and if both nodes are
     // in one block.
     FUSION_PRODUCER_STAYS,
-    // Both nodes stay, and work moves from one to the other. The conditions are the same.
+    // Both nodes stay, and work moves from one to the other. The conditions are those of
+    // FUSION_PRODUCER_STAYS.
     FUSION_BOTH_STAY,
     // The node reads the producer's inputs instead of its output. The producer is removed if
     // nothing else reads its outputs.
@@ -24,8 +25,9 @@ typedef struct fusion {
     int input;              // number of the node's input that reads output 0 of the producer
     const tri_op *producer; // the producer's op
     fusion_result result;
-    // Changes copies of the two nodes and of their attributes, so that the graph is as before if
-    // the fusion is not applied after all. False: the two nodes do not fit.
+    // Changes `node` and `producer` to what the fusion makes of them. The caller passes copies of
+    // the nodes and of their attributes, because it may still decide against the fusion. False:
+    // these two nodes cannot be fused.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);
 } fusion;
 

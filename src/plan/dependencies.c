@@ -239,8 +239,9 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// Who accessed a resource so far: the last action that wrote it and, by lane, the last action that
-// has read it since. Earlier actions need no dependency, because these came after them.
+// Which actions accessed a resource so far: the last one that wrote it and, by lane, the last one
+// that has read it since; -1: none. Accesses before these need no dependency of their own, because
+// the actions kept here are done after them.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;

@@ -27,10 +27,10 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 // ranks: those on one socket share it.
 double tri_rates_of_host_memory(const tri_rates *rates, int ranks);
 
-// The least time, in seconds, that one training sample can take on one rank: its arithmetic at the
-// peak rate of each node's type, and the bytes that nodes and updates read and write, each counted
-// once. These times divided by the measured time are MFU and MBU. Nodes that run again for
-// recomputation are not counted.
+// The least time, in seconds, that one training sample can take if one rank computes all of it.
+// `arithmetic`: its operations, at the peak rate of each node's type. `traffic`: the bytes that
+// nodes and updates read and write, at the rate of the memory. These times divided by the measured
+// time are MFU and MBU. Nodes that run again for recomputation are counted once.
 typedef struct tri_least_seconds {
     double arithmetic, traffic;
 } tri_least_seconds;
@@ -52,10 +52,11 @@ typedef struct tri_estimate {
     tri_moment **moments; // by pipeline rank: when each action of its TRI_STEP_FULL begins and ends
 } tri_estimate;
 
-// Estimates each action and simulates the step. A segment takes, node by node, the time of its
-// arithmetic or of its memory traffic, whichever is longer, because a device does both at once;
-// where `measured` has the segment (NULL: nothing was measured), that time is used. A ring moves (n
-// - 1) / n of a buffer for a gather or a scatter among n ranks, and twice that for a reduction.
+// Estimates each action and simulates the step. Segments take the times in `measured`, to which
+// the estimates of their collective ops are added. NULL: nothing was measured; then each node takes
+// the time of its arithmetic or of its memory traffic, whichever is longer, because a device does
+// both at once. For a gather or a scatter among n ranks each rank sends (n - 1) / n of the buffer,
+// around a ring; for an all-reduce, twice as much.
 void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

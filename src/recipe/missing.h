@@ -4,9 +4,9 @@
 
 #include "base/option.h"
 
-// Rejects the first setting in a recipe's tree that this program does not have; the message names
-// file and line. TRI_BAD_INPUT: it is another system's name of a key. TRI_UNSUPPORTED: the value is
-// not supported.
+// Fails if a recipe's tree has a setting that this program lacks; the message names file and line.
+// TRI_BAD_INPUT: the key belongs to another system, such as trainer.devices. TRI_UNSUPPORTED: this
+// version does not support the key or its value.
 tri_status tri_recipe_refuse_missing(tri_arena *arena, const tri_tree *root);
 
 // Tells what to write instead of a flag that no command has. For `flag` "learning-rate" and `value`

@@ -1,8 +1,8 @@
-// Collectives of little data. In `exchange` each rank sends its header and data to all others, and
-// then has all it needs: this takes the time of one message. In `gather` ranks pass on everything
-// that they have, over distances that double each round (Bruck's algorithm; Bruck and others,
-// 1997). So a rank sends log2(size) messages, and all data reach all ranks. In both, each rank then
-// computes its result from the data, in rank order.
+// Collectives of little data. In `exchange` each rank sends its header and data to all others. This
+// takes the time of one message. In `gather`, in round r each rank sends what it has so far to
+// the rank that is 2^r before it (Bruck's algorithm; Bruck and others, 1997). So after log2(size)
+// messages all ranks have all data. In both algorithms each rank then computes its result from the
+// data, in rank order. The third algorithm, `tree`, is for broadcasts.
 #include "comm/message/small.h"
 
 #include "comm/message/header.h"

@@ -27,7 +27,9 @@ typedef struct nccl_group {
     nccl_link *link; // NULL: not yet found
     tri_comm_op *ops;
     int op_count;
-    // For each operation: this rank's call, then the calls of the ranks that compare it.
+    // What the ranks called, so that they can compare it. For each operation, this rank's call
+    // comes first. After it comes what this rank receives: for a collective the calls of all ranks,
+    // by rank; for a message the sender's call, which only its receiver gets.
     tri_comm_call *calls;
     int callers; // how many calls there are for each operation
     nccl_steps steps;
@@ -46,7 +48,7 @@ static inline bool nccl_group_is_message(const nccl_group *group) {
     return group->way != NCCL_AMONG_ALL;
 }
 
-// The calls of operation `op` of the group: this rank's first, then those of the others.
+// Finds the calls of operation `op` of the group, in the order that nccl_group.calls describes.
 static inline tri_comm_call *nccl_group_calls(const nccl_group *group, int op) {
     return group->calls + (size_t)op * (size_t)group->callers;
 }

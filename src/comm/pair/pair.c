@@ -14,15 +14,15 @@
 
 enum { INSIDE, ACROSS, DIRECT };
 
-// Returns the number of hosts. A group that is not divided by hosts has only one inner
-// communicator, which then is `inside`.
+// Returns the number of hosts. If a split made a group that cannot have two levels, the group has
+// only one inner communicator, inner[INSIDE], and counts as one host.
 static int hosts(const layered_comm *comm) {
     return comm->inner[ACROSS] ? comm->inner[ACROSS]->size : 1;
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// Finds one of the three arrays in scratch memory. Each holds one window: a block of `count`
-// elements for each rank.
+// Finds array `which`, from 0, of the three into which scratch memory is divided. Each holds one
+// window: a block of `window.count` elements for each rank.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }
@@ -105,9 +105,10 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// The steps of an all-reduce. The largest number of elements that divides evenly among the local
-// ranks is scattered inside, reduced across and gathered inside, so that the slower network carries
-// each element once. The few elements that are left are all-reduced on both levels.
+// The steps of an all-reduce. With L local ranks, the first count / L * L elements are
+// reduce-scattered inside the hosts, all-reduced across them and gathered inside, so that only one
+// rank of a host sends an element over the slower network. The elements that are left, fewer than
+// L, are all-reduced first inside and then across.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
@@ -203,8 +204,9 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
                     comm->base.job_rank[comm->base.head.rank], comm->base.job_rank[peer]);
 }
 
-// Finds how a split divides the two levels. A group can have two levels only if it contains the
-// same local ranks of each of its hosts.
+// Finds the colour and key with which each inner communicator is split to form this group. The
+// group has two levels only if it contains the same local ranks of each of its hosts, in order.
+// Another group gets a communicator only from the split of `direct`.
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
     int across = 0, locals = local_ranks(comm);

@@ -44,7 +44,8 @@ struct threaded_comm {
     const threaded_kind *kind;
     tri_comm *inner;
     tri_device *device;
-    tri_ticket after[THREADED_MOST_AFTER]; // tickets after which the next group has to come
+    // Tickets that have to be done before the next group begins.
+    tri_ticket after[THREADED_MOST_AFTER];
     int after_count;
     pthread_t thread;
     bool has_thread;
@@ -74,7 +75,7 @@ bool threaded_stop(threaded_comm *comm);
 void threaded_end(threaded_comm *comm);
 
 void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_group *group));
-// Whether all tickets are done after which the group has to come.
+// True if all tickets in `group->after` are done, so that the group may begin.
 bool threaded_comes_after(const threaded_group *group);
 
 // Functions of tri_comm_backend that are the same for all these communicators.

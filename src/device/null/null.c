@@ -1,7 +1,8 @@
-// The device `null`: real memory, and one kernel for all ops, which sets only losses and metrics.
-// From these, `ref`'s kernels compute the step scalars, so that means are not NaN and updates are
-// counted as on any device. Its device models have the memory sizes of GPUs, so that a run can be
-// planned for a GPU, and the engine can be tested with a GPU's memory and alignment.
+// The device `null` has real memory, but computes almost nothing. One kernel serves nearly all ops,
+// and writes only losses and metrics. From these the step scalars are computed, by two kernels of
+// the device `ref`, so that means are not NaN and updates are counted as on any device. The device
+// models of `null` have the memory sizes of GPUs, so that a run can be planned for a GPU, and the
+// engine can be tested with a GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
