@@ -32,12 +32,15 @@ struct tri_tree {
     tri_tree **items;
 };
 
-// Parsers. `file` is copied and only named in errors and nodes. TRI_BAD_INPUT: the message begins
-// with "FILE:LINE: ". These are rejected: more than one document, duplicate keys, keys that are not
-// scalars, tags other than !!str, aliases inside the node for which they stand, NUL characters,
-// more than TRI_MAX_TREE_NODES nodes with all aliases expanded, more than TRI_MAX_TREE_KEYS keys in
-// a map (YAML), nesting deeper than TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges (<<)
-// are ordinary keys.
+// Parsers. Where text and `file` are given, the file is not opened: errors and nodes name it, and
+// its name is copied. TRI_BAD_INPUT: the message begins with "FILE:LINE: ". Rejected are:
+// - more than one document, and NUL characters;
+// - duplicate keys, keys that are not scalars, and tags other than !!str;
+// - an alias inside the node for which it stands, because it would never end;
+// - more than TRI_MAX_TREE_NODES nodes, where an alias counts as all nodes for which it stands;
+// - more than TRI_MAX_TREE_KEYS keys in a map of YAML;
+// - nesting deeper than TRI_MAX_TREE_DEPTH.
+// Empty text is a null node. The merge key of YAML (<<) is an ordinary key.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 // Parses a value that does not come from a file ("override 'seed=2'"): errors and nodes name
@@ -87,8 +90,9 @@ tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);
 tri_tree *tri_tree_get(const tri_tree *map, const char *key);
 // Finds a node by its path, such as "trainer.max_epochs".
 tri_tree *tri_tree_find(const tri_tree *root, const char *path);
-// Finds the entry whose name is the first `length` bytes of `name`: in a map this is a key, in a
-// list a position. So a word of an override's path can be either.
+// Finds the entry whose name is the first `length` bytes of `name`. In a map the name is a key; in
+// a list it is a position, from 0. So the path of an override can lead through maps and lists:
+// with a list `layers`, "layers.2.width" is key `width` of its third entry.
 tri_tree *tri_tree_entry(const tri_tree *node, const char *name, size_t length);
 // NULL counts as a null node.
 bool tri_tree_is_null(const tri_tree *node);

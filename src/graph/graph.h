@@ -74,8 +74,8 @@ typedef enum tri_parameter_role {
     TRI_ROLE_COUNTER, // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
-// How the ranks of the tensor-parallel axis hold a value or a parameter: it decides whether its
-// gradient has to be summed over them.
+// How the ranks of the tensor-parallel axis hold a value or a parameter. The placement decides
+// whether the gradient of the value or parameter has to be summed over these ranks.
 typedef enum tri_placement {
     TRI_PLACEMENT_REPLICATED,       // every rank has all of it, and all of its gradient
     TRI_PLACEMENT_SLICED,           // each rank has one slice of the parameter and of its gradient
@@ -148,8 +148,10 @@ typedef struct tri_weighted_sum {
     double weights[TRI_MAX_LOSS_TERMS];
 } tri_weighted_sum;
 
-// When it is known by which counts, over the whole step, the losses of a weighted sum are divided.
-// Only if all counts are equal can the division wait until the gradients have been summed.
+// Each loss of a weighted sum is divided by its own count over the whole step: of samples or of
+// labels. This tells when the counts are known. BACKWARD adds the gradients of all losses, so each
+// gradient must be divided before that. If all losses have the same count, the sum can be divided
+// instead.
 typedef enum tri_counting {
     TRI_COUNT_BEHIND, // after BACKWARD: all losses have one count, which NORM learns
     TRI_COUNT_KNOWN,  // always: each loss counts a fixed number per sample
@@ -310,8 +312,9 @@ int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_sha
 // parameter that is not sliced counts as slice 0.
 int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count);
-// How many elements, starting at any multiple of this number, are consecutive both in the slice and
-// in the full parameter: the length of copies between them.
+// Gets the length of a run: slice and full parameter consist of runs of this many elements, and the
+// elements of a run are consecutive in both, so that one copy moves them. A slice [4, 3] of a full
+// [4, 12] has runs of 3 elements; a slice [2, 12] of a full [8, 12] is one run of 24.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
 // Finds the layer of a parameter: "fc1" of "fc1.weight". Returns the length of the layer's name,
 // with which the parameter's name begins.

@@ -159,8 +159,8 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// Gets what another node told when it joined, because a new node needs the same number of workers;
-// NULL: the new one is the first.
+// Gets the join message of another node that has joined, because both must have the same number of
+// workers. NULL: this node is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
         if (i != agent && core->at[i].state > NODE_ARRIVED) return &core->at[i].join;
@@ -257,7 +257,8 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (report->failed) {
         bool has_bad_input = report->cause.flags & LAUNCH_BAD_INPUT;
         core->is_told |= has_bad_input && report->cause.flags & LAUNCH_TOLD;
-        // Ranks with bad input end together, and one of them reports the reason.
+        // After bad input the order to stop has no text, because the ranks tell each other the
+        // reason, and one of them prints it.
         snprintf(text, sizeof text, has_bad_input ? "" : "%s failed", report->name);
         nodes_stop(core, NODES_STOP_AT_ONCE, agent, text);
     }

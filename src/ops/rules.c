@@ -206,7 +206,7 @@ static bool same_inputs(const tri_node *a, const tri_node *b) {
 
 tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value) {
     const tri_node *found = tri_value_node(graph, value);
-    // copy_to is a view: its input has the same elements, so the copy is made of that input.
+    // The output of copy_to is a view of its input, so the input can be computed again instead.
     if (found && found->op == &tri_op_copy_to && found->block == node->block) {
         tri_value from = found->inputs[0], made = ops_recompute(graph, node, from);
         return made.id == from.id ? value : made;

@@ -12,8 +12,9 @@
 typedef struct parallel_placement {
     tri_placement kind;
     int dim; // for SLICED: the axis along which the value is cut
-    // The value is replicated only because a reshape has made heads of it that cannot be divided
-    // among the ranks. Attention then fails with a message about the heads.
+    // The value, or one from which it was computed, was gathered for a reshape, because no axis of
+    // the reshape's output could be sliced instead. An example is a reshape to heads whose number
+    // the ranks do not divide: attention then fails with a message about the heads.
     bool gathered;
 } parallel_placement;
 
@@ -44,8 +45,9 @@ typedef struct parallel_pass {
     // some reader computes all of its gradient. Both together are an error, because the sum over
     // ranks would count the complete one several times.
     bool *partial, *complete;
-    // The old value whose row maxima were computed last, and these maxima as a new value. They are
-    // kept because loss and accuracy need the same.
+    // For scores that are sliced along the classes: the old value of the scores for which the
+    // largest score of each row was computed last, and the new value that has these maxima. They
+    // are kept so that loss and accuracy of the same scores share them.
     tri_value scores, max;
     parallel_conversion *conversions;
     int conversion_count, conversion_capacity;

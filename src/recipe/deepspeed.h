@@ -17,8 +17,12 @@ tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const 
                                tri_deepspeed *out);
 
 // Writes the settings into a recipe's tree. If the recipe sets a key to another value, it is not
-// clear which one is meant: this is an error that names both. It is no error if the configuration
-// comes from an override, or if an override sets the key.
+// clear which value is meant, so this is an error, and its message has both. There are two
+// exceptions. If the configuration comes from an override, its value replaces the recipe's. If one
+// of `overrides` sets the key, that override is applied later, and its value counts.
+// Two kinds of settings never conflict with the recipe (deepspeed_settings.h): a default is used
+// only if the recipe sets nothing, and so is a derived value, unless the configuration comes from
+// an override.
 tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
                                bool is_override, const char *const *overrides, int count);
 

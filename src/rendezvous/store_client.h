@@ -1,5 +1,5 @@
-// The client side of the store: what the files of this folder share that talk to a store's server
-// (store.c, store_request.c, store_connect.c, health.c).
+// The client side of the store: what store.c, store_request.c, store_connect.c and health.c share.
+// They are the files of this folder that talk to a store's server.
 #ifndef TRIREME_RENDEZVOUS_STORE_CLIENT_H
 #define TRIREME_RENDEZVOUS_STORE_CLIENT_H
 
@@ -12,8 +12,8 @@
 
 struct tri_store {
     tri_identity identity;
-    // The store's server. Rank 0 has it, unless another process serves the job; NULL: it runs
-    // elsewhere.
+    // The store's server, if it runs in this process; else NULL. It runs in rank 0, unless another
+    // process serves the job.
     store_server *server;
     char server_name[TRI_HOST_NAME_MAX +
                      32]; // the server's name for messages: "rank 0 of 4", "the store at HOST:PORT"

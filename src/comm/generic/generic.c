@@ -15,7 +15,8 @@
 
 enum { INNER, CONTROL };
 
-// In this layer's communicators the field `detail` holds the abilities that the layer adds.
+// In this layer's communicators the field `detail` holds the abilities (bits of tri_comm_ability)
+// that the inner communicator lacks and that this layer supplies.
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 
@@ -29,10 +30,12 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     return demands & comm->detail;
 }
 
-// The next functions divide the scratch memory. First it holds the call of each rank, to be
-// compared. Then come four arrays for the terms of one window: the terms that this rank sends and
-// those that it receives, both in the wire type; the received ones in the type of addition; and
-// their sum.
+// The next functions divide the scratch memory. It begins with the calls of the ranks, which are
+// compared. Four arrays of equal size follow, all for one window:
+// - TERMS_SENT: the terms that this rank sends, in the type in which values travel;
+// - TERMS_RECEIVED: the terms that it receives, in the same type;
+// - TERMS_ADDED: the received terms, converted to the type in which they are added;
+// - SUM: their sum, in that type.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;
@@ -61,9 +64,9 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// Elements of a window. For each element that this rank adds, an array holds one term of each rank,
-// and the window is as large as the array allows. In an ALL_REDUCE a rank adds only its share of
-// the window, so the window is `ranks` times as large.
+// How many elements a window has. A sum of N ranks needs N terms, so with A elements in an array a
+// rank can compute A / N sums at a time. In a REDUCE_SCATTER that is the window. In an ALL_REDUCE
+// each rank sums only its share, 1 / N of the window, so the window is N times as long.
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     if (!adds(comm, op)) return op->count;
     int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));

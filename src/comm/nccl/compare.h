@@ -1,12 +1,14 @@
-// Compares what the ranks call over an inner communicator, before any call is issued: all ranks of
-// a collective compare, or the two ends of a message.
+// Checks that the ranks' calls of an operation agree, before it is issued to NCCL. For this the
+// ranks exchange descriptions of their calls over an inner communicator. In a collective all ranks
+// take part; for a message only its sender and its receiver.
 #ifndef TRIREME_COMM_NCCL_COMPARE_H
 #define TRIREME_COMM_NCCL_COMPARE_H
 
 #include "comm/nccl/group.h"
 
-// Starts the comparison, and stores its ticket in group->inner. With the first message of a link
-// the sender also sends the link's id, which it has made.
+// Starts the comparison, and stores its ticket in group->inner. Before the first message of a link
+// (link.h) the sender also sends the id that it has made for the link's communicator of NCCL,
+// because the receiver needs this id to open the link.
 tri_status nccl_compare_start(tri_comm *compares, nccl_group *group);
 // Evaluates a finished comparison. TRI_MISMATCH: the calls disagree; the message names both.
 tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *group);

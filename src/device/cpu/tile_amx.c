@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-// Reads 32 values of k of 16 columns at a time as 16 pairs, and transposes the pairs.
+// Packs b, stored as [columns, k]. At a time it reads 16 columns with 32 values of k each, a matrix
+// of [16 columns][16 pairs], and transposes it to [16 pairs][16 columns], as chunks have it.
 CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                                     uint16_t *to) {
     for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
@@ -54,7 +55,8 @@ CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t r
         }
 }
 
-// Reads 32 values of k of 16 rows at a time as 16 pairs, and transposes the pairs.
+// Packs a, stored as [k, rows]. At a time it reads 32 values of k of 16 rows, a matrix of [16
+// pairs][16 rows], and transposes it to [16 rows][16 pairs], as chunks have it.
 CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                                        uint16_t *to) {
     for (int64_t i = 0; i < rows; i += CPU_AMX_SIDE)

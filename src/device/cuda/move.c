@@ -21,8 +21,8 @@ static int bytes_of(const tri_graph *graph, const tri_node *node) {
     return (int)tri_dtype_bytes(cuda_in_type(graph, node, 0));
 }
 
-// Makes a copy of `outer` runs of `run` elements, which begin `from_row` and `to_row` elements
-// apart.
+// Describes a copy of `outer` runs of `run` consecutive elements. One run begins `from_row`
+// elements after the previous one in the source, and `to_row` elements in the destination.
 static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, int64_t to_row) {
     return (cuda_move){
         .axes = 2, .element_bytes = bytes, .axis = {{outer, from_row, to_row}, {run, 1, 1}}};
@@ -87,9 +87,9 @@ static move_state split_state(const tri_graph *graph, const tri_node *node) {
                         .zero_bytes = (size_t)(outer * run * a->slices * bytes)};
 }
 
-// Describes the copy that a rechunk makes. x has the chunks side by side along axis `from`, y along
-// axis `to`. If the number of the chunk is seen as an axis of its own, this is a copy between two
-// orders of the same axes.
+// Describes the copy that a rechunk makes. It cuts x into chunks along axis `from`, and y has them
+// one after the other along axis `to`: with 2 chunks, x [2, 6] cut along axis 1 becomes y [4, 3].
+// The copy runs over the axes of a chunk and, as the first axis, over the chunks: [chunks][2][3].
 static move_state rechunk_state(const tri_graph *graph, const tri_node *node) {
     const tri_rechunk_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);
@@ -129,9 +129,9 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     return TRI_OK;
 }
 
-// Describes a layout by terms, one for each axis and for each block of an axis. The stride of a
-// term is found by asking the layout for the offset of one step of `divisor` elements along the
-// axis.
+// Describes a layout as a sum of terms (cuda_reorder_term), one for each axis and for each block of
+// an axis. A term counts steps of `divisor` elements along its axis, so its stride is the offset of
+// the element at index `divisor` of this axis and index 0 of all others.
 static cuda_reorder_side side_of(const tri_layout *layout, const tri_shape *shape) {
     cuda_reorder_side side = {.terms = 0};
     for (int axis = 0; axis < shape->rank; axis++) {
@@ -209,7 +209,8 @@ static tri_status view_prepare(tri_device *device, const tri_graph *graph, const
 // memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     if (args->out[0] == args->in[0]) return TRI_OK;
-    // The runtime copies in all directions by the same call.
+    // Copies from the GPU to the GPU: cuda_copy_out passes its addresses on to a call of the
+    // runtime that copies between any two memories.
     return cuda_copy_out(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
 }
 

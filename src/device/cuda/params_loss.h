@@ -26,9 +26,9 @@ typedef enum cuda_class_function {
     // `classes`:
     CUDA_SLICE_SOFTMAX, // x, labels, max -> sums [rows, 2]
     CUDA_SLICE_GRAD,    // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
-    // x, max -> sums [rows]: minus the first class that has the largest score, or minus `classes`
-    // if that class is in another slice. So the maximum over all slices is minus the first such
-    // class.
+    // x, max -> sums [rows]: -c, where c is the first class of this slice with the score `max`, or
+    // `classes` if there is none. The maximum of the slices' -c is then -(the first such class of
+    // all): if the largest score is that of classes 3 and 7, max(-3, -7) = -3.
     CUDA_SLICE_ARGMAX,
 } cuda_class_function;
 
@@ -72,8 +72,8 @@ typedef enum cuda_term {
     CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels
 } cuda_term;
 
-// out[0] = the sum of `count` terms, out[1] = how many labels are not ignored; without labels,
-// out[1] = `whole`.
+// out[0] = the sum of `count` terms. out[1] = the count by which the sum is later divided: how
+// many labels are not ignored or, if there are no labels, `whole`.
 typedef struct cuda_loss_sum {
     cuda_term term;
     int64_t count, ignored, classes;
