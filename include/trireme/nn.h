@@ -43,7 +43,8 @@ typedef struct tri_conv2d_options {
 } tri_conv2d_options;
 
 // A convolution of images. x [N, C, H, W] → [N, channels, H', W'] with H' = (H + 2·padding −
-// dilation·(kernel − 1) − 1) / stride + 1; weight [channels, C / groups, kernel, kernel].
+// dilation·(kernel − 1) − 1) / stride + 1, where the quotient is rounded down; weight [channels, C
+// / groups, kernel, kernel].
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options options);
 
 typedef struct tri_pool2d_options {

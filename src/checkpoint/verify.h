@@ -1,5 +1,6 @@
-// Reads the files of a checkpoint and checks every chunk against its hash in state.json, with or
-// without a sink for the tensors.
+// Reads the files of a checkpoint and checks every chunk against its hash in state.json. If there
+// is a sink (tri_state_sink), a load writes the tensors to it; without one the files are only
+// checked.
 #ifndef TRIREME_CHECKPOINT_VERIFY_H
 #define TRIREME_CHECKPOINT_VERIFY_H
 
@@ -21,9 +22,10 @@ tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int ra
                                     checkpoint_manifest *manifest);
 
 // Pairs the tensors of a file with those of a sink by name, because their orders may differ:
-// (*out)[i] is the index in the sink of entries[i]. TRI_BAD_INPUT: an entry or a tensor of the sink
-// has no partner (then the message has the nearest name), or shapes differ. With `may_lack_buffers`
-// the file may lack buffers of the sink. The caller compares the dtypes.
+// entries[i] of the file belongs to the sink's tensor number (*out)[i]. TRI_BAD_INPUT: the shapes
+// of a pair differ, or a tensor has no partner; then the message suggests the nearest name. With
+// `may_lack_buffers` the sink may have buffers (such as running_mean) that the file lacks. The
+// caller compares the dtypes.
 tri_status checkpoint_match(tri_arena *arena, const char *path,
                             const tri_safetensors_entry *entries, int count,
                             const tri_state_sink *sink, bool may_lack_buffers, int **out);

@@ -247,8 +247,8 @@ static const char *recipe_of_run(tri_arena *arena, const char *path) {
     return NULL;
 }
 
-// Loads the recipe that the first word names. If that word is an override, loads the recipe of the
-// run.
+// Loads the recipe that the first word names. If there is no word, or it is an override such as
+// batch.micro=8, loads the recipe of the run to which the checkpoint belongs.
 static tri_status load_recipe(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                               tri_recipe *out) {
     const char *checkpoint = cli_value(a, "checkpoint");

@@ -108,11 +108,13 @@ static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
-    // In a static run node 0 serves. If the given address is none of this host's, it listens at all
-    // addresses of this host.
-    // In other runs that agent serves whose host has the given address. The address may be this
-    // host's own name and still resolve to none of its addresses (as with Debian's 127.0.1.1).
-    // Then it listens at all of them too.
+    // In a static run node 0 serves. It listens at all addresses of its host if the given address
+    // is none of them (is_exact is false).
+    //
+    // In other runs each agent tries to listen at exactly the given address. This succeeds only on
+    // the host that has the address, and the agent there serves. But /etc/hosts may give a host's
+    // own name an address that others cannot reach (Debian: 127.0.1.1). So if the given address is
+    // this host's name, and listening there failed, the agent tries all addresses of this host.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {
@@ -134,14 +136,16 @@ static int read_signals(const launch_nodes *n) {
     return 0;
 }
 
-// Connects to the serving agent, which may not have started yet. With `is_return` the search ends
-// if nobody listens at the address any more, because the run is over then.
+// Connects to the serving agent. Tries again until `limit_s` have passed, because that agent may
+// not have started yet. `is_return`: this agent was connected before. Then it gives up as soon as
+// nobody listens at the address any more, because the run is over. A signal that asks the run to
+// end also ends the search: then the result is TRI_OK and *signal is not 0.
 static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_return, int *signal) {
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
     bool is_reported = is_return;
-    // Each search takes longer than the one before, because on a long line the greeting takes some
-    // round trips; a signal is only seen between two of them.
+    // The first try is short, because a signal is seen only between two tries. Later tries are
+    // longer, because the greeting takes several round trips, which are slow to a far host.
     for (int round_ms = FIRST_PROBE_MS;; round_ms = TRI_STORE_PROBE_MS) {
         tri_status status = store_tcp_connect(&n->identity, &n->token, round_ms, &n->fd);
         if (status == TRI_OK) return status;

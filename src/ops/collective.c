@@ -1,10 +1,16 @@
 // Defines ops for tensors whose slices lie on different ranks. They come in pairs, and each op of a
-// pair computes the gradient of the other: copy_to and all_reduce, which are f and g of Shoeybi et
-// al., "Megatron-LM: training multi-billion parameter language models using model parallelism",
-// 2019; split and all_gather; all_gather and reduce_scatter, as in Korthikanti et al., "Reducing
-// activation recomputation in large transformer models", 2022, for activations that are sliced
-// along the sequence. rechunk, without communication, brings slices into the order that these ops
-// need.
+// pair computes the gradient of the other:
+//
+//   copy_to and all_reduce         f and g of Megatron-LM [1]
+//   split and all_gather           if each rank has the full gradient of the whole tensor
+//   all_gather and reduce_scatter  if each rank has one term of that gradient; for activations that
+//                                  are sliced along the sequence [2]
+//
+// rechunk does not communicate. It brings slices into the order that these ops need.
+//
+// [1] Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
+// parallelism", 2019. [2] Korthikanti et al., "Reducing activation recomputation in large
+// transformer models", 2022.
 #include "ops/rules.h"
 
 static tri_status want_group(const char *op, const tri_collective_attr *a) {
@@ -131,8 +137,9 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// Gradient rules. That of all_reduce passes the gradient on unchanged, as copy_to would. The others
-// apply the other op of the pair to the gradient; `partial` decides to which pair an op belongs.
+// The gradient rules. Each applies the other op of the pair to the gradient. For all_reduce that is
+// copy_to, which changes nothing, so the rule passes the gradient on and adds no node. `partial`
+// decides which op is the other one for all_gather and split; a partial split has split_grad.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

@@ -184,8 +184,9 @@ typedef struct tri_avg_pool2d_attr {
     tri_shape x_shape; // only for avg_pool2d_grad: the shape of x
 } tri_avg_pool2d_attr;
 
-// Window number `place` along axis 0 (H) or 1 (W), which has `in` elements, covers elements
-// [*begin, *end) of x. ops_avg_divisor gives the number by which the sum over a window is divided.
+// Finds the elements [*begin, *end) of x that window number `place` covers along axis 0 (H) or 1
+// (W). `in` is the size of x along that axis. ops_avg_divisor takes the ranges of both axes and
+// gives the number by which the sum over the window is divided.
 void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
@@ -267,8 +268,8 @@ typedef enum tri_group {
 typedef struct tri_collective_attr {
     int64_t group;         // a tri_group
     int64_t slices, index; // number of ranks in the group, and which of them this rank is
-    // The axis along which tensors are cut or joined; for collectives all axes before it have size
-    // 1.
+    // The axis along which tensors are cut or joined. For collectives all axes before it have size
+    // 1, so that slices are contiguous.
     int64_t dim;
     bool maximum; // all_reduce: takes the maximum instead of the sum; has no gradient
     bool partial; // all_gather, split: see above
@@ -276,7 +277,8 @@ typedef struct tri_collective_attr {
 
 // The attributes of batch_norm_shared and its gradient.
 typedef struct tri_batch_norm_shared_attr {
-    tri_batch_norm_attr norm; // first, because fusion and precision change it here as in batch_norm
+    // First, because fusions change the attributes of both ops through a tri_batch_norm_attr *.
+    tri_batch_norm_attr norm;
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
@@ -323,7 +325,8 @@ typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
     TRI_CONTROL_SAMPLES, // the nominal count of the step
     TRI_CONTROL_UPDATES, // how many updates the host knows to be done
-    // The learning rate of the next update after those; the rates of further updates follow.
+    // The learning rates of the next updates, one element each: element TRI_CONTROL_RATES + i if i
+    // more updates are done than the host knows of.
     TRI_CONTROL_RATES,
     TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;
@@ -358,8 +361,10 @@ typedef struct tri_moving_average_attr {
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
-// Adds the nodes that replace a batch_norm node with trainer.sync_batchnorm, on new inputs: the
-// moments of each replica, their gathering, and batch_norm_shared, whose first output is returned.
+// Adds the nodes that stand for the batch_norm `node` if trainer.sync_batchnorm is on. They compute
+// this replica's moments, gather those of all replicas, and normalise with them
+// (batch_norm_shared, whose first output is returned). `inputs` (x, weight, bias) are read in place
+// of the node's own inputs.
 tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
                                 const tri_collective_attr *replicas);
 

@@ -10,8 +10,9 @@ typedef struct relayout {
     const tri_device_description *device;
     tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // Which gradients of the graph are value v: gradient_of[v] is the first, and next_gradient[i]
-    // the one after gradient i. Both are index + 1; 0: there is none.
+    // A linked list for each value v: the gradients in graph->gradients that are value v.
+    // gradient_of[v] is the first of them, and next_gradient[i] follows gradient i. Both are an
+    // index + 1; 0: the list ends.
     int *gradient_of, *next_gradient;
 } relayout;
 

@@ -20,8 +20,9 @@ typedef struct tri_drawing {
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
-// Draws how many bytes are in use on the heaps of a step, over its actions, for one plan: it shows
-// which action makes the peak.
+// Draws a bar chart of the bytes that are in use on the heaps of `plan`, from the first action of a
+// step to the last, so that readers see which actions make the peak. It has at most `columns` bars;
+// if there are more actions, each bar is the most of several neighbouring ones.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);
 
 #endif

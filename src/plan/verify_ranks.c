@@ -1,5 +1,6 @@
-// Verifies the schedules of all ranks together: tests find mistakes here that no rank could find
-// alone. In a run each rank plans only its own schedule, so only tests call this.
+// Verifies the schedules of all ranks together, because some mistakes cannot be seen in the
+// schedule of one rank, such as a SEND without a RECV. In a run each rank plans only its own
+// schedule, so only tests call this.
 #include "plan/simulate.h"
 
 #include <string.h>
@@ -52,8 +53,8 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// Checks that a pipeline's ranks have the same rounds, and that `holder_count` of each tied unit is
-// the number of ranks that hold the unit.
+// Checks that a pipeline's ranks agree on the rounds, and on how many edges and units there are.
+// Also checks that `holder_count` of each tied unit is the number of ranks that hold the unit.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];

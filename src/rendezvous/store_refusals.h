@@ -27,8 +27,9 @@ typedef struct store_refusals {
     char reason[TRI_MESSAGE_MAX_BYTES];
     bool is_printed;
     bool differ; // ranks have different reasons
-    // What a rank without a reason of its own has told: the reason of another rank, of which it
-    // learned. It is the line if no rank tells a reason of its own.
+    // Told by the latest rank that has no reason of its own: such a rank ends because it learned
+    // that another rank refuses, and repeats that rank's reason. This text is printed if no rank
+    // tells a reason of its own.
     char other[TRI_MESSAGE_MAX_BYTES];
     int64_t begun_ns;
     bool is_decided; // the line is decided, and the members below are set
@@ -43,24 +44,27 @@ typedef struct store_refusals {
 
 void store_refusals_create(store_refusals *r, int size);
 void store_refusals_destroy(store_refusals *r);
-// Takes over what a rank tells. False: no rank of ours sends such a message.
+// Stores what a rank tells; the client then waits for its answer. False: the message is not one
+// that a rank of this job sends, or the client waits for an answer already.
 bool store_refusals_take(store_refusals *r, int client, const store_head *head, const char *value,
                          int64_t now_ns);
-// The client's connection has ended.
+// Has to be called when a client's connection has ended: the client waits no more, and if its rank
+// was to print the line, the others need not wait for it.
 void store_refusals_leave(store_refusals *r, int client);
 typedef struct store_refusal_answer {
     tri_status status; // TRI_TIMEOUT: not all ranks have told yet
     bool speaks;       // the client's rank has to print the text
     const char *text;
 } store_refusal_answer;
-// Finds a client that is to be answered now. Returns its number, with its answer in *out, and
-// forgets that it waits. -1: there is none; then *next_ns is when to ask again (INT64_MAX: after
-// the next message).
+// Finds a client that has to be answered now, and no longer counts it as waiting. Returns its
+// number, and its answer in *out. -1: there is none; then *next_ns is the time at which this
+// function has to be called again (INT64_MAX: only after the next message).
 int store_refusals_next(store_refusals *r, int64_t now_ns, store_refusal_answer *out,
                         int64_t *next_ns);
-// Whether there are ranks that still have to get the answer.
+// True if the line is decided, and some ranks still wait for it or have not told their reason yet.
 bool store_refusals_are_open(const store_refusals *r);
-// Gets the text for a rank that waits for the others to arrive.
+// Gets the line or, before it is decided, a reason that was told. Ranks that wait at the store for
+// the others to arrive are answered with it, because the refusing ranks will not arrive.
 const char *store_refusals_text(const store_refusals *r);
 
 #endif

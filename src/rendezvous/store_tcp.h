@@ -11,19 +11,21 @@ typedef struct store_sockets {
     int count;
 } store_sockets;
 
-// Listens only where other ranks look for the store, so that networks that the job does not use
-// cannot reach it: at the addresses of TRIREME_INTERFACE, or else at those that the host name
-// resolves to. If none of these belongs to this host, listens at all addresses of this host, unless
-// address.is_exact. TRI_NOT_FOUND: the address is exact, and belongs to another host or is taken.
-// TRI_NETWORK: it is not exact, and listening failed, for example because all ports are taken.
+// Listens at the addresses of TRIREME_INTERFACE or, if that is not set, at those to which
+// address.host resolves. There the other ranks look for the store. It listens nowhere else, so that
+// networks that the job does not use cannot reach the store. But if none of these addresses belongs
+// to this host and address.is_exact is false, it listens at all addresses of this host.
+// TRI_NOT_FOUND: the address is exact, and belongs to another host or is taken. TRI_NETWORK: it is
+// not exact, and listening failed, for example because all ports are taken.
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out);
 // Gets the port at which the first of the sockets listens.
 int store_tcp_port(const store_sockets *sockets);
 
-// Connects to a server of this run that has proved itself; the socket is blocking. It tries all
-// addresses at the same time and takes up to about `round_ms`. TRI_NOT_FOUND: there is no such
-// server yet, and the message says what is known; errno ECONNREFUSED: nobody listens at any
-// address. TRI_MISMATCH: this rank's generation has ended.
+// Connects to the server of this run, and checks in the greeting that it has the job's token. Tries
+// all addresses and ports at the same time, for at most about `round_ms`. *out is the socket, which
+// is blocking. TRI_NOT_FOUND: no such server answered. Then the message says what answered instead,
+// if anything did, and errno is ECONNREFUSED if nobody listens at any of the addresses.
+// TRI_MISMATCH: the server runs a later generation than this rank's.
 tri_status store_tcp_connect(const tri_identity *identity, const store_token *token, int round_ms,
                              int *out);
 // Sets the options that both ends of a connection need: small messages leave at once, and a dead

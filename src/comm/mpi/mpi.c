@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Gives the other ranks time to report the failure of which they were told.
+// How long a rank that failed waits before it calls MPI_Abort, which ends all ranks. Meanwhile the
+// others can report the failure, of which they were told.
 enum { ABORT_DELAY_US = 500000 };
 
 struct tri_transport_end {
@@ -257,8 +258,8 @@ static void cancel_receives(tri_transport_end *end) {
     compact(end);
 }
 
-// Ends all requests. MPI cannot take back what is being sent, but MPI is not called again, so it
-// does not read the requests' memory.
+// Ends all requests. Receives are cancelled. MPI cannot take back a send that has begun; it would
+// read the request's memory only during a later call of MPI, and this end calls MPI no more.
 static void mpi_stop(tri_transport_end *end) {
     has_failed = true;
     cancel_receives(end);

@@ -77,8 +77,9 @@ typedef struct shm_current {
     // The window, in elements of the operation's `count`. Without staging it is the whole
     // operation.
     int64_t begin, count;
-    // All-reduce: how many shares, from this rank's own on, have no chunk left to begin. Other
-    // collectives: how many chunks this rank has copied or reduced.
+    // All-reduce: this rank begins chunks of its own share, then helps with the share of rank
+    // `rank + 1`, and so on. The cursor counts the shares of which every chunk has been begun.
+    // Other collectives: how many chunks this rank has copied or reduced.
     int64_t cursor;
     const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where the rank's data of the window lie
     char *to[TRI_MAX_LOCAL_RANKS];

@@ -61,8 +61,9 @@ typedef struct attention_grad_job {
 // order.
 tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
                                   cpu_range range);
-// Computes out[t] = the dot product of the rows of y and dy of query t of a head, which the
-// gradient of softmax subtracts. Needs AVX-512.
+// Computes out[t] = y[t] · dy[t] for each query t of head `head` in sample n: the dot product of
+// the query's rows of y and dy. The gradients of the query's scores need it:
+// ds = scale · probability · (dy·v − out[t]). Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
 // The index of the first element of a query, or of a key, of a head.

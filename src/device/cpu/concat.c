@@ -26,7 +26,8 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Copies runs [begin, end). Run i is input number i % runs in row i / runs of the joined tensor.
+// Copies runs [begin, end). Each row of the joined tensor has `runs` runs, one from each input that
+// is present: run i is number i % runs of row i / runs.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;

@@ -4,10 +4,12 @@
 
 #include "device/cpu/tile.h"
 
-// A matrix in memory, described by strides. Element (r, c) lies at data[r / 64 · row_block + r % 64
-// · row + c / 64 · column_block + c % 64 · column]. These strides can describe plain matrices and
-// matrices in panels of 64 columns, and the transpose of both, so one function computes products of
-// all of them.
+// A matrix in memory, described by strides. Element (r, c) lies at
+//
+//   data[r / 64 · row_block + r % 64 · row + c / 64 · column_block + c % 64 · column].
+//
+// These strides can describe plain matrices and matrices in panels of 64 columns, and the transpose
+// of both, so one function computes products of all of them.
 typedef struct cpu_matrix {
     float *data;
     int64_t row, row_block, column, column_block;
@@ -37,8 +39,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 
 // How many bytes of workspace cpu_gemm_run needs. Reads only sizes and strides of `gemm`, not data.
 size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *gemm);
-// Computes the product. The terms of every element are added in the order of k, whatever the number
-// of threads, so that the bits of the result do not depend on it.
+// Computes the product. The terms of every element are added in the order of k, so that the result
+// has the same bits with any number of threads.
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace);
 
 #endif

@@ -44,8 +44,9 @@ CPU_SCALAR float cpu_exp_scalar(float all) {
     return all < -87.0f ? 0 : result;
 }
 
-// Defines NAME_range(device, bf16), which chooses the compiled form of
-// `CPU_BODY NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)`.
+// Compiles the loop `CPU_BODY NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)` for
+// F32 and for BF16, each for several instruction sets (CPU_RANGES). Defines NAME_range(device,
+// bf16), which chooses among these functions by type and device.
 #define CPU_TYPED_RANGES(name)                                                                     \
     CPU_BODY name##_f32_body(void *context, int64_t begin, int64_t end) {                          \
         name##_typed(context, begin, end, false);                                                  \

@@ -286,10 +286,9 @@ bool is_exact(const descriptor &config, const cuda_convolution *p) {
     return true;
 }
 
-// A plan that is ready to run; it lives as long as the process. NULL: the library has no suitable
-// plan.
+// A plan that is ready to run; it lives as long as the process.
 struct prepared {
-    cudnnBackendDescriptor_t plan = nullptr;
+    cudnnBackendDescriptor_t plan = nullptr; // NULL: the library has no suitable plan
     bool finishes = false; // the computation adds the bias and applies the activation
 };
 
