@@ -61,8 +61,9 @@ int parallel_parameter_axis(const tri_op *op, int input, tri_split split);
 // Rewrites one node by the rule for its op (tensor_parallel_rules.c).
 void parallel_rewrite(parallel_pass *pass, const tri_node *node);
 
-// Returns the new value of an old one in the given placement, after converting it if it has
-// another. Defined in tensor_parallel_values.c.
+// The pass writes a new graph from an old one. Returns the new graph's value for `from` of the old
+// graph, in the given placement. If the new value has another placement, nodes that convert it are
+// added first. Defined in tensor_parallel_values.c.
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement placement);
 // Gets the placement of an old value.
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from);

@@ -165,9 +165,9 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    // Costs of one sample, in flops. Unless the recipe names the stages, they are cut so that the
-    // largest sum of forward_s over a stage is as small as possible. The costs are the same on
-    // every rank, so another rank's plan may copy forward_s.
+    // Costs of one sample: flops, not seconds. Unless the recipe names the stages, they are cut so
+    // that the largest sum of forward_s over a stage is as small as possible. The costs are the
+    // same on every rank, so another rank's plan may copy forward_s.
     double forward_s, backward_s;
 } tri_schedule_block;
 

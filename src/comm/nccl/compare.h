@@ -6,9 +6,9 @@
 
 #include "comm/nccl/group.h"
 
-// Starts the comparison, and stores its ticket in group->inner. Before the first message of a link
-// (link.h) the sender also sends the id that it has made for the link's communicator of NCCL,
-// because the receiver needs this id to open the link.
+// Starts the comparison of the group's calls between their ranks, and stores its ticket in
+// group->inner. What the ranks exchange for it also carries the ids of new links: each link
+// (link.h) has a communicator of NCCL, whose id the sender makes and the receiver needs.
 tri_status nccl_compare_start(tri_comm *compares, nccl_group *group);
 // Evaluates a finished comparison. TRI_MISMATCH: the calls disagree; the message names both.
 tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *group);

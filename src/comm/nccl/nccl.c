@@ -57,7 +57,7 @@ static tri_status share_failure(nccl_comm *c, tri_status status) {
     return compares->backend->failed(compares);
 }
 
-// ---- functions on one group, called by the thread
+// ---- functions on one operation group, called by the communicator's own thread alone
 
 static tri_status checked(const nccl_comm *c, const nccl_group *g, tri_status status,
                           const char *why) {

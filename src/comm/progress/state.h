@@ -107,7 +107,8 @@ typedef struct progress_backend {
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     // The rank's latest actions; NULL: not known.
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
-    // The rank's host, for ranks that have no ring.
+    // The name of the rank's host, so that messages can also name ranks whose ring is not known;
+    // NULL: not known.
     const char *(*host)(const progress_family *family, int job_rank);
     // Tells the others that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for none.
     void (*set_awaited)(progress_family *family, int job_rank);
