@@ -123,7 +123,7 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
 // Begins an action of lane 0 that is not in a schedule, such as "loading data" or "evaluation".
 // Steps may begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
-// True on the thread of lane 0, the only one that may begin actions of lane 0.
+// True on the thread to which lane 0, computation, belongs: only it may begin actions of that lane.
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
 // Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own,

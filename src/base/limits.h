@@ -96,10 +96,12 @@ enum {
     TRI_SHM_PIPE_BYTES = 1 << 16,  // the pipe from one rank to another
     // Bytes that a rank copies or sums before it looks at the others again.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
-    TRI_PAIR_SCRATCH_BYTES = 3 << 20,    // scratch memory of a hierarchy
-    TRI_GENERIC_SCRATCH_BYTES = 4 << 20, // scratch memory of a communicator of the generic layer
-    TRI_MAX_GENERIC_RANKS = 1024,        // ranks of such a communicator
-    TRI_COMM_YIELD_US = 100,             // how long a waiting rank yields its core before it sleeps
+    // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
+    TRI_PAIR_SCRATCH_BYTES = 3 << 20,
+    // Of a communicator that adds abilities to another (comm/generic): scratch memory and ranks.
+    TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
+    TRI_MAX_GENERIC_RANKS = 1024,
+    TRI_COMM_YIELD_US = 100,      // how long a waiting rank yields its core before it sleeps
     TRI_COMM_CHECK_MS = 100,      // time between two checks whether the other ranks are alive
     TRI_LAUNCH_DRAIN_MS = 1000,   // how long output is read after all workers have ended
     TRI_LAUNCH_KILLED_MS = 60000, // how long to wait for a killed worker before it is given up

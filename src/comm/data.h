@@ -17,7 +17,9 @@ enum {
 };
 
 typedef struct tri_comm_data_request {
-    tri_comm *control; // NULL: no data communicator is opened
+    // The group's control communicator, over which its ranks open the new one. NULL: this rank is
+    // in no group, so nothing is opened.
+    tri_comm *control;
     tri_device *device;
     unsigned wanted; // bits of tri_comm_ability
     tri_comm_use use;

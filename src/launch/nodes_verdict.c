@@ -14,8 +14,8 @@ static bool has_all(const nodes_core *core, nodes_outcome outcome) {
     return !core->lost;
 }
 
-// Continues with the next round, in which all nodes that have reported take part. `why` tells the
-// reason.
+// Begins to gather nodes for the next round. The nodes that have reported the end of their workers
+// wait for it. `why`: the reason, for the log of every node.
 static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
     nodes_message message = {0};
     if (is_restart)

@@ -12,8 +12,9 @@ typedef struct launch_watch {
     int count;
     launch_console *consoles; // LAUNCH_STREAMS entries
     int signal_fd;            // receives SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    // The first signal that asked the run to end, perhaps before the workers were started, or that
-    // was passed on to a worker without a handler for it; 0: none.
+    // The signal that ends the run; 0: none. Either the launcher got it, perhaps before it started
+    // the workers, and passes it on as a request to end. Or it is a signal that the launcher passed
+    // on for other purposes, and that ended a worker because the worker has no handler for it.
     int signal;
     launch_nodes *nodes; // NULL: the run has only this node
     nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has arrived

@@ -38,7 +38,7 @@ int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
-// The rank that has number `key` in the group of `rank`.
+// The rank whose key is `key` in the group of `rank` along these axes.
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 
 // Replicas get different micro-batches; there are replicate × shard of them.

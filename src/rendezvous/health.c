@@ -22,9 +22,9 @@ typedef struct remote { // what this process knows about another rank
     _Atomic bool is_lost;
     store_loss loss;
     tri_ledger_ring *ring; // NULL: nobody has asked; empty: the rank has told nothing yet
-    int awaited;
-    bool is_wanted; // the thread has to ask the store about this rank
-    int64_t known_ns;
+    int awaited;           // the rank for which it waits; TRI_HEALTH_NOBODY: for none
+    bool is_wanted;        // the thread has to ask the store about this rank
+    int64_t known_ns;      // when the store last told this process of the rank; 0: never
 } remote;
 
 struct tri_health {
@@ -32,9 +32,10 @@ struct tri_health {
     tri_health_config config;
     int fd, wake;
     bool has_agent; // an agent serves the store, not a rank
+    // When the thread last checked the server, and after how much silence the server is lost.
     int64_t looked_ns, silence_ns;
-    _Atomic int64_t heard_ns; // when the server was last heard
-    _Atomic int awaited;
+    _Atomic int64_t heard_ns;   // when the server was last heard
+    _Atomic int awaited;        // the rank for which this rank waits
     _Atomic bool is_over, stop; // is_over: the server is gone, or silent for too long
     pthread_t thread;
     pthread_mutex_t lock; // protects the remotes

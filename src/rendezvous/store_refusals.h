@@ -1,6 +1,7 @@
-// What the store's server knows of the ranks' refusals, without connections and clocks. A rank
-// refuses when it ends with exit code 2. All ranks then tell why, so that one of them prints one
-// line for all.
+// What the store's server knows of the ranks' refusals. A refusal: a rank ends with exit code 2,
+// because usage or input is bad. All ranks then tell the server why they end, and it chooses one of
+// them to print one line for all. This code has no connections and reads no clock: its callers pass
+// it messages and times.
 #ifndef TRIREME_RENDEZVOUS_STORE_REFUSALS_H
 #define TRIREME_RENDEZVOUS_STORE_REFUSALS_H
 

@@ -46,7 +46,7 @@ struct layered_comm {
     _Atomic int under_way[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
-    unsigned detail; // its meaning depends on the kind of communicator
+    unsigned detail; // for the kind's own use; comm/generic: the abilities that it supplies itself
     // The state of the collective at the head of the queue: its current window, the steps for that
     // window, and the step that is being carried out.
     tri_comm_op op;

@@ -60,7 +60,7 @@ static uint64_t boot_number(void) {
 static tri_status make_card(const open_call *call, message_card *out) {
     size_t size;
     const void *address = call->transport->address(call->family->end, &size);
-    // The card is sent with its padding, which must not be random memory.
+    // The whole struct is sent, so its padding and unused bytes must be initialised.
     memset(out, 0, sizeof *out);
     if (size > sizeof out->address)
         return TRI_FAIL(TRI_UNSUPPORTED, "an address of %s has %zu bytes; at most %zu are possible",

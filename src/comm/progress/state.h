@@ -112,7 +112,8 @@ typedef struct progress_backend {
     const char *(*host)(const progress_family *family, int job_rank);
     // Tells the others that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for none.
     void (*set_awaited)(progress_family *family, int job_rank);
-    // The rank for which job_rank waits, as job_rank last told by set_awaited.
+    // The rank for which job_rank waits, as job_rank itself has told by set_awaited;
+    // PROGRESS_NOBODY: it waits for none.
     int (*awaited)(const progress_family *family, int job_rank);
 } progress_backend;
 

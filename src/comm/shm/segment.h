@@ -40,8 +40,9 @@ tri_status shm_segment_fetch(const shm_handle *handle, int timeout_ms, shm_segme
 // Allocates the pages of a range now, so that a lack of memory is TRI_NO_MEMORY here and not a
 // signal at the first write.
 tri_status shm_segment_commit(const shm_segment *segment, size_t offset, size_t size_bytes);
-// Asks for huge pages. This is only for memory that is used completely: with huge pages a board, of
-// which few pages are touched, would take more memory.
+// Asks for huge pages. This is only for memory that is used completely. Where few pages are
+// touched, as in a board (comm/shm/layout.h), in which ranks announce operations, they would take
+// more memory.
 void shm_segment_advise_huge(const shm_segment *segment);
 void shm_segment_close_fd(shm_segment *segment);
 // Unmaps the segment and closes its descriptor. Does nothing if nothing is mapped.

@@ -10,7 +10,9 @@
 #include <stdbool.h>
 
 enum {
-    SHM_STREAM_BYTES = 24 << 20, // operations that touch more than this write past the caches
+    // An operation that touches more bytes than this writes its results past the caches, with
+    // non-temporal stores, because they would not fit.
+    SHM_STREAM_BYTES = 24 << 20,
 };
 
 typedef struct shm_rank_set { // a set of ranks of the family
