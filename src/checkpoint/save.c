@@ -91,9 +91,10 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// Consecutive chunks of a file belong to consecutive ranks among those that hold them. All ranks go
-// through the file in order, so at any moment they need neighbouring tensors. Reading a tensor may
-// be collective, and with this order no rank waits long for the others.
+// The file is divided into ranges of chunk_bytes, which belong to the ranks in turn. A chunk
+// belongs to the range in which it begins; ranks that do not hold its tensor are left out. All
+// ranks go through the file in order, so at any moment they need neighbouring tensors. Reading a
+// tensor may be collective, and with this order no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
     int64_t index = chunk->offset / s->manifest.chunk_bytes;

@@ -141,8 +141,9 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_bu
                 e->memory.slots[p->slot] = (char *)(e->memory.round_gradients + used);
                 used += elements;
             }
-            // Gradients that have memory of their own for the whole run have zeros in their gaps
-            // from the start. Memory that other buffers use too may contain anything.
+            // Gradients that have memory of their own for the whole run have zeros in the padding
+            // between parameters (engine_gap) from the start. Memory that other buffers use too may
+            // contain anything.
             if (adds || !e->memory.gradients) TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
                 TRI_TRY(e->device->backend->zero(e->queue, e->memory.slots[p->slot],

@@ -157,7 +157,8 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
-// starts[lane] is the function that starts an action of this lane, which then runs beside the host.
+// starts[lane] is the function that starts an action of this lane. It may return before the action
+// is done; *ticket then stands for what is left.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,

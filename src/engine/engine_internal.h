@@ -134,7 +134,8 @@ typedef struct engine_labels {
     // units[kind][i]: the name of an action on unit i or on block i, whose own unit is unit i;
     // NULL: actions of this kind are on neither.
     const char **units[TRI_ACTION_KIND_COUNT];
-    const char *edges[TRI_ACTION_KIND_COUNT]; // by kind: the name of the kind alone
+    // By kind: the kind's name alone, for actions on an edge of the pipeline or on nothing.
+    const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
 // The training state by name, as checkpoints name it.

@@ -49,8 +49,9 @@ static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int
     return *end > *first;
 }
 
-// Adds a finder for a bucket, with one range for each of its parameters, in the graph's order, so
-// that the finding can be reported with the parameter's name.
+// Adds a finder for a bucket: a kernel that looks for gradients that are not finite. It gets one
+// range for each parameter of the bucket, in the graph's order, so that what it finds can be
+// reported with the parameter's name.
 static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t *ranges,
                              int64_t *count) {
     const tri_graph *g = e->plan->graph;

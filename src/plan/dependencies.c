@@ -24,11 +24,13 @@ typedef enum resource_kind {
     ACTIVATIONS, // of a block in a round: the values that BACKWARD needs
     BEFORE,      // activations, in the same round, of the block before it in its stage
     BEHIND,      // activations, in the same round, of the block after it in its stage
-    MADE,        // edges along the pipeline whose values the block makes
-    READ,        // edges along the pipeline whose values the block is the first to read
+    // Edges (tri_edge) carry what a block makes to a later stage of the pipeline.
+    MADE, // of a block in a round: the edges whose values it makes
+    READ, // of a block in a round: the edges whose values it reads first in its stage
+    // The same for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,
-    MESSAGE, // the edge that the action sends or receives
+    MESSAGE, // of a SEND or RECV: its edge in its round
     INPUTS,  // of a round: the inputs, which only the FORWARD that begins the round accesses
 } resource_kind;
 

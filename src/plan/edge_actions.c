@@ -34,7 +34,7 @@ typedef struct clock_work {
     stage_action **actions; // by pipeline rank: its actions
     int *counts;            // by pipeline rank: how many actions it has
     int *next;              // by pipeline rank: index of its first action that is not done yet
-    int64_t *free_at;
+    int64_t *free_at;       // by pipeline rank: when the last action so far ends, in those units
     // By direction, stage and round: start and end of the action; end -1: not done.
     int64_t *start, *end;
     // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in

@@ -13,8 +13,9 @@ typedef struct locating {
     int *last_use;  // last_use[v]: the node that reads value v last, or 0
     uint32_t *home; // home[v]: the value whose memory value v shares, or v
     int segment_count;
-    // The segments that touch value v, if it is its own home: touch_count[v] entries of `touches`
-    // from first_touch[v] on, ascending. An entry is 2 · segment, plus 1 if the segment writes v.
+    // For each value v with home[v] == v, the segments that read or write its memory:
+    // touch_count[v] entries of `touches` from first_touch[v] on, ascending. An entry is 2 ·
+    // segment, plus 1 if the segment writes.
     int *touches, *first_touch, *touch_count;
 } locating;
 

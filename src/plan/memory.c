@@ -161,7 +161,9 @@ static int64_t pack(tri_arena *scratch, tri_interval *intervals, int count, int6
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
     int *order = sort(scratch, intervals, count, by_size);
     int64_t bytes = pack(scratch, intervals, count, alignment, order, INT64_MAX);
-    if (count > MOST_APART) return bytes; // tracks need intervals of one size to follow each other
+    // With so many intervals, find_tracks needs those of one size next to each other, which is so
+    // in the order by size and not in the order by area.
+    if (count > MOST_APART) return bytes;
     order = sort(scratch, intervals, count, by_area);
     return pack(scratch, intervals, count, alignment, order, bytes);
 }

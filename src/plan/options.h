@@ -110,7 +110,8 @@ typedef struct tri_strategy_options {
     int64_t persistent_bytes; // fsdp: units smaller than this stay gathered during a step
     int reduce_dtype; // type in which gradients travel between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
-    // Folder of the file; NULL: no file but the host's memory for a GPU, else TMPDIR or /tmp.
+    // Folder of the file that holds the offloaded state. NULL: a GPU's state goes to its host's
+    // memory instead of a file, a CPU's to a file in TMPDIR or /tmp.
     const char *offload_path;
     tri_offload_step offload_step;
     const tri_tree *tensor; // how single layers are sliced: see tri_tensor_parallel_options.layers

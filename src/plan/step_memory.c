@@ -250,7 +250,7 @@ static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
         if (*open < 0 || !s->is_sent[slot])
-            // GATHER has not sent this buffer, even if FETCH has begun it for the next GATHER.
+            // The slot is empty, or FETCH has brought a buffer that GATHER has yet to send.
             continue;
         touch(s, slot, -1, s->buffers[*open].size_bytes);
         *open = -1;
@@ -411,7 +411,7 @@ static void find_waits(step *s, tri_step_memory *out) {
                 if (s->asyncs[t].action != b->first && receives(s, s->asyncs[t].action))
                     add_waits(s, out, &capacity, s->asyncs[t].action, a);
             if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
-                break; // b covers all of a, so buffers after b need not wait for a, but for b
+                break; // b covers all of a: buffers after b wait for b, and b waits for a
         }
     }
 }

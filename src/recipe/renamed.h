@@ -7,8 +7,8 @@
 
 enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
 
-// The sections before their keys were dropped, so that notes can list these keys; NULL: nothing was
-// dropped.
+// The sections as they were before their keys were dropped, so that a note to the user can list
+// these keys; NULL: no key of the section was dropped.
 typedef struct tri_recipe_dropped {
     const tri_tree *sections[TRI_RECIPE_NAMED_SECTIONS];
 } tri_recipe_dropped;
