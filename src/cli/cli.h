@@ -84,7 +84,7 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 
 // Reports a failure: prints the thread's error message as one line and returns the exit code. If
 // the failure is the same on all ranks, only rank 0 prints it. Every rank writes its error file
-// (TORCHELASTIC_ERROR_FILE).
+// (TORCHELASTIC_ERROR_FILE), unless the run was only asked to stop (TRI_STOPPED).
 int cli_fail(tri_status status);
 // Reports a failure whose `message` was already printed, by this rank or another one: only writes
 // the error file.

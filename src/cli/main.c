@@ -5,8 +5,8 @@
 #include <sys/prctl.h>
 
 int main(int argc, char **argv) {
-    // A bundle starts the dynamic loader (ld.so) with this program as its argument. Without this
-    // call ps would then show the loader's name.
+    // In the bundle that scripts/bundle makes, a starter runs a dynamic loader (ld.so) with this
+    // program as its argument. Without this call, ps would show the loader's name.
     prctl(PR_SET_NAME, "trireme");
     return tri_main(argc, argv, NULL);
 }

@@ -9,7 +9,9 @@
 #include <string.h>
 
 enum {
-    WINDOW_STRIDES = 5, // the window advances by one stride
+    // Ranks are compared over a window of the latest steps, which advances by one stride at a time.
+    // A stride has at least so many steps, and takes at least so long.
+    WINDOW_STRIDES = 5,
     STRIDE_STEPS = TRI_STRAGGLER_STEPS / WINDOW_STRIDES,
     STRIDE_MS = 200,
 };

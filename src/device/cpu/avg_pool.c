@@ -23,8 +23,9 @@ typedef struct avg_state {
     avg_axis axis[2];
     float *weight;       // by window: 1 / the number of the window's elements
     bool backward, bf16; // backward: the source has one element for each window
-    // Of the kernel that computes 16 channels at a time: which of the two tensors are plain. Their
-    // planes are converted through the workspace.
+    // Only for the kernel that computes 16 channels at a time: whether the source or the result has
+    // the plain layout instead of blocks of 16 channels. Such a tensor is converted block by block,
+    // in the workspace.
     bool plain_source, plain_result;
 } avg_state;
 

@@ -8,7 +8,7 @@
 typedef struct conv_shape {
     int64_t n, c, o, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
-    bool direct;
+    bool direct;     // the model forbids Winograd's algorithm for this convolution
     tri_dtype dtype; // type of x, weight and y; the gradient of the weight is always F32
 } conv_shape;
 

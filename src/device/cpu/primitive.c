@@ -133,7 +133,7 @@ cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {
 
 enum {
     KEY_BYTES = 256,
-    // Of how many primitives facts are kept at most; a model has some hundreds of distinct
+    // The facts of at most so many primitives are kept; a model has some hundreds of distinct
     // convolutions and reorders.
     KEPT = 1024,
 };

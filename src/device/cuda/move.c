@@ -6,6 +6,7 @@
 // elements.
 typedef struct move_state {
     cuda_move move[TRI_MAX_INPUTS]; // by input: the copy that moves it
+    // By input: where its copy begins, in bytes from the start of the input and of the output.
     size_t from_first[TRI_MAX_INPUTS], to_first[TRI_MAX_INPUTS];
     size_t zero_bytes; // how many bytes of the output are set to zero before the copies
 } move_state;

@@ -23,8 +23,8 @@ enum {
     // How many copies of at most TRI_SMALL_COPY_BYTES can be under way. The queue keeps their data,
     // so that the caller may change its own memory as soon as the call has returned.
     SMALL_ROOM = 64,
-    // How many calls may be issued to a stream while it waits for such a ticket. The driver holds
-    // about 1,024 calls of all streams together.
+    // How many calls may be issued to a stream while it waits for a ticket that does not belong to
+    // this device. The driver holds about 1,024 calls of all streams together.
     MOST_BEHIND = 320
 };
 

@@ -1,4 +1,5 @@
-// Kernels of pool.cu for images whose channels lie side by side, and what both files share.
+// Functions that launch the kernels of pool_last.cu, which do for images with channels last (NHWC)
+// what those of pool.cu do for planes; and functions that both files use.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_POOL_LAST_H
 #define TRIREME_DEVICE_CUDA_MODULE_POOL_LAST_H
 
