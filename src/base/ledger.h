@@ -111,7 +111,7 @@ void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 // Each of these functions takes well below a microsecond, so that every step can call them. A NULL
 // ledger records nothing.
 
-// Makes the calling thread the thread of lane 0.
+// Makes the calling thread the thread of lane 0, the one that computes.
 void tri_ledger_attach(tri_ledger *ledger);
 void tri_ledger_step(tri_ledger *ledger, int64_t step);
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
@@ -137,11 +137,12 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // Copies event `number`. False: it is not in the ring yet, or no longer.
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
-// True while the innermost open action of lane 0 is a wait for other ranks. Then this rank is not
-// the one that is stuck, so messages name another one.
+// True while the innermost open action of lane 0 (computation) is a wait for other ranks. Then this
+// rank is not the one that is stuck, so messages name another one.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
-// Finds two actions among those of all lanes except lane 0: *operates is the newest that has not
-// ended, and *operated the newest that has ended. Their number is 0 if there is none.
+// Finds two actions among those of all lanes except lane 0, such as a communicator's operations:
+// *operates is the newest that has not ended, and *operated the newest that has ended. Its `number`
+// is 0 if there is none.
 void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
                        tri_ledger_event *operated);
 // Describes what the rank does, for example "in FORWARD 'conv2' of step 17, after all_reduce 'NORM'

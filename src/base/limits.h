@@ -91,10 +91,12 @@ enum {
     TRI_DEFAULT_TIMEOUT_MS = 300000, // time limit of a collective that makes no progress
     // How long to wait for an answer of the store, whose thread on rank 0 may get few cores.
     TRI_STORE_ANSWER_MS = 30000,
-    TRI_SHM_EAGER_BYTES = 4096,    // operands up to this size are sent with the announcement
+    // Operands up to this size lie in the entry (shm_entry) by which a rank announces a collective.
+    TRI_SHM_EAGER_BYTES = 4096,
     TRI_SHM_STAGE_BYTES = 1 << 20, // staging memory of one rank
     TRI_SHM_PIPE_BYTES = 1 << 16,  // the pipe from one rank to another
-    // Bytes that a rank copies or sums before it looks at the others again.
+    // The most bytes that a rank copies or sums at a time. It then checks what the other ranks have
+    // done, and advances its other operations.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
     TRI_PAIR_SCRATCH_BYTES = 3 << 20,
@@ -117,7 +119,8 @@ enum {
     // A lack of cores is reported if the waits of all threads for a core add up to at least this
     // percentage of the time.
     TRI_STARVED_PERCENT = 25,
-    TRI_STILL_AFTER_MS = 10000, // a rank that has not moved for so long is named
+    // A rank that has made no progress, or has not connected, for so long is reported.
+    TRI_STILL_AFTER_MS = 10000,
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // a rank without a heartbeat for so long is dead
     TRI_MAX_SHUTDOWN_MS = 5000,

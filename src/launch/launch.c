@@ -160,7 +160,8 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
     return (verdict){.retry = true};
 }
 
-// Takes over what the serving agent has decided about a run on several nodes.
+// Takes over what the serving agent, the one of all nodes' agents that decides, has decided about a
+// run on several nodes.
 static verdict obey(const nodes_message *message) {
     const nodes_order *order = &message->order;
     if (message->head.kind == NODES_AGAIN) {

@@ -235,8 +235,8 @@ static void beat(reader *r, int64_t now_ns) {
     r->beat_ns = now_ns + TRI_NODES_BEAT_MS * INT64_C(1000000);
 }
 
-// The reading thread: sends signs of life and watches for those of the serving agent, until that
-// agent is lost or this one ends.
+// The reading thread: sends signs of life to the serving agent, which decides what all nodes do,
+// and watches for its answers, until the serving agent is lost or this agent ends.
 static void *listen_to_server(void *context) {
     reader r = {.nodes = context};
     launch_nodes *n = context;

@@ -1,6 +1,7 @@
-// The messages between the agents of a run over several nodes and the serving one among them, after
-// the greeting (rendezvous/greeting.h). A message is a head followed, depending on its kind, by one
-// of the structures below.
+// The messages between the agents of a run over several nodes (launchers, one on each node) and the
+// serving agent, the one among them that decides what all nodes do. They follow the greeting
+// (rendezvous/greeting.h). A message is a head and, depending on its kind, one of the structures
+// below.
 #ifndef TRIREME_LAUNCH_NODES_MESSAGE_H
 #define TRIREME_LAUNCH_NODES_MESSAGE_H
 
@@ -43,7 +44,7 @@ typedef struct nodes_round {
     int32_t group_rank, group_size;
     int32_t restarts;    // how many rounds began because of a failure
     int32_t master_port; // a free port for rank 0, which may serve PyTorch's store there
-    int32_t store_port;  // the port at which the serving agent has the workers' store
+    int32_t store_port;  // the port at which the serving agent serves the workers' store
     char master_addr[TRI_HOST_NAME_MAX]; // the host of both ports
     char nonce[40];
     char job[64]; // the run's name for its workers

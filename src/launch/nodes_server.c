@@ -25,7 +25,8 @@
 enum {
     WAKE, // an event that wakes the server's thread when it has to end
     TCP,  // from here on the sockets that listen
-    STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,     // from here on the strangers
+    // From here on the strangers: connections that have not proved yet that they have the token.
+    STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS, // from here on the agents, by number
     MAX_PENDING = 1 << 20 // bytes that may wait for an agent that does not read them
 };

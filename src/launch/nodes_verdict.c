@@ -1,6 +1,6 @@
-// Decides what follows a round over several nodes: another round, or the end of the run. Of the new
-// rounds, --max-restarts limits only those that follow a failure. Nodes may join and leave any
-// number of times.
+// Decides what follows when a round has ended: another round, in which all nodes start their
+// workers again, or the end of the run. --max-restarts limits only the rounds that follow a
+// failure; nodes may join and leave any number of times.
 #include "launch/nodes_state.h"
 
 #include "base/quantity.h"

@@ -1,6 +1,7 @@
-// The store where the workers of a run over several nodes meet. The serving agent has it as long as
-// the run lasts, for one generation after the other, because the agent outlives the workers. (With
-// one node, rank 0 has it.)
+// The store where the workers of a run over several nodes meet. It lies in the process of the
+// serving agent, the launcher to which those of the other nodes connect, because an agent outlives
+// the workers: so it serves one generation (start of all workers) after the other. In a run on one
+// node rank 0 serves the store.
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 

@@ -82,8 +82,8 @@ static int short_grace_ms(const state *s) {
     return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
 }
 
-// Tells the serving agent of a failure, so that workers on other nodes are stopped at the same
-// time.
+// Tells the serving agent, which decides what all nodes do, of a failure, so that it stops the
+// workers of the other nodes at the same time.
 static void tell_failure(state *s, const launch_worker *w, const char *how) {
     char text[128];
     snprintf(text, sizeof text, "rank %d %s", w->rank, how);

@@ -8,7 +8,9 @@
 
 enum {
     PREFLIGHT_TEXT_BYTES = 256,
-    PREFLIGHT_MAX_ROUNDS = 255, // an end measures with at most so many others
+    // An end of a link (a host or, if there is only one host, a rank) measures with at most so many
+    // other ends.
+    PREFLIGHT_MAX_ROUNDS = 255,
     PREFLIGHT_LISTED_ENDS = 64, // if there are more ends, the results do not list all pairs
 };
 
@@ -75,7 +77,7 @@ struct preflight {
     preflight_pair *own_pairs;    // by round: the pair that this rank measures
     preflight_end_rates *rates;   // by end: a summary of its rates
     bool *slow_ends;              // by end: whether it is slow
-    preflight_end_faults *faults; // by end: faults of its pairs with higher ends
+    preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
     preflight_pair *pairs;        // [end * rounds + round]; NULL: there are too many to list
     double sum_bytes, sum_s, sum_expected_s;
 };

@@ -1,6 +1,7 @@
-// A rank's side of health: a thread with a connection of its own to the store's server, because a
-// request on the rank's first connection may block for long. Over its connection the thread sends
-// beats, learns of losses, and asks what another rank does.
+// What a rank does so that lost ranks are found (health.h): it runs a thread with a connection of
+// its own to the store's server, because a request on the rank's first connection may block for
+// long. Over this connection the thread sends beats (signs of life, with what the rank does),
+// learns which ranks are lost, and asks what another rank does.
 #include "rendezvous/health.h"
 
 #include "base/log.h"

@@ -37,8 +37,8 @@ typedef struct tri_health_config {
 // over the store, which tri_health_stop closes. TRI_PEER_LOST, TRI_NO_MEMORY.
 tri_status tri_health_start(tri_store *store, const tri_health_config *config, tri_health **out);
 void tri_health_stop(tri_health *health); // NULL allowed
-// Makes beats tell nothing of the ledger from now on. To be called before the memory of config.ring
-// is freed, because the thread reads it. NULL allowed.
+// From now on this rank's beats say nothing of its latest actions. To be called before the memory
+// of config.ring is freed, because health's thread reads the actions from it. NULL allowed.
 void tri_health_drop_ring(tri_health *health);
 
 // Any thread may call the functions below. `health` may be NULL, for a run without health: then

@@ -19,8 +19,8 @@
 
 enum { CARD_MAGIC = 0x54524d31 };
 
-// A rank's card: what a rank tells all others about itself when the family opens, so that they can
-// reach it and see which ranks are on one host.
+// A rank's card: what a rank tells all others about itself when a communicator is opened, so that
+// they can reach it and see which ranks are on one host.
 typedef struct message_card {
     uint32_t magic;
     uint32_t address_bytes;

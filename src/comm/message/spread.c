@@ -55,8 +55,8 @@ bool message_recv_range(message_comm *comm, message_class class, int r, void *me
     return false;
 }
 
-// Finds the slice of a broadcast that the root sends to rank r in the first half; the root itself
-// gets none.
+// Finds the slice of a broadcast's data that the root sends to rank r, which later passes it on to
+// all others; the root itself gets none.
 static spread_range slice(const message_comm *comm, const tri_comm_op *op, const void *memory,
                           int r) {
     int size = message_size(comm), number = (r + size - op->root - 1) % size;

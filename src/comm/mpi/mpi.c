@@ -32,7 +32,9 @@ struct tri_transport_end {
     bool moved;
 };
 
-static bool has_failed; // true once an end of this process was stopped or closed after a failure
+// True once a tri_transport_end was stopped, or closed after a failure: then the process calls
+// MPI_Abort when it ends, because MPI_Finalize could wait for ranks that are lost.
+static bool has_failed;
 
 static tri_status refuse(char *why, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING] = "";

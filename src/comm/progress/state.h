@@ -47,7 +47,7 @@ typedef struct progress_item {
     // Only the backend uses these members; at the start of the operation they are 0.
     int step;
     uint64_t number, bytes;
-    void *state; // memory that the base frees
+    void *state; // memory that the progress base frees
 } progress_item;
 
 // The ranks that a split puts into one new communicator, in the order of their new numbers.
@@ -88,7 +88,7 @@ typedef struct progress_backend {
     // Called after a failure. When it returns, no thread of this process touches the memory of an
     // operation, so that the caller may free it. NULL: after a failure no thread does so anyway.
     void (*quiesce)(progress_comm *comm);
-    // Frees the communicator, after the base has ended its part.
+    // Frees the communicator, after the progress base has freed what its own members point to.
     void (*close_comm)(progress_comm *comm);
     void (*close_family)(progress_family *family);
 

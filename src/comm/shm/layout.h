@@ -79,6 +79,7 @@ typedef struct shm_entry {
     _Alignas(SHM_CACHE_LINE) unsigned char payload[TRI_SHM_EAGER_BYTES];
 } shm_entry;
 
+// A rank's place on the board of a communicator, which tells the others how far the rank has got.
 typedef struct shm_seat {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // how many meetings the rank has entered
     _Atomic uint32_t closed;

@@ -74,10 +74,10 @@ typedef enum shm_state {
 // The state of the collective at the head of the queue.
 typedef struct shm_current {
     shm_state state;
-    bool eager;  // the data are in the announcement
+    bool eager; // the data are in shm_entry.payload, which the rank wrote to announce the operation
     bool staged; // the data go through staging memory, one window after the other
-    // The window, in elements of the operation's `count`. Without staging it is the whole
-    // operation.
+    // The window: which of the operation's `count` elements are in staging memory at present.
+    // Without staging it is the whole operation.
     int64_t begin, count;
     // All-reduce: this rank begins chunks of its own share, then helps with the share of rank
     // `rank + 1`, and so on. The cursor counts the shares of which every chunk has been begun.
@@ -94,8 +94,9 @@ typedef struct shm_comm {
     shm_channel *channels;
     char *pipes, *staging;
     shm_rank_set members;
-    int *member;       // member[r]: the family's member that is this communicator's rank r
-    uint64_t meetings; // how many meetings this rank has entered
+    int *member; // member[r]: the family's member that is this communicator's rank r
+    // How many meetings, the points at which ranks synchronise (layout.h), this rank has entered.
+    uint64_t meetings;
     shm_current current;
 } shm_comm;
 

@@ -36,7 +36,9 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
                              staged_group **out);
 void staged_group_free(staged_group *group);
 
-// What groups need on their way through the host; all groups of a communicator share it.
+// What every operation group of a communicator needs to go through the host's memory: the inner
+// communicator, which works there, and queues for the copies. All groups of a communicator share
+// it.
 typedef struct staged_route {
     tri_comm *inner;
     tri_queue *out, *in; // queues of the device: for copies out of its memory, and into it

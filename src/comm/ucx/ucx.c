@@ -43,8 +43,8 @@ struct tri_transport_end {
     tri_transport_request **pending;
     size_t pending_count, pending_capacity;
     bool moved;
-    // How often in succession the descriptor was ready although UCX had nothing to do. If that
-    // happens often, sleeping on the descriptor is useless.
+    // How often in succession event_fd was readable although UCX had nothing to do. After
+    // STUCK_ARMS times threads take naps instead of sleeping until event_fd is readable.
     int stuck_arms;
 };
 
