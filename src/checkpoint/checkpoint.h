@@ -125,10 +125,12 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
 // get the same answer.
 bool tri_checkpoint_save_is_async(const tri_pending_save *save);
 tri_save_state tri_checkpoint_save_state(const tri_pending_save *save);
-// Begins the next stage, or ends the save. Collective. *ended: `save` has been freed, and the
-// returned status is the one that tri_checkpoint_save would return.
+// Begins the next stage (after all ranks have written, the commit), or ends the save. Collective.
+// *ended: `save` has been freed, and the returned status is the one that tri_checkpoint_save would
+// return.
 tri_status tri_checkpoint_save_advance(tri_pending_save *save, bool *ended);
-// Waits for both stages and frees `save`. Collective.
+// Waits until all ranks have written and rank 0 has committed, or until the save has failed, and
+// frees `save`. Collective.
 tri_status tri_checkpoint_save_finish(tri_pending_save *save);
 // Cancels a save after the communicator has failed; not collective. Nothing remains of the save,
 // unless the checkpoint is already committed. NULL allowed.

@@ -13,7 +13,7 @@ enum { SCALE_MAX_POINTS = 32 };
 // One point of the sweep: the training with one number of ranks.
 typedef struct scale_point {
     int ranks, hosts;
-    tri_recipe recipe; // the recipe with the point's global batch
+    tri_recipe recipe; // the recipe with the global batch for this number of ranks
     plan_view plan;    // only on rank 0
     bool is_measured;
     tri_bench_result measured;

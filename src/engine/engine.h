@@ -88,8 +88,9 @@ void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // they are the same on any number of ranks. TRI_NO_MEMORY, and errors of storage if parameters are
 // offloaded.
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
-// Sets the carried numbers that the next step uses: when a run begins, because a new engine has
-// zeros, and when it continues from a checkpoint, which stores them.
+// Sets the carried numbers (loss scale, count of updates) that the next step uses: when a run
+// begins, because a new engine has zeros, and when it continues from a checkpoint, which stores
+// them.
 tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // Issues a step, which runs after all steps issued before. Collective. It may return before the
 // step is done: up to tri_engine_steps_ahead steps may be in flight already, so that the device has

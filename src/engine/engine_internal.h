@@ -103,7 +103,8 @@ typedef struct engine_numbers {
     double *shared, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, room for `shared`, the sum of squares, the step scalars,
-    // the carried numbers, and what the finders found.
+    // the carried numbers (tri_carried), and in which range each finder found a number that is not
+    // finite.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried; // points into the results
@@ -386,11 +387,12 @@ tri_status engine_sum_over_step(tri_engine *engine, bool squared);
 // The offset of a metric's (sum, count) in a row of results. It is the same in all programs and on
 // all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
-// Runs one of the kernels of numbers.c, which belong to no program.
+// Runs one of the kernels that numbers.c makes, such as engine_numbers.make_step. They belong to no
+// program, that is, not to the graph of a model.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
-// Where the kernels of a round write loss and metrics. Kernels overwrite and do not add, so each
-// round has a row of its own, and all rows are summed after the last round.
+// Where the kernels of a round (one micro-batch) write loss and metrics. Kernels overwrite and do
+// not add, so each round has a row of its own, and all rows are summed after the last round.
 char *engine_results(const tri_engine *engine, int round);
 // Sums numbers in the host's memory over all ranks, by the control communicator `world`.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,

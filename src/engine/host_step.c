@@ -1,14 +1,15 @@
 // DOWNLOAD, HOST_STEP and UPLOAD: the optimizer on the CPU of the device's host, where its states
-// and masters lie. Gradients are copied to the host behind the backward pass, each unit's as soon
-// as they are complete. Behind NORM the storage's thread updates unit after unit, while the
-// parameters of the unit before are copied to the device:
+// and masters lie. It works unit by unit (the parameters of one block, or one tied parameter). The
+// gradients of each unit are copied to the host as soon as they are complete, while the backward
+// pass goes on. After NORM the storage's thread (storage.c) updates one unit after the other; while
+// it updates a unit, the parameters of the unit before are copied to the device:
 //
 //     compute   BACKWARD c  BACKWARD b  BACKWARD a  NORM
 //     down               DOWNLOAD c  DOWNLOAD b  DOWNLOAD a
 //     store                                          HOST_STEP c  HOST_STEP b  HOST_STEP a
 //     up                                                          UPLOAD c     UPLOAD b    UPLOAD a
 //
-// Next: results.c.
+// Next: results.c, which brings the step's results to the host.
 #include "engine/engine_internal.h"
 
 tri_status engine_open_host(tri_engine *e) {

@@ -1,8 +1,10 @@
-// The results that the host reads of a step: sums of metrics, step scalars and carried numbers.
-// They are copied to the host's memory after the step. There is room for several steps there, so
-// that a step can be issued before the results of the previous one are read. Then later steps
-// overwrite a step's gradients before the host learns that they are not finite. So a step that
-// halts finds by itself the first parameter whose gradient is not finite. Next: train/scale.c.
+// The results that the host reads of a step: sums of metrics, step scalars, and carried numbers,
+// which one step hands to the next on the device (tri_carried). They are copied to the host's
+// memory after the step. There is room for several steps there, so that a step can be issued before
+// the results of the previous one are read. Then later steps overwrite a step's gradients before
+// the host learns that they are not finite. So kernels of the step itself, the finders, look for
+// the first parameter whose gradient is not finite. Next: train/scale.c, which takes over the
+// carried numbers.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
@@ -121,8 +123,9 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
     return write_carried(e);
 }
 
-// The first parameter, in the graph's order, for which a finder found a gradient that is not
-// finite; -1: this rank has none. With this order the message is the same in every run.
+// The first parameter, in the graph's order, in whose gradient a finder (a kernel that looks for
+// numbers that are not finite) found one; -1: this rank has none. With this order the message is
+// the same in every run. found[i]: 1 + which of finder i's ranges has the number; 0: none has.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {

@@ -17,7 +17,8 @@ typedef struct tri_edge_action {
     int before;
 } tri_edge_action;
 
-// Finds the edge actions of this rank: first those of the lane ALONG, then those of the lane BACK,
+// Finds the edge actions of this rank, its SENDs and RECVs between stages: first those of the lane
+// ALONG (activations, to later stages), then those of the lane BACK (gradients, to earlier stages),
 // each in the lane's order. TRI_INTERNAL: with these orders the ranks would wait for each other for
 // ever.
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,

@@ -36,9 +36,10 @@ typedef struct tri_least_seconds {
 } tri_least_seconds;
 void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_seconds *out);
 
-// Measured seconds of a program's segments, for `batch` samples: [block][phase]. They are measured
-// on one rank that has all slices of each layer, so that one measurement serves meshes of all
-// sizes. Where the order does not split the backward pass, BACKWARD holds both halves.
+// Measured seconds of a program's segments (the nodes of one block in one phase), for `batch`
+// samples: [block][phase]. They are measured on one rank that has whole layers, without tensor
+// parallelism, so that one measurement serves meshes of all sizes. If the pipeline's order does not
+// compute the gradients of weights apart (in the phase WEIGHT), BACKWARD includes them.
 typedef struct tri_measured {
     int64_t batch;
     double (*seconds)[TRI_PHASE_COUNT];

@@ -224,10 +224,11 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
         plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
-    // Packed gradients are part of a heap. Activations are what the heap needs beyond them.
+    // Packed gradients are part of a heap. Activations are what the heap needs beyond them. A heap
+    // that is smaller than the gradients does not contain them, because no step of the run trains.
     int64_t heap = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS];
     bool packed = plan->sharing.packs_gradients;
-    if (packed && heap < f32 * gradients) gradients = 0; // no step trains
+    if (packed && heap < f32 * gradients) gradients = 0;
     if (packed) heap -= f32 * gradients;
     plan->memory = (tri_memory_plan){
         .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +

@@ -45,7 +45,9 @@ typedef struct tri_step_plan {
 typedef struct tri_plan tri_plan;
 
 typedef struct tri_plan_request {
-    const tri_model_request *model; // the model; each program sets options.training for itself
+    // The model. Its options.training is not used, because the plan compiles the model for training
+    // and for evaluation, as the run needs them.
+    const tri_model_request *model;
     const tri_strategy_options *options;
     tri_mesh mesh;
     int rank;

@@ -23,8 +23,8 @@ typedef struct tri_model_request {
 // addresses are the same in every step, others change with the round.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
-    TRI_LOCATION_SCRATCH, // offset into the scratch, which all segments use in turn
-    TRI_LOCATION_BUNDLE,  // index of the bundle, offset into it
+    TRI_LOCATION_SCRATCH, // offset into the scratch: memory that all segments use in turn
+    TRI_LOCATION_BUNDLE,  // index of the tri_bundle (values kept between segments), offset into it
     TRI_LOCATION_INPUT,   // offset into the round's inputs
     // Offset into the results, which are pairs (sum, count) of loss and metrics.
     TRI_LOCATION_RESULT,

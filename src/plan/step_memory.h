@@ -19,8 +19,8 @@
 // Heaps: ranges of memory that a step uses again and again. There are several, because memory that
 // communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
-    // Values between segments, and the gradients of a run of one rank; while STEPs run, offloaded
-    // optimizer states lie here.
+    // Values that one segment (a block's nodes of one phase) makes and another one reads, and the
+    // gradients of a run of one rank. While STEP actions run, offloaded optimizer states lie here.
     TRI_HEAP_ACTIVATIONS,
     TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
     // The first inputs of a step, on a device that runs ahead. This heap exists twice and steps
@@ -32,9 +32,10 @@ typedef enum tri_heap {
 
 // Slots: the entries of a table from which an action learns addresses. Kernels look addresses up in
 // this table, because addresses change from action to action. There is one slot for a round's
-// inputs, one for each bundle of the program, and four for each bucket of each unit: parameters as
-// kernels read them, gradients as kernels write them, this rank's range of the masters, and its
-// range of the optimizer states, which lie one after the other.
+// inputs, one for each bundle of the program (tri_bundle: values that wait between segments), and
+// four for each bucket of each unit: parameters as kernels read them, gradients as kernels write
+// them, this rank's range of the masters, and its range of the optimizer states, which lie one
+// after the other.
 enum { TRI_SLOT_INPUTS = 0 };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);

@@ -11,7 +11,8 @@ enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    // By source: the unit's gradients hold something that this source made.
+    // By source (kind of compute action): whether gradients that it made are in the unit's memory,
+    // so that its next action has to add to them.
     bool holds[TRI_GRADIENT_SOURCE_COUNT];
     int round; // the round whose gradients the unit holds; -1: it holds none
     // How often blocks added to the gradients so far, over all rounds of the step.
@@ -28,8 +29,10 @@ typedef struct check {
     uint8_t *blocks, *edges; // bits of what was done to each block, or edge, in each round
     // By block: the latest round in which FORWARD has run, and the latest for BACKWARD.
     int *forwards, *backwards;
-    int *expected;      // by unit: how many times blocks have to add to its gradients in the step
-    bool *mixes_halves; // by unit: the result of tri_schedule_mixes_halves
+    int *expected; // by unit: how many times blocks have to add to its gradients in the step
+    // By unit: whether BACKWARD_INPUT and BACKWARD_WEIGHT may write the same gradient
+    // (tri_schedule_mixes_halves).
+    bool *mixes_halves;
     // Linked lists of the edges that a block reads ([0]) and makes ([1]).
     int *edge_lists[2], *next_edges[2];
     // The latest round whose micro-batch was taken, and the latest that has begun.

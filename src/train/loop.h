@@ -46,8 +46,9 @@ typedef struct train_loop {
     tri_arena *saving_arena;
     int64_t saving_step;
     double saving_worked_s; // how long the last save worked, without the training steps in between
-    // Number of a step, counted from 1. Up to this step the sums for SHARED_SAVING (train.c) are
-    // ignored, because these steps were issued before the save began its present stage.
+    // Number of a step, counted from 1. Up to this step the sums of train_saving_ready are ignored:
+    // these steps were issued before the save began its present stage (to write, or to commit), so
+    // their sums tell of an earlier stage.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
@@ -131,7 +132,7 @@ tri_status train_save(train_loop *loop, bool behind);
 // to learn how far the others are. train_advance_saving takes the sum.
 double train_saving_ready(const train_loop *loop);
 // Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
-// Collective.
+// `ready_sum`: the sum of train_saving_ready over all ranks. Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
 // Defined in saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);
