@@ -1,5 +1,6 @@
-// Reads and writes elements of F32 or BF16 and computes exp, in plain C that compilers vectorise at
-// any width. For functions that CPU_RANGES compiles.
+// Reads and writes elements of F32 or BF16 and computes exp, in plain C without intrinsics, because
+// the macro CPU_RANGES compiles the loops that use these functions for AVX-512, for AVX2 and for
+// any CPU, and the compiler vectorises them at each width.
 #ifndef TRIREME_DEVICE_CPU_SCALAR_H
 #define TRIREME_DEVICE_CPU_SCALAR_H
 

@@ -87,7 +87,7 @@ void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
         return;
     }
     double rate = rate_of(w->work, w->wall_ns);
-    // A moving average over about three windows.
+    // Averages the rates of about the last three windows, each of LOOK_MS.
     c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate;
     c->until_ns -= w->wall_ns;
     int64_t percent = 100 * w->delayed_ns / w->wall_ns;

@@ -164,8 +164,10 @@ typedef struct cuda_batch_norm {
     const float *all_moments; // [replicas, 2 · channels + 1]: the moments of all replicas
     float *dweight, *dbias;
     const float *sum_h, *sum; // the sums of dy · h and of dy, which GRAD_INPUT subtracts
-    float *sums;   // [2, channels], an output: both sums again, to be reduced over replicas
-    double *parts; // [channels, slices, 2]: what each slice has found
+    float *sums; // [2, channels], an output: both sums again, to be reduced over replicas
+    // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
+    // the sums of dy and of dy · h.
+    double *parts;
 } cuda_batch_norm;
 
 // How many elements of a channel one thread block of batch norm sums. The number is the same on

@@ -60,7 +60,8 @@ typedef struct cuda_distance {
     int64_t samples, count, parts;
     tri_dtype type, seed_type;
     const void *prediction, *target, *seed;
-    double *terms; // [parts] or [samples]; NULL: the gradient is computed instead
+    // [parts], with CUDA_RELATIVE_L2 [samples]; NULL: the gradient is computed instead.
+    double *terms;
     void *dx;
 } cuda_distance;
 enum { CUDA_DISTANCE_PART = 4096, CUDA_DISTANCE_MAX_PARTS = 1024 };

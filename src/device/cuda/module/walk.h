@@ -6,7 +6,7 @@
 #include "device/cuda/module/gpu.h"
 
 struct gpu_walk {
-    int64_t outer, inner; // number of the run, and position in the run
+    int64_t outer, inner; // the run (sample) in which the thread is, and the position in it
     // A thread goes on by GPU_BLOCK elements each time. These are outer_step whole runs and
     // inner_step more elements.
     int64_t outer_step, inner_step;
