@@ -40,8 +40,8 @@ int launch_bind_apply(const launch_cpus *cpus);
 
 // For ranks that srun or mpirun started: if this rank may use more CPUs than its fraction of the
 // host, binds it to cores that no other rank of the host gets. TRIREME_BIND=none forbids this;
-// `get` reads variables. *cores: the number of cores to which the process is now bound; 0: it was
-// not bound.
+// `get` reads environment variables, as getenv does. *cores: the number of cores to which the
+// process is now bound; 0: it was not bound.
 tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores);
 
 #endif

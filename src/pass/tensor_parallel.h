@@ -45,9 +45,10 @@ typedef struct parallel_pass {
     // some reader computes all of its gradient. Both together are an error, because the sum over
     // ranks would count the complete one several times.
     bool *partial, *complete;
-    // For scores that are sliced along the classes: the old value of the scores for which the
-    // largest score of each row was computed last, and the new value that has these maxima. They
-    // are kept so that loss and accuracy of the same scores share them.
+    // For scores that are sliced along the classes, the maximum of each row is computed by a
+    // collective. `scores`: the value of the old graph for which this was done last. `max`: the
+    // value of the new graph with its maxima. They are kept because the loss and the accuracy of
+    // the same scores share them.
     tri_value scores, max;
     parallel_conversion *conversions;
     int conversion_count, conversion_capacity;

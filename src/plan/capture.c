@@ -50,7 +50,7 @@ static bool reads_alternating(const tri_step_plan *step, const tri_action *actio
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
     tri_action_kind kind = action->kind;
     if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
-    // NORM waits in its middle for a reduction over all ranks, which no captured part can.
+    // NORM waits in its middle for a reduction over all ranks; a captured part cannot wait.
     if (kind == TRI_ACTION_NORM) return false;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->items[action->round].program;

@@ -1,6 +1,7 @@
-// Compares what the ranks call. A message is compared by a message of the inner communicator, and a
-// collective by a collective. So if one rank calls a message where another calls a collective, the
-// inner communicator itself finds the mismatch.
+// Compares what the ranks call, by descriptions of the calls that they exchange over the inner
+// communicator: for a SEND and its RECV by a message, for a collective by an all-gather. So if one
+// rank calls a message where another calls a collective, the inner communicator itself finds the
+// mismatch.
 #include "comm/nccl/compare.h"
 
 #include "comm/progress/describe.h"

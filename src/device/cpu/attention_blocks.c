@@ -249,8 +249,9 @@ static void forward_heads(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-// Computes heads [begin, end) of k and v, each with all heads of q that read it, so that the terms
-// of a sum are added in the same order whatever the number of threads.
+// Computes the gradients of heads [begin, end) of k and v, and of all heads of q that read them.
+// One thread does all that adds to a head's gradient, so that the terms are added in the same order
+// whatever the number of threads.
 static void gradient_heads(void *context, int64_t begin, int64_t end, int thread) {
     block_work b = work_of(context, true, thread);
     const attention_state *s = b.s;

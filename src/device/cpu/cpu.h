@@ -10,8 +10,8 @@
 extern const tri_device_backend tri_device_cpu;
 
 // Measures the highest rates of arithmetic and of memory that this machine reaches with the
-// device's threads, with which kernels are compared. Takes about a second. TRI_UNSUPPORTED without
-// AVX2.
+// device's threads. `trireme bench kernels` reports the speed of kernels as fractions of them.
+// Takes about a second. TRI_UNSUPPORTED without AVX2.
 tri_status cpu_measure_peak(tri_device *device, tri_bench_peak *out);
 
 #endif

@@ -271,8 +271,7 @@ template <int n> GPU_DEVICE panel panel_of(const cuda_batch_norm &p) {
 }
 
 // Adds up, for each channel, the sums that the threads of one column have made, each over its own
-// pixels. Every thread gets the totals of its lot.
-// `scratch` has n * GPU_BLOCK elements.
+// pixels. Every thread gets the totals of its n channels. `scratch` has n * GPU_BLOCK elements.
 template <int n> GPU_DEVICE void sum_columns(const panel &a, float (&sum)[n], float *scratch) {
     int thread = (int)threadIdx.x;
     GPU_UNROLL for (int k = 0; k < n; k++) scratch[k * GPU_BLOCK + thread] = sum[k];

@@ -1,7 +1,7 @@
-// Pooling, dropout, and conversion of images' bytes, for images whose channels lie side by side. A
-// thread computes a lot of neighbouring channels at a time, 16 bytes, or one channel where their
-// number does not allow that; neighbouring threads take neighbouring lots of a pixel. So whole
-// lines of memory are read and written, each element as often as in pool.cu.
+// Pooling, dropout, and conversion of images' bytes, for images with channels last (NHWC). A thread
+// computes one lot at a time: neighbouring channels that fill 16 bytes or, where the number of
+// channels does not allow that, one channel. Neighbouring threads take neighbouring lots of a
+// pixel. So whole lines of memory are read and written, each element as often as in pool.cu.
 #include "device/cuda/module/mask.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/pool_last.h"
