@@ -51,7 +51,8 @@ enum {
 // help); the function tri_order_write_IDENTIFIER writes the order.
 #define TRI_ORDER_LIST(X)                                                                          \
     X(1f1b, "1f1b", 0,                                                                             \
-      "forward and backward in turns, holding one micro-batch more than ranks follow")             \
+      "forward and backward in turns, so that a rank holds at most one micro-batch more than "     \
+      "there are ranks after it")                                                                  \
     X(gpipe, "gpipe", 0,                                                                           \
       "all micro-batches forward, then all backward, holding the activations of all")              \
     X(interleaved, "interleaved", TRI_LOOPS_OVER_STAGES,                                           \
