@@ -35,10 +35,10 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x,
 typedef struct tri_conv2d_options {
     int64_t channels; // number of channels of the output
     int64_t kernel;   // height and width
-    int64_t stride;   // 0: 1
+    int64_t stride;   // 0 means 1
     int64_t padding;  // zeros on every side
-    int64_t dilation; // 0: 1
-    int64_t groups;   // 0: 1
+    int64_t dilation; // 0 means 1
+    int64_t groups;   // 0 means 1
     bool no_bias;
 } tri_conv2d_options;
 
@@ -49,7 +49,7 @@ tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d
 
 typedef struct tri_pool2d_options {
     int64_t kernel;
-    int64_t stride;  // 0: kernel
+    int64_t stride;  // 0 means as many as `kernel`
     int64_t padding; // on every side, at most kernel / 2; padding never counts as a maximum
 } tri_pool2d_options;
 
@@ -63,8 +63,8 @@ tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options optio
 tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size);
 
 typedef struct tri_batch_norm_options {
-    double momentum; // 0: 0.1
-    double eps;      // 0: 1e-5
+    double momentum; // running = (1 − momentum)·running + momentum·batch; 0 means 0.1
+    double eps;      // added to the variance; 0 means 1e-5
 } tri_batch_norm_options;
 
 // Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step
@@ -75,7 +75,7 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
 
 typedef struct tri_embedding_options {
     int64_t tokens, features;
-    double std; // the weight starts normal(0, std); 0: 1
+    double std; // the weight starts with normal(0, std); 0 means 1
 } tri_embedding_options;
 
 // An embedding: looks up rows of a table. ids I64 [..], each 0 to tokens − 1 → [.., features];
@@ -101,7 +101,7 @@ tri_value tri_rotary(tri_graph *graph, tri_value x, double theta);
 
 typedef struct tri_attention_options {
     bool causal;  // a query sees no later keys
-    double scale; // 0: 1 / √D
+    double scale; // 0 means 1 / √D
 } tri_attention_options;
 
 // Attention, softmax(scale·q·kᵀ)·v for each head. q [N, T, H, D], k and v [N, S, K, D] → [N, T, H,

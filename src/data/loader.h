@@ -23,7 +23,7 @@ typedef struct tri_loader_options {
     int64_t replica;            // the replica whose micro-batches are read
     int64_t workers;            // number of threads; 0: tri_loader_next itself reads
     int64_t prefetch;           // how many batches are read ahead; 0: twice the workers
-    int64_t hold;               // how many batches the caller may hold at the same time; 0: 1
+    int64_t hold;               // how many batches the caller may hold at the same time; 0 means 1
     int64_t epoch, step, round; // position of the first micro-batch
     int64_t end_epoch;          // the loader ends before this epoch; 0: never
     int64_t steps_per_epoch;    // limit on the steps of each epoch; 0: all steps

@@ -18,7 +18,7 @@ typedef struct tri_sampler_options {
     int64_t samples;  // samples in the data set
     int64_t global;   // samples of a step, over all replicas
     int64_t micro;    // samples of a micro-batch; 0: each replica has one micro-batch
-    int64_t replicas; // number of replicas; 0: 1
+    int64_t replicas; // number of replicas; 0 means 1
     bool keep_order;  // every epoch is in the data set's own order
     bool drop_last;   // the smaller last step of an epoch is left out
     uint64_t seed;

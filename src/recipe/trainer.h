@@ -78,7 +78,7 @@ typedef struct tri_schedule_options {
     // Linear: the factor goes from start_factor to end_factor over total_iters.
     double start_factor, end_factor;
     int64_t total_iters; // linear; 0: until the end of the run
-    int64_t T_max;       // cosine: the t of the minimum; 0: the end of the run
+    int64_t T_max;       // cosine: the time t at which the rate is eta_min; 0: the run's end
     double eta_min;      // cosine: the smallest learning rate, not a factor
     double max_lr;       // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle
