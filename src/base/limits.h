@@ -38,7 +38,7 @@ enum {
     // others' silence does not count.
     TRI_BEAT_LATE_MS = 3000,
     TRI_SILENCE_MS = 15000, // a rank without a beat for so long is lost
-    TRI_SAID_MS = 2000,     // how long to wait for an answer to the question what a rank does
+    TRI_SAID_MS = 2000,     // how long to wait for the store to tell what another rank does
     // A rank that has asked what another rank does also gets that rank's new beats for this time.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.

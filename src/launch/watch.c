@@ -141,8 +141,8 @@ static void read_signals(state *s) {
         handle_signal(s, (int)info.ssi_signo);
 }
 
-// Reads messages of the serving agent. They may end the round. The round also ends if the agent was
-// lost.
+// Reads messages of the serving agent. They may end the round, and with it this node's workers. The
+// round also ends if the agent was lost.
 static void read_nodes(state *s) {
     nodes_message message;
     while (launch_nodes_next(s->watch->nodes, &message)) {

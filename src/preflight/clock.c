@@ -11,8 +11,8 @@ enum { ROUND_TRIPS = 16 };
 
 static const char *skips(const preflight *p) { return p->host_count < 2 ? "one host" : NULL; }
 
-// Measures round trips with the first rank of a host, from rank 0's side. If an earlier attempt
-// knows the clock better, that one is kept.
+// Measures, on rank 0, how far the clock of another host differs, by round trips with that host's
+// first rank. A measurement of an earlier attempt is kept if its uncertainty is smaller.
 static tri_status ask(preflight *p, int rank, preflight_clock *best) {
     preflight_clock now;
     preflight_tick ticks[ROUND_TRIPS];

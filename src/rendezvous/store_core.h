@@ -39,8 +39,8 @@ int64_t store_core_expire(store_core *core, int64_t now_ns);
 int store_core_present(const store_core *core);
 // The lowest rank that has never sent HELLO, for messages; STORE_NO_RANK: all have.
 int store_core_missing(const store_core *core);
-// Whether the one line that tells why the job ends is decided, after refusals, but ranks still have
-// to get it.
+// True if ranks have refused (ended with exit code 2), the one line that tells why is decided, and
+// some ranks still have to get it.
 bool store_core_has_refusals(const store_core *core);
 
 #endif

@@ -72,7 +72,7 @@ enum {
 typedef struct store_refusal {
     int32_t size;       // number of ranks of the job
     int32_t has_reason; // the rank has a reason of its own; 0: it only learned of another rank's
-    int32_t is_printed; // this rank could wait no longer and has printed the line itself
+    int32_t is_printed; // this rank could wait no longer and has itself printed why it ends
     char host[64];
 } store_refusal;
 

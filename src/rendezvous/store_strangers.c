@@ -44,7 +44,7 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
     memset(one, 0, sizeof *one);
     one->since_ns = now_ns;
     // The send buffer of a new socket has room for these few bytes. If it has none, the connection
-    // is closed, because the server never waits for a stranger.
+    // is closed, because the server waits for no connection that has not shown the token.
     bool is_greeted = store_challenge_make(&one->challenge) == TRI_OK &&
                       tri_os.send(fd, &one->challenge, sizeof one->challenge,
                                   MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof one->challenge;

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 enum {
-    NAP_LEAST_US = 10, // the shortest sleep of a thread that has no descriptor
-    NAP_MOST_US = 300,
+    NAP_LEAST_US = 10, // the shortest sleep between two looks at a transport
+    NAP_MOST_US = 300, // the longest one, if the transport has no descriptor that wakes the thread
     // How long message_stop waits for the other ranks to answer that they know of a failure, before
     // it stops the transport.
     TELL_MS = 1000,

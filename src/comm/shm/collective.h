@@ -17,7 +17,8 @@ bool shm_collective_rests(const shm_comm *comm);
 // True if `rank` has already announced the next collective of the communicator, which this rank has
 // not announced yet. Then writes that collective to `out`, as "KIND 'label'", for messages.
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size);
-// True when `rank` has entered the meeting.
+// True when `rank` has entered the meeting of that number. Meetings are points that all ranks of a
+// communicator pass together; each communicator counts its own.
 bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting);
 
 #endif

@@ -62,12 +62,12 @@ typedef struct shm_family {
 } shm_family;
 
 typedef enum shm_state {
-    SHM_ANNOUNCE,
-    SHM_MEET,   // waits until all ranks have announced
-    SHM_FILL,   // copies a window of the data into staging memory
-    SHM_READY,  // waits until all ranks have filled their staging memory
-    SHM_WORK,   // reduces or copies data
-    SHM_FINISH, // waits until no other rank reads or writes this rank's memory any more
+    SHM_ANNOUNCE, // writes what this rank calls to where all ranks read it
+    SHM_MEET,     // waits until all ranks have announced
+    SHM_FILL,     // copies a window of the data into staging memory
+    SHM_READY,    // waits until all ranks have filled their staging memory
+    SHM_WORK,     // reduces or copies data
+    SHM_FINISH,   // waits until no other rank reads or writes this rank's memory any more
     SHM_DONE,
 } shm_state;
 

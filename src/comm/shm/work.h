@@ -28,7 +28,8 @@ void shm_staging_drain(shm_comm *comm, const tri_comm_op *op);
 // another one.
 progress_result shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
 bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op);
-// Does one chunk of any other collective. PROGRESS_IDLE: this rank has everything that it receives.
+// Does one chunk of a collective other than an all-reduce. PROGRESS_IDLE: this rank has everything
+// that it receives.
 progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op);
 
 #endif
