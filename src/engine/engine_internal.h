@@ -114,7 +114,9 @@ typedef struct engine_numbers {
     int64_t width;    // length of a row
     int64_t capacity; // how many numbers `rows` has room for
     int64_t square_count;
-    int64_t *ranges; // the ranges in which finders look: first element and end of each
+    // What the finders (engine_make_finders) search for numbers that are not finite: the first
+    // element and the end of each range of gradients.
+    int64_t *ranges;
     // By range: the parameter to whose gradient the range belongs; in the host's memory.
     int *parameters;
     tri_graph *graph; // the graph to which these kernels' nodes belong
@@ -183,8 +185,8 @@ typedef struct engine_flights {
 // The host's clock shows only when it issued them. See times.c.
 typedef struct engine_times {
     int lane;
-    // By flight and action. They lie in host memory that the device can write, because a kernel of
-    // the device writes the times; NULL: there are no times.
+    // By step in flight, as engine_flights.items, and by action. They lie in host memory that the
+    // device can write, because a kernel of the device writes the times; NULL: there are no times.
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
 
@@ -248,7 +250,7 @@ struct tri_engine {
     engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
     engine_groups groups;                  // control communicators, for the host's memory
-    engine_groups data; // data communicators, for the device's memory; `memory` is not set
+    engine_groups data; // data communicators, for the device's memory; data.memory is NULL
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
@@ -406,8 +408,9 @@ void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 // Defined in results.c, which brings the results of steps to the host.
 tri_status engine_make_flights(tri_engine *engine);
 void engine_release_flights(tri_engine *engine);
-// Makes the kernels that, in a step that halts, find the first parameter with a gradient that is
-// not finite, so that the error can name the parameter.
+// Makes the finders, kernels that find the first parameter with a gradient that is not finite, so
+// that the error can name the parameter. They work in a step that halts: one that is not finite and
+// for which no loss scale makes up.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
 // Issues the copy of a step's results to the host, right after the step, so that the host need not

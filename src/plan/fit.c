@@ -36,8 +36,8 @@ static bool has_batch_norm(const tri_plan *plan) {
     return false;
 }
 
-// Finds the peak and the time of one set of settings. False: the settings contradict each other, so
-// that no plan can be made.
+// Finds the peak of memory and the time of a step for one set of settings. False: the settings
+// contradict each other, so that no plan can be made.
 static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
                          tri_candidate *out) {
     tri_arena *arena = tri_arena_create(NULL, "candidate");

@@ -32,7 +32,8 @@ typedef struct execution {
     // The meetings of a lane. Lanes SHARD and REPLICATE: groups[lane][r] is that of the group whose
     // lowest rank is r. Lane COMPUTE: its one meeting is for NORM, in which all ranks take part.
     meeting *groups[TRI_LANE_COUNT];
-    // By the lowest rank of a tensor-parallel group: its ranks run each block's actions together.
+    // By the lowest rank of a tensor-parallel group: the meeting of its ranks, which run each
+    // block's actions together.
     meeting *compute;
     // For the action TIE of each unit: [lowest rank of a group along the pipeline][unit].
     meeting *ties;

@@ -97,13 +97,14 @@ typedef struct tri_step_memory_request {
     const tri_edge_value *const *edge_values; // by round
     const int *const *edge_of_value;          // by round and edge value: the edge that carries it
     const int *edge_value_count;              // by round
-    // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident.
+    // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident,
+    // held during the whole step.
     bool releases;
     // Whole gradients lie on the state heap, from the first action that writes them to SCATTER;
-    // false: they are resident, or packed.
+    // false: they are resident, or `packs_gradients` is set.
     bool scatters_rounds;
     // Whole gradients lie on the activations' heap, from the first action that writes them to the
-    // end of the step; false: they are resident, or scattered.
+    // end of the step; false: they are resident, or `scatters_rounds` is set.
     bool packs_gradients;
     tri_offload_set offload_set;
     int64_t alignment; // alignment of each buffer, in bytes

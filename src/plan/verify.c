@@ -6,7 +6,7 @@
 #include <string.h>
 
 // What has been done, as bits: to a block in a round, or to an edge in a round (MESSAGE: it was
-// sent or received).
+// sent or received). INPUT and WEIGHT are the two halves of BACKWARD.
 enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {

@@ -127,9 +127,10 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
 // the next ones warn and let the run continue, because an earlier checkpoint still exists.
 // Collective.
 tri_status train_save(train_loop *loop, bool behind);
-// Defined in saving.c, which has the values. How far this rank is with the checkpoint in progress,
-// as a number. Each step also sums this number over all ranks, so that no rank has to wait in order
-// to learn how far the others are. train_advance_saving takes the sum.
+// Defined in saving.c. How far this rank is with the checkpoint in progress. 0: it still works, or
+// there is no checkpoint in progress; 1: its part is done; the number of ranks: it failed. Each
+// step also sums this number over all ranks, so that no rank has to wait in order to learn how far
+// the others are: train_advance_saving goes on once the sum is at least the number of ranks.
 double train_saving_ready(const train_loop *loop);
 // Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
 // `ready_sum`: the sum of train_saving_ready over all ranks. Collective.

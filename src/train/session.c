@@ -508,7 +508,8 @@ void tri_session_close(tri_session *session) {
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
-    // The validation data are closed before the training data, because they may use their memory.
+    // The validation data are closed before the training data, because they may use the files
+    // and the memory of these (tri_dataset_open_validation).
     tri_dataset_close(session->val_data);
     tri_dataset_close(session->test_data);
     tri_dataset_close(session->train_data);

@@ -93,8 +93,8 @@ static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) 
     for (int64_t i = 0; i < f->count; i++) largest[i] = _mm512_reduce_max_ps(most[i]);
 }
 
-// Stores exp(score − largest) as p + p_rest, 0 for masked keys, and each query's sum of these
-// numbers.
+// Stores exp(score − largest) as the sum of two BF16 values, p + p_rest, which is 0 for masked
+// keys. sums[i] is query i's sum of these exponentials.
 static CPU_AVX512 void compute_probabilities(const query_block *f, const float *largest,
                                              float *sums) {
     const attention_state *s = f->job->state;

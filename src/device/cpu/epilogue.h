@@ -9,7 +9,7 @@
 // What a product does to each finished sum before it stores it: adds the bias, then applies the
 // activation.
 typedef struct cpu_epilogue {
-    const void *bias; // [columns], BF16 where a is BF16; NULL: no bias
+    const void *bias; // [columns], F32, or BF16 in products of BF16; NULL: no bias
     tri_activation activation;
     float slope; // factor of negative numbers in leaky ReLU
 } cpu_epilogue;

@@ -58,7 +58,7 @@ static bool packs_a(const cpu_gemm *g) {
 }
 static bool packs_rows(const cpu_gemm *g) { return packs_a(g) && g->k > K_GROUPS; }
 static bool packs_groups(const cpu_gemm *g) { return packs_a(g) && g->k <= K_GROUPS; }
-// Whether each row of what the tiles read is contiguous.
+// Whether tiles read contiguous rows of a, in place or packed.
 static bool has_rows(const cpu_gemm *g) { return reads_a(g) || packs_rows(g); }
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&

@@ -243,7 +243,7 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
 // Each takes a lot of n neighbouring channels, of every rows-th of the block's pixels. So the
 // threads of one row read neighbouring memory.
 struct panel {
-    int64_t tile, part;    // which lots and which pixels the block has
+    int64_t tile, part;    // numbers of the block's range of lots and of its range of pixels
     int64_t channel;       // the first of the thread's lot; below 0: there is none
     int columns, rows, at; // size of the matrix of threads; the row in which this thread is
 };

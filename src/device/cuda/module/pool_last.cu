@@ -230,7 +230,8 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
                           gpu_blocks(stream, threads, GPU_BLOCK), GPU_BLOCK, *p, why);             \
     });
 
-// Computes `groups` of lot_of for images of `area` pixels, with pixels_of(mask) pixels to a lot.
+// Computes the argument `groups` of lot_of: how many runs of pixels_of(mask) pixels cover an image
+// of `area` pixels.
 int64_t groups_of(const cuda_mask &mask, int64_t area) {
     return mask.threshold ? (area + 3) / 4 : area;
 }
