@@ -84,8 +84,9 @@ struct tri_kernel_def {
     // Chooses layouts. `in` holds the current layouts of the inputs. The kernel overwrites them
     // with the layouts that it needs, and the layout pass inserts reorders where they differ. `out`
     // holds plain layouts, which the kernel overwrites with those of its outputs. The layout that
-    // it needs for a parameter without a home layout becomes the home layout, so it must depend
-    // only on the parameter's shape and type, on the device and on the precision of the run. Among
+    // it needs for a parameter becomes, unless the parameter has one already, its home layout, in
+    // which the parameter, its gradient and its optimizer states are kept. So it must depend only
+    // on the parameter's shape and type, on the device and on the precision of the run. Among
     // graph->pending_nodes are the nodes that read the outputs: a kernel may look at them, to
     // choose a layout that they can read without a reorder. NULL: all layouts are plain.
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,

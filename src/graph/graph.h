@@ -153,9 +153,10 @@ typedef struct tri_weighted_sum {
 // gradient must be divided before that. If all losses have the same count, the sum can be divided
 // instead.
 typedef enum tri_counting {
-    TRI_COUNT_BEHIND, // after BACKWARD: all losses have one count, which NORM learns
-    TRI_COUNT_KNOWN,  // always: each loss counts a fixed number per sample
-    TRI_COUNT_AHEAD,  // before the step: the host counts the labels of all its samples first
+    // After BACKWARD: all losses have one count, which the action NORM sums over the whole step.
+    TRI_COUNT_BEHIND,
+    TRI_COUNT_KNOWN, // always: each loss counts a fixed number per sample
+    TRI_COUNT_AHEAD, // before the step: the host counts the labels of all its samples first
 } tri_counting;
 
 typedef struct tri_layer_info {

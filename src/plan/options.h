@@ -21,7 +21,7 @@ enum {
 #define TRI_STRATEGY_LIST(X)                                                                       \
     X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
     X(DDP, ddp,                                                                                    \
-      "every replica holds all parameters, and gradients are summed behind the backward pass",     \
+      "every replica holds all parameters, and gradients are summed during the backward pass",     \
       REPLICATE, 0)                                                                                \
     X(ZERO1, zero1, "optimizer states are sharded", SHARD, TRI_SHARDS_OPTIMIZER)                   \
     X(ZERO2, zero2, "optimizer states and gradients are sharded", SHARD,                           \
