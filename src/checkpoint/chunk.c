@@ -1,6 +1,6 @@
 // Cuts a checkpoint's files into chunks and computes hashes of chunks. For a file that is yet to be
 // written, supplies the bytes of each chunk: from its header, or from the tensors.
-// Next: engine/state.c, which supplies the bytes of the tensors.
+// Read next: engine/state.c, which supplies the bytes of the tensors.
 #include "checkpoint/chunk.h"
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-// Finds the checkpoint that a path or the option `--resume` means. Next: folder.c (which steps
+// Finds the checkpoint that a path or the option `--resume` means. Read next: folder.c (which steps
 // exist).
 #include "checkpoint/find.h"
 

@@ -1,4 +1,4 @@
-// Loads a checkpoint into sinks. Next: verify.c, which reads and checks the files.
+// Loads a checkpoint into sinks. Read next: verify.c, which reads and checks the files.
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
 

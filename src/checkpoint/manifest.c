@@ -1,4 +1,5 @@
-// Writes and parses state.json: progress, files, hashes, recipe. Next: folder.c, which commits.
+// Writes and parses state.json: progress, files, hashes, recipe. Read next: folder.c, which
+// commits.
 #include "checkpoint/manifest.h"
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
 // Reads and verifies the files of a checkpoint: length, header, then one chunk after the other.
-// Next: train/state.c, the sink that gets the tensors.
+// Read next: train/state.c, the sink that gets the tensors.
 #include "checkpoint/verify.h"
 
 #include "base/limits.h"

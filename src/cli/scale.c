@@ -1,7 +1,7 @@
 // `trireme scale`: how fast a recipe trains on more and more ranks. The command simulates the speed
 // from plans for each number of ranks (scale_simulate.c). Where the job has enough ranks, it
-// measures the speed too (train/bench.c). Next: scale_show.c and scale_draw.c, which print and draw
-// the speeds.
+// measures the speed too (train/bench.c). Read next: scale_show.c and scale_draw.c, which print and
+// draw the speeds.
 //
 // Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
 // first ones, host by host, form a group and train, while the others wait. So one allocation of a

@@ -1,5 +1,5 @@
 // `trireme train` and `trireme eval`: run a recipe, or evaluate a checkpoint, and print the
-// results. Next: recipe/recipe.c, which reads the recipe.
+// results. Read next: recipe/recipe.c, which reads the recipe.
 #include "train/train.h"
 #include "cli/cli.h"
 

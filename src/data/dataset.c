@@ -1,5 +1,5 @@
 // Opens a data set of any kind, selects the samples of a split, and reads them, with conversion and
-// transforms. Next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
+// transforms. Read next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
 #include "data/dataset.h"
 
 #include "data/convert.h"

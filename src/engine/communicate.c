@@ -1,6 +1,6 @@
 // GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts all operations of an action at once, so that
 // the communicator can overlap or join them. Also runs operations inside compute actions and NORM,
-// which have to end before the action goes on. Next: numbers.c.
+// which have to end before the action goes on. Read next: numbers.c.
 #include "engine/engine_internal.h"
 
 // The operations of one action, collected here and then started together. engine_size_communication

@@ -1,5 +1,5 @@
 // FORWARD, RECOMPUTE and the kinds of BACKWARD: runs a block's kernels over one micro-batch.
-// Next: communicate.c.
+// Read next: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>

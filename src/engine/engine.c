@@ -1,5 +1,6 @@
 // The engine's main loop: goes through a schedule, runs the actions of the compute lane and starts
-// the others. Next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them out.
+// the others. Read next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them
+// out.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 //     store                                          HOST_STEP c  HOST_STEP b  HOST_STEP a
 //     up                                                          UPLOAD c     UPLOAD b    UPLOAD a
 //
-// Next: results.c, which brings the step's results to the host.
+// Read next: results.c, which brings the step's results to the host.
 #include "engine/engine_internal.h"
 
 tri_status engine_open_host(tri_engine *e) {

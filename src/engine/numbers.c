@@ -1,7 +1,7 @@
 // The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
 // squares of the gradients and the numbers that the engine's caller adds (tri_step_input.shared)
 // are summed over all ranks, in the device's memory. The step scalars are computed from the sums.
-// The carried numbers stay in the device's memory too. Next: update.c.
+// The carried numbers stay in the device's memory too. Read next: update.c.
 //
 // Each round has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the

@@ -3,7 +3,7 @@
 // memory after the step. There is room for several steps there, so that a step can be issued before
 // the results of the previous one are read. Then later steps overwrite a step's gradients before
 // the host learns that they are not finite. So kernels of the step itself, the finders, look for
-// the first parameter whose gradient is not finite. Next: train/scale.c, which takes over the
+// the first parameter whose gradient is not finite. Read next: train/scale.c, which takes over the
 // carried numbers.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.

@@ -1,6 +1,6 @@
 // The training state by name: what checkpoints read and write, and initial weights. Checkpoints
 // contain whole tensors in plain layout; the engine has them as ranges of buckets, perhaps blocked,
-// sliced or offloaded. Next: checkpoint/manifest.c when saving; data/sampler.c when resuming.
+// sliced or offloaded. Read next: checkpoint/manifest.c when saving; data/sampler.c when resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 

@@ -1,5 +1,5 @@
-// Opens and reads NumPy arrays: files (.npy) and members of archives (.npz). Next: npy_header.c,
-// zip.c.
+// Opens and reads NumPy arrays: files (.npy) and members of archives (.npz). Read next:
+// npy_header.c, zip.c.
 #include "format/npy.h"
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-// Decides which CPUs each worker of a host may use. Next: bind_rank.c, for ranks that other
+// Decides which CPUs each worker of a host may use. Read next: bind_rank.c, for ranks that other
 // launchers started.
 #include "launch/bind.h"
 

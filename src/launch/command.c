@@ -1,4 +1,4 @@
-// Makes the command line and the environment of each worker. Next: worker.c, which starts it.
+// Makes the command line and the environment of each worker. Read next: worker.c, which starts it.
 #include "launch/command.h"
 
 #include "base/program.h"

@@ -1,5 +1,5 @@
 // Writes a job's script, by the same code for all sites: their differences are in their profiles.
-// Next: sbatch.c, which submits it.
+// Read next: sbatch.c, which submits it.
 #include "launch/job.h"
 
 #include "base/shell.h"

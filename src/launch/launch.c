@@ -1,5 +1,5 @@
 // `trireme run` from its command line to its exit code: the attempts of a run and their workers.
-// Next: watch.c, the loop while the workers run.
+// Read next: watch.c, the loop while the workers run.
 #include "launch/launch.h"
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-// Reads a host's topology into plain tables, by hwloc. Next: bind.c.
+// Reads a host's topology into plain tables, by hwloc. Read next: bind.c.
 #include "launch/topology.h"
 
 #include <ctype.h>

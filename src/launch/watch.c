@@ -1,5 +1,5 @@
-// The launcher's loop while the workers of one attempt run. Next: failure.c, which finds the cause
-// if a worker failed.
+// The launcher's loop while the workers of one attempt run. Read next: failure.c, which finds the
+// cause if a worker failed.
 #include "launch/watch.h"
 
 #include "base/limits.h"

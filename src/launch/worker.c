@@ -1,4 +1,4 @@
-// Starts one worker's process and finds out how it ended. Next: watch.c.
+// Starts one worker's process and finds out how it ended. Read next: watch.c.
 #include "launch/worker.h"
 
 #include "base/os.h"

@@ -1,7 +1,7 @@
 // The passes: rewrites of a graph, in the order in which they run (plan/program.c). Fusion runs
 // twice, before and after autodiff, and each time ends with a sweep. No pass changes what the graph
-// computes, and the graph is verified after each. Next: plan/locations.c, which assigns memory to
-// the values of the final graph.
+// computes, and the graph is verified after each. Read next: plan/locations.c, which assigns memory
+// to the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 

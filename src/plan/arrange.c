@@ -1,6 +1,6 @@
 // Decides which rank computes what: stages, groups of ranks, the pipeline's order, recomputation,
 // offload. Programs (the model for one size of micro-batch) are compiled after this, because they
-// depend on these decisions. Next: program.c.
+// depend on these decisions. Read next: program.c.
 #include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"

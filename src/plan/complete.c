@@ -2,7 +2,7 @@
 // all other actions. What is added has an insertion point: the index of the compute action that it
 // precedes. The index depends on the order and on the number of rounds, never on the rounds' sizes,
 // so that all ranks of a group have the same collectives. Compute actions of rounds without samples
-// are left out only at the end, because insertion points count them too. Next: edge_actions.c
+// are left out only at the end, because insertion points count them too. Read next: edge_actions.c
 // (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 

@@ -1,5 +1,5 @@
 // Derives dependencies: one table says what each action reads and writes, and conflicts follow from
-// it. Next: verify.c, which checks the result.
+// it. Read next: verify.c, which checks the result.
 #include "plan/dependencies.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // Assigns every parameter to a unit and a bucket, and every bucket to its offsets in the flat
-// buffers. Next: step.c.
+// buffers. Read next: step.c.
 #include "plan/flat.h"
 
 static const struct {

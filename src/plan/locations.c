@@ -1,7 +1,7 @@
 // Assigns a location to every value of a program. Values that share memory (a view and its base, an
 // output written over its input) form a class. A class that only one segment touches lies in the
 // scratch, which all segments use in turn; the others have to outlive their segment, so they lie in
-// bundles. Next: flat.c, for parameters.
+// bundles. Read next: flat.c, for parameters.
 #include "plan/memory.h"
 #include "plan/program.h"
 

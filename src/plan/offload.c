@@ -1,5 +1,5 @@
 // Decides what of the training state is offloaded, and whether the device or the CPU of its host
-// runs the optimizer on it. docs/decisions/0024 compares the two. Next: step.c.
+// runs the optimizer on it. docs/decisions/0024 compares the two. Read next: step.c.
 #include "plan/estimate.h"
 #include "plan/plan.h"
 

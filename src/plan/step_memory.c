@@ -1,5 +1,5 @@
 // Follows a schedule action by action, records from when to when each buffer is in use, and packs
-// the buffers. step_memory.h has a picture. Next: dependencies.c.
+// the buffers. step_memory.h has a picture. Read next: dependencies.c.
 #include "plan/step_memory.h"
 
 #include "base/search.h"

@@ -1,6 +1,7 @@
 // Verifies one rank's schedule: goes through it action by action and checks that each action is
 // allowed where it stands. A wrong schedule would train to wrong numbers or hang; this check finds
-// it before anything runs. verify_memory.c checks its memory. Next: engine/engine.c, which runs it.
+// it before anything runs. verify_memory.c checks its memory. Read next: engine/engine.c, which
+// runs it.
 #include "plan/dependencies.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-// Runs the checks of a preflight one after the other. Next: preflight/meeting.c, the first of them.
+// Runs the checks of a preflight one after the other. Read next: preflight/meeting.c, the first of
+// them.
 #include "preflight/state.h"
 
 #include "base/os.h"

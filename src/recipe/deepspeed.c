@@ -1,5 +1,5 @@
 // Reads a DeepSpeed configuration into settings of a recipe, and merges them into the recipe's
-// tree. Next: deepspeed_reader.c, which reads its keys by the tables in deepspeed_rows.c and
+// tree. Read next: deepspeed_reader.c, which reads its keys by the tables in deepspeed_rows.c and
 // deepspeed_named.c.
 #include "recipe/deepspeed.h"
 

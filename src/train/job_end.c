@@ -1,5 +1,5 @@
 // The end of a Slurm job: finds when it is, stops the run before it, and starts the job again if
-// the recipe asks for that. Next: deadline.c (when to stop), slurm.c (commands to Slurm).
+// the recipe asks for that. Read next: deadline.c (when to stop), slurm.c (commands to Slurm).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"

@@ -1,5 +1,6 @@
 // Resumes a run: compares the run folder's recipe with this run's, finds the checkpoint and
-// restores the state from it. If there is no checkpoint, begins a new run. Next: checkpoint/find.c.
+// restores the state from it. If there is no checkpoint, begins a new run. Read next:
+// checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"

@@ -1,4 +1,4 @@
-// Saves the checkpoints of a run: at once, or while the next steps run. Next: state.c (what is
+// Saves the checkpoints of a run: at once, or while the next steps run. Read next: state.c (what is
 // saved), checkpoint/save.c (how).
 #include "base/log.h"
 #include "base/os.h"

@@ -1,5 +1,5 @@
 // Builds a session from a recipe, in an order in which each part finds what it needs: ranks, data,
-// device, plan and engine. Next: plan/plan.c, then engine/engine.c.
+// device, plan and engine. Read next: plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
 #include "base/log.h"

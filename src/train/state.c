@@ -1,5 +1,5 @@
 // The state of a run for checkpoints: as a source to save, as a sink to load, and its progress as a
-// map. Next: checkpoint/save.c, which reads the source; when resuming scale.c, which gives the
+// map. Read next: checkpoint/save.c, which reads the source; when resuming scale.c, which gives the
 // progress that was read to the engine.
 #include "train/state.h"
 

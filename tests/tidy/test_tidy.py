@@ -487,7 +487,7 @@ def self_test():
     clean = {
         "include/trireme/status.h": "// Status.\nint tri_status_of(void);\n",
         "src/base/status.h": "// Fails.\n#include <trireme/status.h>\nint tri_fail(void);\n",
-        "src/base/status.c": '// Fails. Next: cli/main.c.\n#include "base/status.h"\n'
+        "src/base/status.c": '// Fails. Read next: cli/main.c.\n#include "base/status.h"\n'
                              'int tri_fail(void) { return 1; }\n',
         "src/plan/good.c": "// Fails.\nint tri_fail(void);\n",
         "docs/glossary.md": "| heap | memory |\n| slice | what a rank has |\n`tri_fail` [a](../"
@@ -496,7 +496,7 @@ def self_test():
         "docs/decisions/0001-a.md": "Why.\n",
         "ARCHITECTURE.md": "1. `src/base/log.c`\n2. `src/base/status.c`\n3. `src/cli/main.c`\n",
         "src/base/log.h": '// Logs.\n#include "base/status.h"\n',
-        "src/base/log.c": '// Logs. Next: status.c.\n#include "base/log.h"\n'
+        "src/base/log.c": '// Logs. Read next: status.c.\n#include "base/log.h"\n'
                           'int tri_log(void) { return tri_fail(); }\n',
         "src/device/ref/ref.h": '// Declares.\n#include "base/status.h"\n',
         "src/device/cpu/cpu.c": '// Computes.\n#include "device/ref/ref.h"\nint cpu(void) '
