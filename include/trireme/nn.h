@@ -84,10 +84,11 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
                         tri_embedding_options options);
 
 // RMS norm: x · weight / √(mean of x² over the last axis + eps). x [.., D]; weight [D] starts at 1.
+// `eps` must be above 0.
 tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps);
 
 typedef struct tri_layer_norm_options {
-    double eps; // 0: 1e-5
+    double eps; // added to the variance; 0 means 1e-5
     bool plain; // true: the layer has neither weight nor bias
 } tri_layer_norm_options;
 

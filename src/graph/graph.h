@@ -24,7 +24,7 @@ typedef enum tri_value_kind {
     TRI_VALUE_NONE,
     TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
     TRI_VALUE_PARAMETER, // lies in a flat buffer
-    TRI_VALUE_SCALAR,    // supplied per step: the loss seeds, the step scalars
+    TRI_VALUE_SCALAR,    // supplied per step: a tri_scalar_kind
     TRI_VALUE_RESULT,    // an output of a node
     TRI_VALUE_WEIGHTED,  // a weighted sum of losses, which no node reads (loss.h)
 } tri_value_kind;
@@ -165,7 +165,9 @@ typedef struct tri_layer_info {
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
-    TRI_SCALAR_SEED, // [1], in the graph's dtype: the loss seed, where the loss is no sum of losses
+    // [1], in the graph's dtype: the loss seed, which is the gradient of the loss with respect to
+    // its sum over samples or labels; where the loss is no sum of losses.
+    TRI_SCALAR_SEED,
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
     TRI_SCALAR_TERM, // the loss seed of a sum's first loss; TRI_SCALAR_TERM + i: that of loss i
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS

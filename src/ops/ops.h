@@ -272,7 +272,7 @@ typedef struct tri_collective_attr {
     // 1, so that slices are contiguous.
     int64_t dim;
     bool maximum; // all_reduce: takes the maximum instead of the sum; has no gradient
-    bool partial; // all_gather, split: see above
+    bool partial; // all_gather, split: each rank has only one term of the gradient, see above
 } tri_collective_attr;
 
 // The attributes of batch_norm_shared and its gradient.

@@ -1,8 +1,10 @@
 // Defines the ops that compute the numbers of a step itself, not of the model:
 // - sum_of_squares and sum_rows: squares of gradients, and metrics of micro-batches, added up;
-// - step_numbers: from these sums, the step scalars and the carried numbers;
+// - step_numbers: from these sums, what updates read (the step scalars, such as the learning rate)
+//   and what the next step needs (the carried numbers, such as the loss scale);
 // - first_not_finite: where a step that halts has a number that is not finite;
-// - loss_seeds: the loss seeds.
+// - loss_seeds: the gradients of the losses with respect to their sums, with which the backward
+//   pass begins.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {
