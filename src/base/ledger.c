@@ -19,7 +19,7 @@ const char TRI_LEDGER_ISSUE[] = "ISSUE";
 // because steps may begin inside it.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
 
-typedef struct ledger_open { // an action of lane 0 that has not ended
+typedef struct ledger_open { // an action of lane 0 (computation) that has not ended
     uint64_t number;
     int64_t nested_ns; // time spent in actions inside it
     int kind;
@@ -34,7 +34,7 @@ struct tri_ledger {
     // is found by comparing pointers. The ring has copies of the texts.
     const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];
-    pthread_t thread; // the thread of lane 0, if has_thread
+    pthread_t thread; // the thread that computes (lane 0), if has_thread
     _Atomic bool has_thread;
     tri_ledger_event *trace;
     size_t trace_capacity;

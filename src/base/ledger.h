@@ -20,9 +20,9 @@
 enum {
     TRI_LEDGER_LABEL_BYTES = 72,
     TRI_LEDGER_NAME_BYTES = 24,
-    TRI_LEDGER_DEPTH = 16, // how deep actions of lane 0 can be nested
-    TRI_LEDGER_NONE = -1,  // the subject or round of an action that has none
-    TRI_LANE_OF_COMPUTE = 0,
+    TRI_LEDGER_DEPTH = 16,   // how deep actions of lane 0 can be nested
+    TRI_LEDGER_NONE = -1,    // the subject or round of an action that has none
+    TRI_LANE_OF_COMPUTE = 0, // lane 0: the actions of the thread that computes
     TRI_LEDGER_PACKED_BYTES = 6144
 };
 
@@ -47,8 +47,9 @@ typedef struct tri_ledger_event {
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-// Number and total time of the actions of one kind. For lane 0, the time of nested actions is not
-// included, so that no time counts twice. Actions that tri_ledger_add has added count too.
+// Number and total time of the actions of one kind. For lane 0 (computation), the time of nested
+// actions is not included, so that no time counts twice. Actions that tri_ledger_add has added
+// count too.
 typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
@@ -63,8 +64,9 @@ typedef struct tri_ledger_ring {
     _Atomic int64_t steps;      // how many steps have begun so far
     _Atomic int64_t step;       // number of the latest step
     _Atomic uint64_t begun;     // how many events have begun
-    _Atomic uint64_t moves; // counts begun steps, and begins and ends of actions of lane 0: while
-                            // it does not change, the rank stands still
+    // Counts begun steps, and begins and ends of actions of lane 0 (computation). While the count
+    // does not change, the rank makes no progress.
+    _Atomic uint64_t moves;
     // Actions of lane 0 that have not ended: open[0 … depth - 1], the outermost first.
     _Atomic int32_t depth;
     _Atomic int32_t kinds, lanes;
@@ -120,8 +122,8 @@ void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
 // used for work of a device whose times are only known later.
 void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
                     int64_t end_ns);
-// Begins an action of lane 0 that is not in a schedule, such as "loading data" or "evaluation".
-// Steps may begin and end inside it.
+// Begins an action of lane 0 (computation) that is not in a schedule, such as "loading data" or
+// "evaluation". Steps may begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
 // True on the thread to which lane 0, computation, belongs: only it may begin actions of that lane.
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);

@@ -11,7 +11,9 @@
 
 enum {
     BENCH_MAX_REPETITIONS = 1000,
-    BENCH_SMALL_BYTES = 64 << 10, // up to this size one repetition times many operations
+    // Up to this many bytes, a repetition measures BENCH_SMALL_INNER operations together, because
+    // one alone takes too little time to be measured well.
+    BENCH_SMALL_BYTES = 64 << 10,
     BENCH_SMALL_INNER = 200,
     BENCH_BUDGET_BYTES = 1 << 30, // about how many bytes are sent in all, for each size
 };

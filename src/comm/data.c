@@ -35,9 +35,9 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
 }
 
 // Opens a communicator that takes the host's memory and has all wanted abilities. It is a copy of
-// the control communicator, so that ranks may start operations on the two in different orders. The
-// generic layer adds the abilities that the copy lacks. That layer needs a second copy, over which
-// it compares what the ranks call.
+// the control communicator, so that ranks may start operations on the two in different orders. If
+// the copy lacks some ability, comm/generic adds it. For that it needs a second copy, over which it
+// compares what the ranks call.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;

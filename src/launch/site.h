@@ -48,6 +48,7 @@ typedef struct tri_site {
     tri_site_queues partition_list, qos_list; // made from these; the first entry is the default
     const tri_site_container *container_list;
     int container_count;
+    // Jobs need --qos; the site has QOS that `qos` does not list.
     bool qos_required, more_qos;
     tri_site_node node;
     // Slurm's CPUs, of which a core has node.threads_per_core; 0: the node's usable CPUs are

@@ -15,7 +15,7 @@ typedef struct launch_store {
 } launch_store;
 
 // Begins a generation. Its workers may connect as soon as this call has returned; workers of the
-// last generation are told that they were replaced. `where`: the addresses at which the agent
+// previous generation are told that they were replaced. `where`: the addresses at which the agent
 // itself listens. `out` already has master_addr, master_port and nonce; this sets store_port and
 // job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,

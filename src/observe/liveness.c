@@ -16,9 +16,9 @@
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
 typedef struct rank_view { // what this process has seen of one rank
-    uint64_t moves;
-    int64_t moved_ns; // when the rank was last seen to move
-    bool is_reported; // the rank was reported as stuck, and has not made progress since
+    uint64_t moves;        // `moves` of its ledger's ring, a count that changes with its progress
+    int64_t moved_ns;      // when `moves` was last seen to change
+    bool is_reported;      // the rank was reported as stuck, and has not made progress since
 } rank_view;
 
 struct tri_liveness {

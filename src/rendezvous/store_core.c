@@ -22,7 +22,7 @@ typedef struct bytes {
 
 typedef struct client {
     bool used, arrived;
-    bool watches; // this connection is a rank's second one, over which it watches
+    bool watches; // this connection is a rank's second one, for beats and news of lost ranks
     int rank;     // STORE_NO_RANK until it sends HELLO or WATCH
     bytes in, out;
     char *wanted;        // key of a GET that is waiting

@@ -25,17 +25,18 @@ typedef struct store_watched {
 typedef struct store_watch {
     store_watched *at; // by rank: what the server knows about it
     int size;
-    int watched; // how many ranks have their second connection
+    int watched; // how many ranks have is_watched set
     int64_t looked_ns;
 } store_watch;
 
 void store_watch_create(store_watch *watch, int size);
 void store_watch_destroy(store_watch *watch);
 void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
-// The rank has said BYE.
+// The rank has said that it leaves (STORE_BYE), so its silence no longer means that it is lost.
 void store_watch_end(store_watch *watch, int rank);
-// Keeps a copy of a rank's latest beat. False: the beat is longer than a ledger can be, or names a
-// rank that does not exist. Then the sender cannot be a rank of this job.
+// Keeps a copy of a rank's latest beat, whose value is a packed ledger: the rank's latest actions.
+// False: the value is longer than TRI_LEDGER_PACKED_BYTES, or the rank for which the sender waits
+// does not exist. Then the sender cannot be a rank of this job.
 bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, const void *value,
                       int64_t now_ns);
 // Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK.

@@ -68,7 +68,7 @@ typedef struct layered_open {
     int rank, size;
     const int *job_rank; // by rank: the rank's number in the job
     size_t scratch_bytes;
-    unsigned detail;
+    unsigned detail; // as in layered_comm
 } layered_open;
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);

@@ -89,8 +89,8 @@ static tri_status spread_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Makes an operation for one level. Type, reduction and wire type are those of the caller's
-// operation.
+// Makes an operation of one inner communicator, inside this host or across hosts. Type, reduction
+// and wire type are those of the caller's operation.
 static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
                         const void *send, void *recv) {
     tri_comm_op op = {

@@ -1,6 +1,7 @@
-// Keeps the first failure of a family, and passes it on to the linked families, which fail too. A
-// process that records a failure passes it on at once. Another process of the family passes it on
-// when one of its calls returns the failure, at the latest with its next heartbeat.
+// Keeps the first failure of a family (a communicator and all that were split from it), and passes
+// it on to the other families of the job that are linked with it, which then fail too. A process
+// that records a failure passes it on at once. Another process of the family passes it on when one
+// of its calls returns the failure, at the latest with its next heartbeat.
 #include "comm/progress/failure.h"
 
 #include "base/os.h"

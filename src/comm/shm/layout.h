@@ -94,7 +94,7 @@ typedef struct shm_seat {
 
 // A channel carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
-    // The number of messages that were posted; the members below describe the last one.
+    // The number of messages that were posted; the members below describe the latest one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;
