@@ -152,8 +152,9 @@ struct tri_device_backend {
     // the copy is done. Exception: after a copy_in of at most TRI_SMALL_COPY_BYTES it may do so as
     // soon as the call returns, because the device has kept a copy.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
-    // As copy_in, but the host's memory is read when the queue gets there, also if it is small: for
-    // memory that is written meanwhile, by work for which the queue waits. NULL if `host` is NULL.
+    // As copy_in, but even a small copy reads the host's memory only when the queue reaches it,
+    // because work for which the queue waits may write that memory until then. NULL if `host` is
+    // NULL.
     tri_status (*copy_in_later)(tri_queue *queue, void *to, const void *from_host,
                                 size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);

@@ -86,7 +86,8 @@ typedef struct engine_memory {
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
     char *inputs[2]; // the two heaps TRI_HEAP_INPUTS; `heaps` has the one of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    // By slot: the present address of its buffer; the table itself is in the host's memory.
+    // The table of slots (step_memory.h), in the host's memory. By slot: the present address of the
+    // buffer for which the slot stands.
     char **slots;
 } engine_memory;
 
@@ -111,7 +112,7 @@ typedef struct engine_numbers {
     double *control; // input of the op step_numbers
     double *losses;  // input of the op loss_seeds
     float *seeds;
-    int64_t width;    // length of a row
+    int64_t width;    // how many numbers a row of `rows` has
     int64_t capacity; // how many numbers `rows` has room for
     int64_t square_count;
     // What the finders (engine_make_finders) search for numbers that are not finite: the first
@@ -202,9 +203,9 @@ typedef struct engine_captures {
 // The host's CPU, where it runs the optimizer on offloaded state; see host_step.c.
 typedef struct engine_host {
     tri_device *device;         // NULL: the engine's device runs the optimizer
-    tri_queue *queue;           // a queue of it, whose work is done when a call returns
+    tri_queue *queue;           // a queue of `device`, whose work is done when a call returns
     tri_queue *down, *up;       // queues of the engine's device: the lanes of DOWNLOAD and UPLOAD
-    double *scalars;            // the step scalars, which NORM copies there
+    double *scalars;            // the host's copy of the step scalars, which NORM brings
     engine_range_kernels casts; // from masters to the half type, by the CPU
 } engine_host;
 

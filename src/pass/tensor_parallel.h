@@ -66,20 +66,20 @@ void parallel_rewrite(parallel_pass *pass, const tri_node *node);
 // graph, in the given placement. If the new value has another placement, nodes that convert it are
 // added first. Defined in tensor_parallel_values.c.
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement placement);
-// Gets the placement of an old value.
+// Gets the placement of the new value that stands for `from` of the old graph.
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from);
 // Adds a node of the same op to the new graph, with these inputs; its outputs have the given
 // placement.
 void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
                    const void *attr, parallel_placement placement);
-// Records that the old value `from` is now `value`.
+// Records that `value` of the new graph stands for `from` of the old one.
 void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
                   parallel_placement placement);
 // Sums terms that the ranks have computed. *placement becomes replicated or, with
 // strategy.sequence_parallel, sliced along the sequence.
 tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement);
-// If the old value is a parameter, records whether its reader computes all of its gradient or
-// (`partial`) one term.
+// If `from` of the old graph is a parameter, records whether the node that reads it computes all of
+// its gradient or, if `partial` is set, one term of it.
 void parallel_note_use(parallel_pass *pass, tri_value from, bool partial);
 // Gets the split of a parameter's layer; TRI_SPLIT_NONE for values that are no parameters.
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter);

@@ -12,7 +12,8 @@ typedef enum resource_kind {
     // Of a unit: the gradients that SCATTER leaves on this rank. Without SCATTER these are all of
     // the unit's gradients.
     OWN_GRADIENTS,
-    // Of a unit with has_partial: its own gradients, which NORM changes.
+    // OWN_GRADIENTS of a unit with has_partial: NORM changes them, because it sums some of them
+    // over the tensor-parallel ranks.
     PARTIAL_GRADIENTS,
     // Of a unit: the optimizer state, which LOAD brings from storage. On a host that updates it,
     // also the gradients that DOWNLOAD brings and the parameters that UPLOAD reads.
@@ -80,7 +81,7 @@ static const struct {
     {TRI_ACTION_SCATTER, OWN_GRADIENTS, true},
     {TRI_ACTION_REDUCE, OWN_GRADIENTS, true},
     {TRI_ACTION_TIE, OWN_GRADIENTS, true},
-    {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // the own gradients of all units
+    {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // those of all units
     {TRI_ACTION_NORM, PARTIAL_GRADIENTS, true},
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},

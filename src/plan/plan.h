@@ -27,9 +27,10 @@ typedef struct tri_round {
     // Position of the micro-batch's first sample in the step, and its number of samples; size 0:
     // the replica has no micro-batch in this round.
     int64_t first, size;
-    tri_program *program;              // NULL when there are no samples
-    const tri_edge_value *edge_values; // the values that all of the round's edges carry
-    const int *edge_of_value;          // by edge value: the edge that carries it
+    tri_program *program; // NULL when there are no samples
+    // All values that pipeline stages send each other in this round.
+    const tri_edge_value *edge_values;
+    const int *edge_of_value; // by edge value: number of the tri_edge that carries it
     int edge_value_count;
 } tri_round;
 

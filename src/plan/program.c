@@ -125,8 +125,9 @@ int tri_program_edge_values(tri_arena *arena, const tri_program *program, const 
                 tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
-            // A value that lies in no bundle is a view of an input. Nothing is sent for it, because
-            // every rank reads the inputs itself.
+            // Values that another block made lie in bundles (tri_bundle), except views of the
+            // model's inputs. Nothing is sent for these, because every rank reads the inputs
+            // itself.
             if (program->locations[reader->inputs[k].id].kind != TRI_LOCATION_BUNDLE) continue;
             tri_edge_value *known = NULL;
             for (int c = 0; c < count && !known; c++)

@@ -105,10 +105,10 @@ typedef struct tri_action {
     int subject;              // number of the block, unit or edge; -1: none
     int round;                // number of the micro-batch; -1: the action belongs to no round
     int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
-    // Of an action that makes gradients (FORWARD makes those of statistics): it adds to at least
-    // one gradient that an earlier round, or another block with the same unit, has made; `adds`
-    // says of which units. Of SCATTER: it adds to the sums of earlier rounds in this rank's own
-    // gradients.
+    // Of an action that makes gradients (FORWARD makes those of batch norm's running statistics,
+    // see TRI_ROLE_STATISTIC): it adds to at least one gradient that an earlier round, or another
+    // block with the same unit, has made; `adds` says of which units. Of SCATTER: it adds to the
+    // sums of earlier rounds in this rank's own gradients.
     bool accumulate;
     // FORWARD: the first compute action of this rank in the round. It alone waits for TAKE, because
     // all later ones of the round come after it.

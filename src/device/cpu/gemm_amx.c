@@ -5,7 +5,7 @@
 // at least for the most part, and a packed block of b stays in the L2 cache. Rows of a are read in
 // place, unless they lie at a distance that maps them to the same few sets of the L1 cache; then
 // they are packed. While the tiles multiply, the next 32 rows are prefetched and the finished sums
-// of the last block are stored.
+// of the previous block are stored.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
@@ -164,8 +164,8 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
         int64_t width = smaller(b->columns - j, CPU_AMX_SIDE), block = j / CPU_AMX_SIDE;
         const uint16_t *packed = b->b + block * chunks * CPU_AMX_CHUNK;
         // If b is packed for all of k at once, two buffers of 32 × 32 sums take turns: one may
-        // still hold the last block's sums, which are stored while this block is multiplied. Else
-        // every block of sums has its own buffer until the last range of k.
+        // still hold the previous block's sums, which are stored while this block is multiplied.
+        // Else every block of sums has its own buffer until the last range of k.
         float *sums =
             b->sums + (p->several_packed ? (row - b->first_row) * p->columns + j * CPU_AMX_SIDE
                                          : block % 2 * CPU_AMX_CHUNK);

@@ -13,14 +13,14 @@ enum {
 typedef struct loss_state {
     const cpu_device *device;
     cpu_range range;
-    float factor; // factor of the loss seed, for a gradient
+    float factor; // of a gradient: its constant factor, which is multiplied by the loss seed
     int64_t count;
 } loss_state;
 
 typedef struct loss_job {
     const float *prediction, *target;
     float *gradient;
-    float factor;
+    float factor; // the factor of loss_state times the loss seed, the gradient of the loss's sum
     int64_t count;
     double *sums; // by chunk: the chunk's sum
 } loss_job;
@@ -110,7 +110,7 @@ static int64_t chunks_of(int64_t count) { return (count + LOSS_CHUNK - 1) / LOSS
 static const struct {
     const tri_op *op;
     cpu_range (*range)(const cpu_device *device);
-    float factor; // factor of the loss seed; 0: the op is a loss and not a gradient
+    float factor; // as in loss_state; 0: the op is a loss and not a gradient
 } rows[] = {
     {&tri_op_mse_loss, sum_range, 0},
     {&tri_op_mse_loss_grad, gradient_range, 2},

@@ -41,9 +41,12 @@ typedef struct cuda_queue {
 
     pthread_t thread; // the thread that waits for `awaited`
     bool has_thread, stops;
-    tri_ticket awaited[AWAITED]; // the ticket with number n is awaited[n mod AWAITED]
-    uint64_t asked, answered;    // numbers of the newest ticket, and of the newest one that is done
-    int behind;     // how many calls were issued while the stream was waiting for such a ticket
+    // Tickets of other devices, of communicators or of storage, for which the stream waits. The one
+    // with number n is awaited[n mod AWAITED].
+    tri_ticket awaited[AWAITED];
+    // Numbers of the newest ticket in `awaited`, and of the newest one that is done.
+    uint64_t asked, answered;
+    int behind;     // how many calls were issued while the stream was waiting for one of `awaited`
     uint32_t *word; // the low bits of `answered` in pinned memory: the stream waits for its value
 
     char *small; // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES

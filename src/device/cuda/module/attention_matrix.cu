@@ -203,12 +203,12 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
         float largest[S::parts][2], sum[S::parts][2] = {};
         GPU_UNROLL
         for (int i = 0; i < S::parts; i++) largest[i][0] = largest[i][1] = -INFINITY;
-        gpu_barrier(); // all warps have read the tiles of the last item
+        gpu_barrier(); // all warps have read the tiles of the previous item
         copy_tile<T, D, S::queries>(q_tile, q, query, p.width);
         copy_tile<T, D, S::keys>(k_tile, k, 0, p.width);
         for (int64_t key = 0; key < end; key += S::keys) {
             gpu_copy_wait(); // the tile of k has arrived
-            gpu_barrier();   // all warps see k, and have read the last tile of v
+            gpu_barrier();   // all warps see k, and have read the previous tile of v
             copy_tile<T, D, S::keys>(v_tile, v, key, p.width);
             multiply<D>(q_tile, own, k_tile, scores);
             gpu_copy_wait(); // the tile of v has arrived
@@ -320,7 +320,7 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
             copy_tile<T, D, S::columns>(to + TILE, dy, at, f.width);
         };
         gpu_matrix_c sums[1][D / 8] = {}, dv[1][D / 8] = {};
-        gpu_barrier(); // all warps have read the tiles of the last item
+        gpu_barrier(); // all warps have read the tiles of the previous item
         head_rows q = queries_of(f, f.q, n, head_at(0)), dy = queries_of(f, p.dy, n, head_at(0));
         copy_tile<T, D, S::rows>(x, of_keys ? k : q, row, f.width);
         copy_tile<T, D, S::rows>(dx, of_keys ? v : dy, row, f.width);

@@ -240,8 +240,8 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
 
 // Which elements a thread takes if x has channels last. x is then a matrix with a row for each
 // pixel and a column for each channel. The threads of a block form a matrix of `rows` by `columns`.
-// Each takes a lot of n neighbouring channels, of every rows-th of the block's pixels. So the
-// threads of one row read neighbouring memory.
+// Each takes one lot, which is n neighbouring channels (as many as fill 16 bytes, or one), of every
+// rows-th of the block's pixels. So the threads of one row read neighbouring memory.
 struct panel {
     int64_t tile, part;    // numbers of the block's range of lots and of its range of pixels
     int64_t channel;       // the first of the thread's lot; below 0: there is none

@@ -312,9 +312,9 @@ template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     }
 }
 
-// A thread takes a lot at a time if no lot crosses from one plane to the next or, with channels
-// last, from one pixel to the next. Otherwise, or if y is not aligned to 16 bytes, it takes one
-// element at a time.
+// A thread computes n neighbouring elements (16 bytes, a lot) at a time if these always lie in one
+// plane or, with channels last, in one pixel. Otherwise, or if y is not aligned to 16 bytes, it
+// computes one element at a time.
 template <typename T>
 tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
     constexpr int n = gpu_lot<T>::count;

@@ -16,7 +16,8 @@ struct lot {
     int64_t sample, pixel, channel; // its first pixel and channel
 };
 
-// Finds lot number `at` of a tensor. Lots are numbered by sample, then by `each` pixels, then by n
+// Finds the lot with number `at`. A tensor's lots are numbered from 0: those of the first sample
+// come first, in a sample those of the first `each` pixels, and among these those of the first n
 // channels. `groups`: how many runs of `each` pixels cover a sample.
 template <int n> GPU_DEVICE lot lot_of(int64_t at, int64_t channels, int64_t groups, int64_t each) {
     int64_t lots = channels / n;
@@ -29,8 +30,9 @@ template <int n> GPU_DEVICE lot lot_of(int64_t at, int64_t channels, int64_t gro
     return {group / groups, group % groups * each, at % lots * n};
 }
 
-// How many neighbouring pixels a lot has. With dropout it has 4, because one block of the random
-// generator gives the numbers for 4 neighbouring pixels of a channel.
+// How many neighbouring pixels a lot (what a thread computes at a time) has. With dropout it has 4,
+// because one block of the random generator gives the numbers for 4 neighbouring pixels of a
+// channel.
 GPU_DEVICE int64_t pixels_of(const cuda_mask &mask) { return mask.threshold ? 4 : 1; }
 
 // Which elements of n channels and 4 pixels dropout keeps: bit 4 · k + r is for channel k and pixel

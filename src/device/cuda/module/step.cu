@@ -166,8 +166,8 @@ GPU_KERNEL step_numbers(cuda_step_numbers p) {
     step_rule(&attr, p.carried, p.control, p.sums, p.squares, p.after, p.step);
 }
 
-// Searches for numbers that are not finite. One thread block is enough, because it only searches in
-// the step in which a run ends.
+// Searches for numbers that are not finite, so that a message can name the parameter. One thread
+// block is enough, because it only searches if the step halts, and then the run ends.
 GPU_KERNEL not_finite(cuda_not_finite p) {
     GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
     int64_t found = 0;
