@@ -47,10 +47,9 @@ enum {
     // they end, because a launcher may end all ranks once one has ended.
     TRI_REFUSAL_SPEAK_MS = 1000,
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
-    // How long a rank waits for rank 0's answer before it prints its own line.
+    // How long a rank tries to get an answer from rank 0 before it prints by itself why it ends.
     TRI_REFUSAL_LOOK_MS = 5000,
-    // A refusing rank to which rank 0 did not answer prints its own line. How long it then goes on
-    // trying to reach rank 0, so that the other ranks learn of the refusal.
+    // How long it then goes on trying to reach rank 0, so that the other ranks learn why it ends.
     TRI_REFUSAL_END_MS = 5000,
     TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,
@@ -149,7 +148,9 @@ enum {                                  // limits of communicators over messages
     TRI_MESSAGE_GATHER_BYTES = 2048,
     // Up to this number of ranks, each sends small data to all others directly.
     TRI_MESSAGE_EXCHANGE_RANKS = 16,
-    TRI_MESSAGE_WINDOW_BYTES = 512 << 10, // size of a window from one rank to another
+    // Larger sums are exchanged window by window: ranks send each other the terms of some elements
+    // at a time. The most and the least memory for one window of terms from one rank.
+    TRI_MESSAGE_WINDOW_BYTES = 512 << 10,
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
     // Scratch memory of a communicator, unless the smallest windows need more.
     TRI_MESSAGE_SCRATCH_BYTES = 16 << 20,

@@ -168,8 +168,9 @@ typedef struct tri_comm_backend {
     // tri_comm_link. `waits`: a thread of the caller does nothing but wait for `wake`. NULL: the
     // caller has to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
-    // The communicator's family, which tri_comm_link can link with others. NULL: no operation of
-    // this backend ever waits for another rank.
+    // The communicator's family: all communicators that were split from the same one, and so fail
+    // together. tri_comm_link makes several families fail together. NULL: no operation of this
+    // backend ever waits for another rank, so there is nothing to link.
     struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
@@ -214,9 +215,9 @@ void tri_comm_link(tri_comm *a, tri_comm *b);
 // The name of a kind of operation, such as "all_reduce". `bench comm --op` and the ledger use these
 // names.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// Lets this family, and the families linked to it, ask `health` which ranks of other hosts are lost
-// and what these ranks do, because shared memory shows only the ranks of one host. All of these
-// families must end before `health`.
+// Lets the communicator's family, and the families linked to it, ask `health` which ranks of other
+// hosts are lost and what these ranks do, because shared memory shows only the ranks of one host.
+// All of these families must end before `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
 // Names the communicator's lane, so that traces show the axis that it serves: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);

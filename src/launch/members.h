@@ -10,9 +10,11 @@ typedef struct launch_members {
     char run_id[128];
     char master_addr[256];
     int master_port;
-    char nonce[33];  // a secret of this attempt, so that other users cannot find its ranks
-    char job[64];    // the name by which workers know the run; "": one node, so they need none
-    char store[272]; // HOST:PORT where the serving agent has the workers' store; "": rank 0 has it
+    char nonce[33]; // a secret of this attempt, so that other users cannot find its ranks
+    char job[64];   // the name by which workers know the run; "": one node, so they need none
+    // HOST:PORT of the workers' store, which the serving agent serves, the agent that decides what
+    // all nodes do; "": rank 0 serves it.
+    char store[272];
     int group_rank, group_size; // number of this node, and how many nodes there are
     int first_rank, world_size; // this node's ranks: from first_rank to first_rank + workers - 1
     int generation;             // how many attempts of the run there were before this one

@@ -1,5 +1,5 @@
-// The agent of one node of a run over several nodes: its connection to the serving agent, which may
-// be in the same process. A run on one node needs none.
+// The agent of one node of a run over several nodes: its connection to the serving agent, the one
+// that decides what all nodes do. Both may be in the same process. A run on one node has no agents.
 #ifndef TRIREME_LAUNCH_NODES_H
 #define TRIREME_LAUNCH_NODES_H
 

@@ -10,17 +10,18 @@
 
 enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 
+// In parentheses: the structure behind the head, where its name does not follow from the kind's.
 typedef enum nodes_kind {
     NODES_BEAT = 0x54524e00, // both ways: a sign of life, answered by another one
     NODES_JOIN,              // from an agent: it wants to take part in the next round
-    NODES_FAILING,           // from an agent: one of its workers has just failed; nodes_order
-    NODES_LEAVE,             // from an agent: signal `code` asks this node to end; nodes_order
+    NODES_FAILING,           // from an agent: one of its workers has just failed (nodes_order)
+    NODES_LEAVE,             // from an agent: signal `code` asks this node to end (nodes_order)
     NODES_REPORT,            // from an agent: all of its workers have ended
     NODES_BYE,               // from an agent: it ends
     NODES_ROUND,             // to an agent: a round begins, start the workers
-    NODES_STOP,              // to an agent: stop the workers, and report; nodes_order
-    NODES_AGAIN,             // to an agent: another round follows; nodes_order
-    NODES_END,               // to an agent: the run ends, with exit code `code`; nodes_order
+    NODES_STOP,              // to an agent: stop the workers, and report (nodes_order)
+    NODES_AGAIN,             // to an agent: another round follows (nodes_order)
+    NODES_END,               // to an agent: the run ends, with exit code `code` (nodes_order)
     NODES_KIND_END,
 } nodes_kind;
 

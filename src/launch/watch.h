@@ -17,7 +17,9 @@ typedef struct launch_watch {
     // on for other purposes, and that ended a worker because the worker has no handler for it.
     int signal;
     launch_nodes *nodes; // NULL: the run has only this node
-    nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has arrived
+    // The latest END or AGAIN, by which the serving agent (nodes.h) ends the attempt; kind 0: none
+    // has arrived.
+    nodes_message last;
 } launch_watch;
 
 // Runs until every worker has ended and its output was written. If a worker fails, a signal arrives

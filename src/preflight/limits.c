@@ -1,4 +1,4 @@
-// The numbers that separate go from no-go, and how a user sets them.
+// The limits that decide whether a measured value means go or no-go, and how a user sets them.
 #include "preflight/limits.h"
 
 #include "base/option.h"

@@ -1,4 +1,5 @@
-// The numbers that separate go from no-go: one row for each, with its reason.
+// The limits of a preflight, which decide whether a measured value means go or no-go: one row for
+// each, with its reason.
 #ifndef TRIREME_PREFLIGHT_LIMITS_H
 #define TRIREME_PREFLIGHT_LIMITS_H
 

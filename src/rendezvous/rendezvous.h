@@ -115,14 +115,15 @@ tri_status tri_store_fail(tri_store *store, tri_status status);
 // Collective. If a rank calls tri_store_fail instead, the call fails on all ranks at once. `what`
 // is the same on all ranks and must not have been used before.
 tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
-// The refusal of a rank that ends with exit code 2: what it tells the others, and what it learns
-// from them.
+// A refusal: a rank ends with exit code 2, because usage or input is bad. What tri_store_refuse has
+// to know of it, and what the rank learns from the others.
 typedef struct tri_refusal {
-    // This rank has a reason of its own; false: it only learned of another rank's (TRI_REFUSED).
+    // This rank has a reason of its own to end; false: it only learned that another rank has one
+    // (TRI_REFUSED).
     bool has_reason;
     void (*print)(const char *line);
-    // Results. is_printed: this rank has printed a line. is_answered: the ranks have agreed on a
-    // line, which is in `answer`.
+    // Results. is_printed: this rank has printed why it ends. is_answered: the ranks have agreed on
+    // one line that says why, which is in `answer`.
     bool is_printed, is_answered;
     char answer[TRI_MESSAGE_MAX_BYTES];
 } tri_refusal;

@@ -11,14 +11,16 @@ enum { LAYERED_INNER = 3, LAYERED_STEPS = 10 };
 
 typedef struct layered_comm layered_comm;
 
-typedef struct layered_window { // positions and sizes in elements of the operation's `count`
+// The elements of an operation on which its steps work at present, because scratch memory may not
+// hold all: `count` elements from element `begin` on, counted as the operation's `count` is.
+typedef struct layered_window {
     int64_t begin, count;
 } layered_window;
 
 typedef struct layered_step {
     int inner;      // index of the inner communicator; -1: the step is `work`
     tri_comm_op op; // the operation of the inner communicator
-    tri_status (*work)(layered_comm *comm); // work of this rank, on comm->op and comm->window
+    tri_status (*work)(layered_comm *comm); // work of this rank, on comm->window of comm->op
 } layered_step;
 
 typedef struct layered_kind {

@@ -10,9 +10,9 @@ typedef struct tri_message_config {
     int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
     // By rank: its number in the job, which messages about failures name. NULL: the same number.
     const int *job_ranks;
-    // A name that no other group of the job has, under which the ranks find each other at the
-    // meeting. NULL: the number of this open, counted in the process; so all ranks of the job must
-    // then open the same communicators in the same order.
+    // A name that no other group of the job has. It is part of the keys under which the ranks
+    // exchange their addresses through `meeting`. NULL: the number of this open, counted in the
+    // process; so all ranks of the job must then open the same communicators in the same order.
     const char *group;
     tri_comm *control; // over all ranks of the job; it must outlive this one; NULL: there is none
     // The ledger that records the operations; NULL: the ledger of the control communicator or, if

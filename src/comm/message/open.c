@@ -128,7 +128,8 @@ static int find_silent(const tri_transport_request requests[2], int from, int to
     return has_sent && requests[0].state != TRI_REQUEST_DONE ? from : to;
 }
 
-// Writes " (host …)" for a rank whose card did not arrive; "" if its host is not known.
+// Writes " (host …)" for a rank whose message_card did not arrive over the transport, if the rank
+// has left its card at call->meeting; else "".
 static void find_host(const open_call *call, int rank, char *out, size_t size) {
     char key[96];
     size_t got = 0;

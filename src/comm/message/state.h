@@ -150,7 +150,8 @@ typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
     int round;
-    // Elements of a window; number of windows, of windows posted and of windows reduced.
+    // Sums are exchanged window by window (window.c). Elements of a window; how many windows there
+    // are; for how many the exchange of terms was started (posted); how many were summed (reduced).
     int64_t window, windows, posted, reduced;
 } message_current;
 

@@ -291,9 +291,9 @@ static int64_t nap_ns(message_family *family) {
     return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
 }
 
-// Waits until the transport has something to do, or another thread rings the bell. Only the thread
-// that holds `waiting` calls this: one thread at the descriptor is enough, because it wakes the
-// others, which sleep on the bell.
+// Waits until the transport has something to do, or another thread wakes this one (message_wake).
+// Only the thread that has locked family->waiting calls this. All others sleep on family->bell: it
+// is enough if one waits for the transport's descriptor, because it then wakes the others.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
     int64_t timeout_ns = timeout_ms * (int64_t)1000000;
@@ -325,7 +325,7 @@ void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
     }
     wait_for_transport(family, seen, timeout_ms);
     pthread_mutex_unlock(&family->waiting);
-    // Wakes the other sleepers, because one of them has to wait for the descriptor from now on, and
+    // Wakes the other sleepers, because one of them has to wait for the transport from now on, and
     // each of them may have to advance its own operation.
     if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
 }

@@ -44,7 +44,7 @@ struct tri_transport_end {
     size_t pending_count, pending_capacity;
     bool moved;
     // How often in succession event_fd was readable although UCX had nothing to do. After
-    // STUCK_ARMS times threads take naps instead of sleeping until event_fd is readable.
+    // STUCK_ARMS times threads sleep for short times instead of until event_fd is readable.
     int stuck_arms;
 };
 
@@ -284,9 +284,9 @@ static bool ucx_progress(tri_transport_end *end) {
     return moved;
 }
 
-// Returns the descriptor to sleep on; -1 makes the caller take naps. While UCX connects over TCP,
-// the descriptor is ready until the other end answers, so nobody can sleep on it. Naps leave the
-// cores to ranks that have work.
+// Returns the descriptor to sleep on; -1: the caller instead sleeps for a short time before each
+// look, which leaves the cores to ranks that have work. While UCX connects over TCP, the descriptor
+// is readable until the other end answers, so that no thread could sleep on it.
 static int ucx_event_fd(tri_transport_end *end) {
     return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
 }
