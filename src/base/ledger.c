@@ -291,7 +291,8 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 }
 
 typedef struct ledger_view {
-    tri_ledger_event computes; // the innermost open action of lane 0 that is not a wait
+    // Of lane 0, computation: the innermost open action that is not a wait.
+    tri_ledger_event computes;
     // Of all lanes except lane 0: the newest action that is open, and the newest that has ended.
     tri_ledger_event operates, operated;
 } ledger_view;

@@ -209,13 +209,14 @@ tri_device_description tri_device_description_of(const tri_device_backend *backe
 // Writes the name as the option --device expects it, for example "null:h200", and returns `text`.
 const char *tri_device_name(const tri_device_description *device, char text[TRI_DEVICE_NAME_BYTES]);
 
-// The memory that a rank may use if `sharers` ranks share the host.
+// The memory that a rank may use.
 typedef struct tri_device_memory {
     int64_t bytes;  // 0: not known
     bool is_own;    // true: it is the device's memory; false: the host's
     char whose[80]; // text that completes the message "more than the 3 GB …"
 } tri_device_memory;
-// Finds how much memory a rank may use. `opened` is the device; NULL: it is only described.
+// Finds how much memory a rank may use if `sharers` ranks share the host. `opened` is the device;
+// NULL: it is only described.
 tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
                                        int sharers);
 

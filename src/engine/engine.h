@@ -77,7 +77,7 @@ typedef struct tri_step_output {
     bool overflowed; // a gradient was not finite, so nothing was changed; only with a loss scale
     // As `overflowed`, but the loss scale was the smallest already: training cannot go on.
     bool exhausted;
-    tri_carried carried; // the carried numbers after the step
+    tri_carried carried; // loss scale and count of updates after the step
 } tri_step_output;
 
 // Prepares the kernels that the plan has chosen, allocates all memory, and splits the world into

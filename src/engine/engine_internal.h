@@ -68,13 +68,14 @@ typedef struct engine_groups {
 
 // Memory of the device, allocated once, so that no step allocates. If ranks shard parameters
 // (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
-// parameters on a heap.
+// parameters into heaps[TRI_HEAP_STATE].
 typedef struct engine_memory {
     float *stored; // parameters that kernels read in the type in which they are stored
     // This rank's ranges, in F32, of the parameters that kernels read in a half type.
     float *masters;
     char *half_parameters; // the same parameters in the half type
-    // Whole gradients; NULL if every round scatters them, or if they lie on a heap.
+    // Whole gradients; NULL if the plan puts them into `heaps`, because they need memory only from
+    // BACKWARD to SCATTER or to the end of the step (see tri_step_memory_request).
     float *gradients;
     // If every round scatters gradients: those of this rank's own ranges, summed over the rounds;
     // else NULL.
@@ -246,7 +247,7 @@ struct tri_engine {
     tri_queue *queue; // the queue of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;  // the carried numbers after the last collected step
+    tri_carried carried;  // loss scale and count of updates after the last collected step
     tri_storage *storage; // NULL: no state is offloaded
     engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
@@ -417,7 +418,7 @@ tri_status engine_find_not_finite(tri_engine *engine);
 // Issues the copy of a step's results to the host, right after the step, so that the host need not
 // wait for the step before it issues the next one.
 tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
-// The index, among the flights, of the step that is being issued.
+// The index into engine_flights.items of the step that is being issued.
 int engine_next_flight(const tri_engine *engine);
 
 // Defined in state.c.

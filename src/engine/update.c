@@ -1,6 +1,6 @@
 // STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of a unit's buckets.
-// This file also makes the kernels for sums of squares and the finders, which run over the same
-// ranges. Read next: offload.c.
+// This file also makes other kernels that run over the same ranges: for sums of squares, and the
+// finders, which look for gradients that are not finite. Read next: offload.c.
 #include "engine/engine_internal.h"
 
 static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {

@@ -176,7 +176,9 @@ typedef enum tri_scalar_kind {
 // The elements of the step scalars, which NORM makes and update ops read.
 enum {
     TRI_STEP_LR,
-    // Factor of every gradient: nominal / true count × clip factor / loss scale.
+    // Factor of every gradient: nominal count / true count × clip factor / loss scale. BACKWARD has
+    // divided by the nominal count, the step's samples; the true count omits ignored labels. If it
+    // has divided by true counts, the first factor is left out.
     TRI_STEP_GRADIENT_SCALE,
     TRI_STEP_STATISTIC_SCALE, // factor of every statistic: 1 / samples of the step
     TRI_STEP_SKIP,            // not 0: the update changes nothing

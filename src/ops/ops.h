@@ -323,7 +323,7 @@ typedef struct tri_sum_of_squares_attr {
 // The elements of `control`, an input of step_numbers: what the host tells the device for a step.
 typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
-    TRI_CONTROL_SAMPLES, // the nominal count of the step
+    TRI_CONTROL_SAMPLES, // how many samples the step has, whether their labels are ignored or not
     TRI_CONTROL_UPDATES, // how many updates the host knows to be done
     // The learning rates of the next updates, one element each: element TRI_CONTROL_RATES + i if i
     // more updates are done than the host knows of.

@@ -63,8 +63,8 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 // block waits (mostly gradients of parameters) into the phase WEIGHT, so that a pipeline can run
 // them later.
 tri_status tri_pass_split_backward(tri_graph *graph);
-// Gives each value the layout in which its kernel writes it, and each parameter its home layout.
-// Inserts a reorder where a kernel needs to read another layout.
+// Gives each value the layout in which its kernel writes it, and each parameter its home layout, in
+// which it is kept between steps. Inserts a reorder where a kernel needs to read another layout.
 tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *device);
 
 // Whether the table in tensor_parallel_rules.c, or the one in precision.c, has a row for the op.

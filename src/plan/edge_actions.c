@@ -131,7 +131,8 @@ static void wake_readers(clock_work *c, direction way, int stage) {
     }
 }
 
-// Runs, on the ideal machine, as many actions of a rank as can begin now, in the rank's order.
+// Computes when actions of a rank begin and end on the ideal machine of clock_work, in the rank's
+// order, up to the first action whose inputs are not ready yet.
 static void advance(clock_work *c, int rank) {
     for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
         const stage_action *a = &c->actions[rank][c->next[rank]];

@@ -42,7 +42,7 @@ int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-// Whether the slot is one of a bucket's.
+// Whether the slot is one of the four of a bucket.
 bool tri_slot_is_of_bucket(const tri_flat *flat, int slot);
 
 // What of this rank's state is offloaded: it lies in storage between its uses, and takes memory

@@ -157,7 +157,7 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
         g->a = cpu_matrix_transposed(y);
         state.a = 1;
         state.b = 0;
-    } else { // computes dWᵀ = xᵀ·dy, whose rows are contiguous in the home layout
+    } else { // W is blocked: computes dWᵀ = xᵀ·dy, whose rows are contiguous
         *g = (cpu_gemm){.m = s.in, .n = s.out, .k = s.rows, .b = y};
         g->a = cpu_matrix_transposed(x);
         g->c = cpu_matrix_transposed(w);

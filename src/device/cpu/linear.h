@@ -20,8 +20,8 @@ bool linear_has_bias(const tri_node *node);
 // The epilogue of a forward kernel, without the bias, whose address is known only when the kernel
 // runs.
 cpu_epilogue linear_epilogue(const tri_node *node);
-// The home layout of W. It follows from the shape, the type and the device's instruction set alone,
-// so that all ranks have the same one.
+// The home layout of W, in which W, its gradient and its optimizer states are kept. It follows from
+// the shape, the type and the device's instruction set alone, so that all ranks have the same one.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
 // Chooses a kernel's layouts: x and y are plain. W is in its home layout, unless the layout pass
 // has already made W plain.

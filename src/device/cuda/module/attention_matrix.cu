@@ -261,8 +261,8 @@ GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, f
     ds = score * (ds - query.dot);
 }
 
-// Calls the function above for each element of the warp's 16 rows, which are queries or, with
-// `of_keys`, keys.
+// Turns `scores` into probabilities and `ds` into the gradients of scores, for the warp's 16 rows,
+// which are queries or, with `of_keys`, keys.
 template <bool of_keys, int n>
 GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_t query,
                               int64_t key, gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
