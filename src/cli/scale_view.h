@@ -59,7 +59,7 @@ int64_t scale_batch(const scale_point *point);
 double scale_samples_per_s(const scale_point *point);
 double scale_step_s(const scale_point *point);
 // The fraction of the time in which ranks wait for others. NaN: not known, because the point was
-// measured on a device that runs ahead of the host.
+// measured on a device that works asynchronously.
 double scale_waiting(const scale_point *point);
 // A point's samples/s divided by those of the first point: of all ranks together (speedup), and of
 // one rank (efficiency).

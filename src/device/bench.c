@@ -81,8 +81,8 @@ static tri_status prepare(bench *b) {
     return b->device->backend->alloc(b->device, workspace, &b->workspace);
 }
 
-// Allocates memory for times. A device that runs ahead writes the times itself, so it must be able
-// to write that memory.
+// Allocates memory for times. A device that works asynchronously writes the times itself, so it
+// must be able to write that memory.
 static tri_status make_stamps(bench *b, size_t bytes) {
     const tri_device_backend *backend = b->device->backend;
     void *memory = backend->alloc_host ? NULL : calloc(1, bytes);

@@ -32,8 +32,8 @@ typedef struct tri_engine_batch {
 
 // The carried numbers, which one step hands to the next, as the host has them: after the last
 // collected step. The steps themselves read and change a copy in the device's memory, because a
-// device that runs ahead begins the next step before the host has read the results of the one
-// before.
+// device that works asynchronously begins the next step before the host has read the results of the
+// one before.
 typedef struct tri_carried {
     // The loss, and so all gradients, are multiplied by it; scale.scale 0: there is no loss scale.
     tri_loss_scale scale;

@@ -144,8 +144,8 @@ static void note_gap(tri_trace_sums *out, tri_trace_gap gap) {
 }
 
 // Finds the thread of the trace that shows when a rank computes: the thread named "device" if the
-// device runs ahead, else thread 0, the compute lane. `first` is the index of the rank's first
-// event.
+// device works asynchronously, else thread 0, the compute lane. `first` is the index of the rank's
+// first event.
 static int computing_thread(const reading *r, int first) {
     for (int i = first; i < r->count && r->events[i].rank == r->events[first].rank; i++)
         if (!strcmp(lane_of(r, &r->events[i]), "device")) return r->events[i].thread;

@@ -106,10 +106,10 @@ static tri_status put_edge_actions(work *w) {
     return TRI_OK;
 }
 
-// Inserts TAKE. On a device that runs ahead, TAKE stands after the first compute action of the
-// previous round, so that its copy runs while that round computes. On other devices it stands right
-// before the micro-batch is needed, because an earlier copy would save no time and take memory for
-// longer.
+// Inserts TAKE. On a device that works asynchronously (takes_ahead), TAKE stands after the first
+// compute action of the previous round, so that its copy runs while that round computes. On other
+// devices it stands right before the micro-batch is needed, because an earlier copy would save no
+// time and take memory for longer.
 static void put_takes(work *w) {
     const tri_schedule_request *r = w->request;
     int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
@@ -208,9 +208,9 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Marks which actions of one sum of a unit's gradients add. All others overwrite, so that the
-// gradients need not be set to zero first. A sum goes from one SCATTER to the next, or over the
-// whole step. In each sum, the first action of each gradient source overwrites and later ones add.
+// Gradients of a unit are summed from one SCATTER to the next, or over the whole step. For one such
+// sum, marks the actions that add to it; the others overwrite it, so that the gradients need not be
+// set to zero first. The first action of each gradient source overwrites, and later ones add.
 // There are two exceptions: no action writes the gradients of some source, or both halves of
 // BACKWARD may write the same gradient. Then CLEAR sets the gradients to zero, and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {

@@ -252,7 +252,7 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
-        // A device that does not run ahead copies inputs before it computes. Estimates leave this
+        // Without takes_ahead, inputs are copied before the device computes. Estimates leave this
         // time out, because it is short compared with the computing.
         if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
             return (double)p->input_bytes / rates->memory_bytes_per_s;

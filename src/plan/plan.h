@@ -133,8 +133,10 @@ struct tri_plan {
     int rank, replicas;
     tri_device_description device; // the device for which the kernels were chosen
     bool deterministic;
-    tri_comm_choice comm;         // the recipe's choice of what connects the ranks
-    bool takes_ahead;             // the device runs ahead of the host, so inputs are copied ahead
+    tri_comm_choice comm; // the recipe's choice of what connects the ranks
+    // The device works asynchronously (runs_ahead), so a micro-batch is copied to it while it
+    // computes the one before.
+    bool takes_ahead;
     int optimizer_states;         // optimizer states per trained parameter
     const tri_strategy *strategy; // the recipe's strategy
     // The strategy by which schedules are written; see tri_strategy_effective.
@@ -166,8 +168,9 @@ void tri_plan_destroy(tri_plan *plan); // NULL allowed
 enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same time
 
 // How many micro-batches of training data the engine may read at one time, so that the loader must
-// not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that runs ahead. If labels are
-// counted before the step, it is at least the number of a step's rounds.
+// not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that works asynchronously
+// (takes_ahead). If labels are counted before the step, it is at least the number of a step's
+// rounds.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.

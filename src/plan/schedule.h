@@ -212,8 +212,8 @@ struct tri_schedule_request {
     int rounds;                 // rounds of the step, the same number on every replica
     const int64_t *round_sizes; // by round: the samples of this rank's micro-batch; 0: it has none
     bool training;              // false: evaluation, FORWARD only
-    // The device runs ahead: TAKE stands one round before its use, so that it copies the inputs
-    // while the device computes the round before.
+    // The device works asynchronously (runs_ahead): TAKE stands one round before its use, so that
+    // it copies the inputs while the device computes the round before.
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
     // ranks divide the samples. For that, gradients are scattered after every round, and `strategy`

@@ -1,7 +1,8 @@
 // Where, during one step, everything lies that does not stay for the whole run: values that wait
-// between segments, inputs, gathered parameters, gradients before SCATTER, what storage brings.
-// Each is in use from a first to a last action of the schedule; buffers in use at the same time do
-// not overlap. One step of fsdp with two blocks (a, b), over its actions:
+// between segments, inputs, gathered parameters, gradients before SCATTER, and offloaded state
+// while an action needs it in memory. Each is in use from a first to a last action of the schedule;
+// buffers in use at the same time do not overlap. One step of fsdp with two blocks (a, b), over its
+// actions:
 //
 //     STATE        | parameters a | parameters b |  b's gradients  | a's gradients
 //     (heap)       |       parameters b     |      parameters a    |
@@ -23,9 +24,9 @@ typedef enum tri_heap {
     // gradients of a run of one rank. While STEP actions run, offloaded optimizer states lie here.
     TRI_HEAP_ACTIVATIONS,
     TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
-    // The first inputs of a step, on a device that runs ahead. This heap exists twice and steps
-    // alternate between the two, because these inputs are copied while the previous step still
-    // computes.
+    // The first inputs of a step, on a device that works asynchronously (runs_ahead). This heap
+    // exists twice and steps alternate between the two, because these inputs are copied while the
+    // previous step still computes.
     TRI_HEAP_INPUTS,
     TRI_HEAP_COUNT
 } tri_heap;

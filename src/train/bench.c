@@ -108,7 +108,7 @@ static tri_step_shape next_shape(const bench_run *run) {
 }
 
 // Issues one step as the training loop does, and collects the oldest step in flight: this step or,
-// on a device that runs ahead, the one before it.
+// on a device that works asynchronously (runs_ahead), the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;

@@ -9,11 +9,11 @@ typedef struct tri_bench_result {
     double samples_per_s; // over all ranks: the median over chunks of about 0.25 s
     double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile of the chunks
     // How many chunks were measured, and how many were rejected because other processes used more
-    // than 8% of a core (half of all cores, if the device runs ahead of the host). Chunks are
+    // than 8% of a core (half of all cores, if the device works asynchronously). Chunks are
     // rejected only if one rank runs alone.
     int chunks, rejected;
-    // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN if
-    // the device runs ahead of the host.
+    // Fraction of the time in which ranks wait for communication, as the mean over ranks; NaN: not
+    // known, because the device works asynchronously.
     double waiting;
     double first_step_s;     // time from the start of the process to the end of the first step
     double max_rss_mb;       // the most memory that this rank had, in 10^6 bytes

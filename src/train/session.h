@@ -115,7 +115,7 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
 tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);
 tri_status tri_session_test_loader(const tri_session *session, tri_loader **out);
 // How many seconds this rank has waited so far for other ranks without computing anything. On a
-// device that runs ahead of the host, the host's waits for the device count too.
+// device that works asynchronously, the host's waits for the device count too.
 double tri_session_waited_s(const tri_session *session);
 
 #endif

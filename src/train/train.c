@@ -191,8 +191,8 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
 }
 
 // Adds the time since `begun_s` to the time of the steps. It is called after a step was issued and
-// again after it was collected: usually issuing takes the time, but on a device that runs ahead,
-// issuing returns at once and collecting takes it.
+// again after it was collected: usually issuing takes the time, but on a device that works
+// asynchronously, issuing returns at once and collecting takes it.
 static void note_time(train_loop *loop, double begun_s, double waited_s) {
     double seconds = tri_os_seconds() - begun_s;
     loop->training_s += seconds;
@@ -268,8 +268,9 @@ static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
 }
 
-// Whether a step may be issued now. On a device that runs ahead, one step may be in flight, unless
-// something is due after that step. A decision to end or to save waits until no step is in flight.
+// Whether a step may be issued now. On a device that works asynchronously (runs_ahead), one step
+// may be in flight, unless something is due after that step. A decision to end or to save waits
+// until no step is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
     if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;

@@ -35,7 +35,7 @@ typedef struct tri_train_result {
     // Time and speed of this process; samples_per_s counts steps and the loading of their samples.
     double wall_s, samples_per_s;
     // The fraction of the steps' time in which this rank waited for others and computed nothing; 0:
-    // not known, for example on a device that runs ahead of the host.
+    // not known, for example on a device that works asynchronously.
     double waiting;
     double starved_cores;   // how many cores this rank got, if other processes took many; else 0
     bool was_complete;      // the run was complete before this process started
