@@ -219,8 +219,8 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
     pthread_mutex_unlock(&ledger->lock);
 }
 
-// Ends an action of lane 0, and with it the actions inside it that are still open, because a
-// function that fails does not end its own actions.
+// Ends an action of lane 0 (computation), and with it the actions inside it that are still open,
+// because a function that fails does not end its own actions.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
     int depth = depth_of(ledger) - 1; // the depth of this action
     while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;

@@ -31,9 +31,9 @@ typedef struct tri_comm_numbers {
 
 enum { TRI_COMM_LABEL_BYTES = 80 };
 typedef struct tri_comm_call {
-    // Some communicators do an operation in several steps, which are operations of others. For such
-    // a step, `op` is the step and `whole` the operation that the caller started. Otherwise both
-    // are the same.
+    // Some communicators do an operation in several steps, each of which is an operation of another
+    // communicator. For such a step, `op` is the step and `whole` the operation that the caller
+    // started. Otherwise both are the same.
     tri_comm_numbers op, whole;
     char label[TRI_COMM_LABEL_BYTES];
 } tri_comm_call;

@@ -102,7 +102,8 @@ static tri_status play(preflight *p, char *memory) {
     return TRI_OK;
 }
 
-// Gathers `mine` of every rank, and copies that of each end to `all`, by end.
+// Gathers `mine` of every rank, and copies those of the ranks that measure to `all`, by end. An end
+// is a host or, if there is only one host, a rank; rank end_ranks[i] measures for end i.
 static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t bytes) {
     char *of_ranks = tri_arena_alloc(p->arena, (size_t)p->identity.size * bytes), *out = all;
     TRI_TRY(preflight_gather(p, mine, of_ranks, bytes, "pairs of hosts"));

@@ -85,7 +85,7 @@ void preflight_end(preflight *p) {
     if (p->comm && p->comm->backend->failed(p->comm) == TRI_OK)
         (void)tri_comm_barrier(p->comm, "end of preflight");
     if (p->device) p->device->backend->close(p->device);
-    tri_health_drop_ring(p->health); // the ring belongs to the communicator, which ends now
+    tri_health_drop_ring(p->health); // health reads the ledger of the communicator, which ends now
     if (p->comm) tri_comm_close(p->comm);
     tri_health_stop(p->health);
 }

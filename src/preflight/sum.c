@@ -29,11 +29,11 @@ static bool is_even(const preflight *p) {
     return p->host_count * p->local_ranks[0] == p->identity.size;
 }
 
-// Computes how many bytes the link of the busiest end carries, in each direction, for each byte of
-// the all-reduce. The expected time is bytes * traffic / rate. On one host, and if hosts are even,
-// each of the n ends reduces 1 / n of the sum: its link carries 2 * (n - 1) / n. Otherwise each of
-// all `ranks` ranks reduces an equal share. A host with l of them carries 2 * l * (ranks - l) /
-// ranks.
+// Computes how many bytes the busiest link carries, in each direction, for each byte of the
+// all-reduce. The expected time is bytes * traffic / rate. Each of the n ends (hosts or, if there
+// is only one host, ranks) has a link. With one host, or if is_even, each end reduces 1 / n of the
+// sum: its link carries 2 * (n - 1) / n. Otherwise each of all `ranks` ranks reduces an equal
+// share: the link of a host with l of them carries 2 * l * (ranks - l) / ranks.
 static double traffic(const preflight *p) {
     double ends = p->end_count, ranks = p->identity.size, most = 0;
     if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;

@@ -81,8 +81,12 @@ typedef struct store_loss {
     char host[64];
 } store_loss;
 
-enum { STORE_BY_RANK, STORE_BY_AGENT }; // value of `number` in the answer to a WATCH
-enum { STORE_OF_RANK = 1 }; // value of `number` in an answer that contains another rank's failure
+// Value of `number` in the answer to a WATCH: whether rank 0 or a launcher's agent serves the
+// store.
+enum { STORE_BY_RANK, STORE_BY_AGENT };
+// Value of `number` in an answer whose status and text are not about the request, but are what
+// another rank has told, a failure or a refusal.
+enum { STORE_OF_RANK = 1 };
 // Value of `number` in the answer to a REFUSE: this rank has to print the text.
 enum { STORE_SPEAKS = 1 };
 

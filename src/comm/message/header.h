@@ -44,8 +44,8 @@ bool message_report_length(message_comm *comm, const progress_item *item, int r)
 // never becomes true if a rank to which a header goes is lost.
 bool message_headers_sent(const message_comm *comm);
 
-// progress_backend.collective_of: true if rank r has begun the communicator's next collective. It
-// sends nothing else until that collective is done.
+// The function collective_of of progress_backend: true if rank r has begun the communicator's next
+// collective. Then writes that collective into `out`, which has `size` bytes, as "KIND 'label'".
 bool message_collective_of(const progress_comm *comm, int r, char *out, size_t size);
 
 #endif

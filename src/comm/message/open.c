@@ -1,6 +1,6 @@
-// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the
-// meeting and gets all others from these: in each round the number of known addresses doubles. So
-// the store answers log2(size) questions of each rank instead of size.
+// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the store
+// (through a tri_comm_meeting) and gets all others from these ranks: in each round the number of
+// known addresses doubles. So the store answers log2(size) questions of each rank instead of size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"

@@ -36,8 +36,9 @@ void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);
 void message_wake(progress_family *family);
 void message_wake_all(progress_family *family);
-// progress_backend.beat and loss: message_beat moves messages once. message_loss tells what
-// happened to rank r of the communicator; NULL: the rank may still be running.
+// The functions beat and loss of progress_backend. message_beat calls message_progress once, so
+// that messages advance even if no thread waits for them. message_loss tells what happened to rank
+// r of the communicator; NULL: the rank may still be running.
 void message_beat(progress_family *family);
 const char *message_loss(progress_comm *comm, int r);
 

@@ -78,7 +78,7 @@ static char *scratch(const message_comm *comm, const tri_comm_op *op, scratch_ki
         (size_t)((r + message_size(comm) - message_rank(comm) - 1) % message_size(comm));
     size_t slot = number * MESSAGE_DEPTH + (size_t)(w % MESSAGE_DEPTH);
     size_t all = others(comm) * MESSAGE_DEPTH * window * HALF_BYTES;
-    char *at = comm->scratch + (size_t)kind * all; // all arrays before it are of half types
+    char *at = comm->scratch + (size_t)kind * all; // each array before SUMS_OUT has `all` bytes
     if (kind == TERMS_IN) at = comm->scratch;
     if (kind == SUMS_OUT) slot = (size_t)(w % MESSAGE_DEPTH);
     if (kind == WIDE) {

@@ -47,8 +47,8 @@ static void abort_all(nccl_comm *c) {
     nccl_links_abort(c->messages);
 }
 
-// Replaces the failure by the family's first failure, so that all ranks report one cause. If there
-// is none yet, this failure becomes the first.
+// Replaces the failure by the first failure of the family (all communicators split from one), so
+// that all ranks report one cause. If there is none yet, this failure becomes the first.
 static tri_status share_failure(nccl_comm *c, tri_status status) {
     tri_comm *compares = c->base.inner;
     char message[TRI_MESSAGE_MAX_BYTES];

@@ -41,7 +41,8 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
 
 // Copies the window's block of every rank between the caller's memory and an array. In the caller's
 // memory blocks lie in rank order, `op.count` elements apart. In the array they are sorted by local
-// rank, and then by host, so that each level's operation finds its blocks next to each other.
+// rank, and then by host, so that the operations of both inner communicators (inside this host, and
+// across hosts) find their blocks next to each other.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)

@@ -6,9 +6,9 @@
 #include "comm/progress/operation.h"
 #include "comm/progress/state.h"
 
-// Initialises a family whose memory is zero. The family closes `ledger` at its end. A failure of
-// the family is written to `failure`, which all ranks see if it lies in shared memory; NULL: only
-// this process sees failures.
+// Initialises a family (all communicators that will be split from one) whose memory is zero. The
+// family closes `ledger` at its end. A failure of the family is written to `failure`, which all
+// ranks see if it lies in shared memory; NULL: only this process sees failures.
 void progress_family_init(progress_family *family, const progress_backend *backend,
                           tri_ledger *ledger, progress_failure *failure);
 // Ends a family that has no communicators left: stops its thread, then lets the backend close it.
@@ -19,9 +19,9 @@ void progress_family_end(progress_family *family);
 // PROGRESS_SLOTS among them.
 tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backend,
                               progress_family *family, int rank, int size, const int *job_rank);
-// Adds a communicator to its family, whose thread advances it from now on. This is apart from
-// progress_comm_init because the backend initialises its own members in between. progress_comm_end
-// frees a communicator that was initialised but not added.
+// Adds a communicator to its family. From now on the family's thread advances its operations too.
+// This is apart from progress_comm_init because the backend initialises its own members in between.
+// progress_comm_end frees a communicator that was initialised but not added.
 void progress_comm_add(progress_comm *comm);
 void progress_comm_end(progress_comm *comm);
 

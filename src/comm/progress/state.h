@@ -136,7 +136,7 @@ struct progress_family {
     // The control communicator, through which the ledgers of all ranks of the job can be read;
     // NULL: they are read by the backend's `ring`.
     tri_comm *control;
-    int size, job_rank; // the number of its ranks, and this rank's number in the job
+    int size, job_rank; // how many ranks the family has, and this rank's number in the job
     int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
     bool can_spin;      // every rank has a core to itself
     // Where failures are recorded: in memory that all ranks share if there is such memory, else in
@@ -145,8 +145,8 @@ struct progress_family {
     // Knows what ranks of other hosts do; NULL: nothing is known of them. All linked families have
     // the same one.
     tri_health *_Atomic health;
-    // The families that fail together form a ring, in which this is the next one. One lock for all
-    // families protects the rings (failure.c).
+    // If one of several linked families fails, all of them fail. They form a circular list, in
+    // which this is the next one. One lock protects all these lists (failure.c).
     progress_family *linked;
     _Atomic bool spread; // this family has passed its failure on to the linked families
     // The value that set_awaited has last stored: 1 + the rank's number in the job; 0: none.

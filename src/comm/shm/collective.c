@@ -22,8 +22,9 @@ static bool all_reached(const shm_comm *comm) {
     return true;
 }
 
-// Enters the next meeting. Another rank that sees the new number also sees everything that this
-// rank wrote before, because the store is sequentially consistent.
+// Enters the next meeting, a point that all ranks of the communicator pass together (layout.h).
+// Another rank that sees the new number also sees everything that this rank wrote before, because
+// the store is sequentially consistent.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);

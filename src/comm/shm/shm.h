@@ -26,8 +26,8 @@ typedef struct tri_shm_config {
 // rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// As tri_comm_shm_open, with another meeting than a store. The meeting is used only during the
-// call.
+// As tri_comm_shm_open, but the ranks exchange what they need to connect through the functions of
+// `meeting` and not through a store. They are called only during this call.
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out);
 
