@@ -58,8 +58,8 @@ static int most_saved_first(const void *a, const void *b) {
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-// Adds up the rows by op and kernel. Returns how many sums there are. A kernel whose least time is
-// not known counts as perfect.
+// Adds up the rows by op and kernel. Returns how many sums there are. Where it is not known how far
+// a kernel is from the machine's peak (fraction 0), its measured time also counts as the least.
 static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums) {
     int count = 0;
     for (int i = 0; i < g->node_count; i++) {

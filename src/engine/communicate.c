@@ -56,8 +56,9 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// Sums own gradients. Adjacent ranges become one operation, because each operation has a fixed
-// cost.
+// Lists the all-reduces of REDUCE and TIE, over the gradients that SCATTER leaves on this rank or,
+// without SCATTER, over all. Adjacent ranges become one operation, because each operation has a
+// fixed cost.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;

@@ -172,7 +172,7 @@ typedef struct engine_flight {
     // copying does not block the host.
     double *results, *shared;
     tri_step_shape shape;
-    int64_t step;    // the number in the step's input
+    int64_t step;    // number of the step, as in tri_step_input
     tri_ticket done; // done when the step and the copy of its results are
 } engine_flight;
 
@@ -219,7 +219,7 @@ typedef struct engine_copy {
 } engine_copy;
 
 typedef struct engine_takes {
-    // Queue of the lane TAKE; if the device does not run ahead, the compute lane's queue.
+    // Queue of the lane TAKE; the compute lane's queue, unless the device works asynchronously.
     tri_queue *queue;
     engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
@@ -460,8 +460,9 @@ enum { ENGINE_HOST_GRADIENTS = TRI_STATE_MASTERS - 1, ENGINE_HOST_HALF = TRI_STA
 // says what of the bucket is meant: the number of an optimizer state, TRI_STATE_MASTERS or one of
 // the two constants above.
 int64_t engine_storage_offset(const tri_engine *engine, int unit, tri_bucket_kind bucket, int what);
-// Whether the masters lie in the device's memory, and in the host's as well, which has to hold the
-// same: the host runs the optimizer, and kernels read the parameters as they are stored.
+// Whether `state` (the number of an optimizer state, or TRI_STATE_MASTERS) is kept both in the
+// device's memory and in the host's, so that a change has to be made in both. Only masters can be:
+// if the host runs the optimizer on them, and kernels read them directly.
 bool engine_has_host_copy(const tri_engine *engine, tri_bucket_kind bucket, int state);
 
 // Defined in host_step.c.

@@ -109,8 +109,8 @@ struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
     int blocks_at, edges_at, inputs_at, count;
-    // Four kinds of linked lists, numbered READ, MADE, READ_BACK and MADE_BACK: the edges that a
-    // block reads or makes, along the pipeline and back. Block b's list begins with edge
+    // Four kinds of linked lists, numbered as READ, MADE, READ_BACK and MADE_BACK of resource_kind:
+    // the edges (tri_edge) whose values a block reads or makes. Block b's list begins with edge
     // edge_lists[kind][b], and next_edges[kind][e] follows edge e; -1: no more.
     int *edge_lists[4];
     int *next_edges[4];

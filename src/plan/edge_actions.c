@@ -191,7 +191,7 @@ static int compare(const void *x, const void *y) {
 // ideal machine of clock_work.
 typedef struct index_of_actions {
     int *of[2];     // of[ALONG] and of[BACK]: by block and round, the action's index
-    int64_t *start; // by index: when the action begins
+    int64_t *start; // by index: when the action begins; unit: the time of a stage's forward
     int count;
 } index_of_actions;
 

@@ -226,8 +226,9 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles found so far. All values of a bundle have the same list of touches: by_touches finds
-// the bundle by that list, and the list of bundle b is that of first_of[b], its first value.
+// The bundles made so far. All values of a bundle are read and written by the same segments, so
+// they have equal lists in locating.touches. by_touches finds the bundle by that list; first_of[b]
+// is the first value of bundle b.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;
@@ -254,8 +255,8 @@ static void locate_in_bundle(locating *c, uint32_t id, bundles *known) {
     p->bundles[bundle].size_bytes += aligned_bytes(p, (tri_value){id});
 }
 
-// Packs those classes that only this segment touches into the scratch, by their lifetimes. Segments
-// of blocks on other ranks never run here, so they get no memory.
+// Places `ids`, the values whose memory only this segment reads and writes, in the scratch, packed
+// by their lifetimes. Segments of blocks on other ranks never run here, so they get no memory.
 static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
     if (count == 0) return;
     int block = segment / TRI_PHASE_COUNT;

@@ -16,7 +16,7 @@ typedef struct track {
     int64_t size_bytes, offset;
     int64_t after;   // the first offset after the track's memory
     int first, last; // first and last interval of the track, in the order of time
-    int before;      // next entry of the list of free tracks
+    int before;      // in the list of free tracks: the one that became free before this one
 } track;
 
 typedef struct packer {

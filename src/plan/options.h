@@ -41,7 +41,8 @@ typedef enum tri_strategy_kind {
 // Names, indexed by tri_strategy_kind; NULL at the end.
 extern const char *const tri_strategy_names[];
 
-// Flags of an order: what the planner has to know of it.
+// Flags of a pipeline's order, that is, of the order in which each rank runs its stages forward and
+// backward. Schedules are written differently for orders with these flags.
 enum {
     TRI_LOOPS_OVER_STAGES = 1, // each rank has several stages (strategy.stages_per_rank)
     TRI_SPLITS_BACKWARD = 2    // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
@@ -81,7 +82,7 @@ typedef enum tri_offload {
     TRI_OFFLOAD_PARAMETERS,
 } tri_offload;
 
-// Where the optimizer runs whose states lie in the host's memory beside a GPU.
+// Where the optimizer runs if its states are kept in the memory of a GPU's host.
 typedef enum tri_offload_step {
     TRI_OFFLOAD_STEP_AUTO, // where a step takes less time, by the rates of the device and its host
     TRI_OFFLOAD_STEP_DEVICE,

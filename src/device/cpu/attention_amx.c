@@ -57,7 +57,7 @@ typedef struct forward_job {
 typedef struct query_block {
     const forward_job *job;
     const uint16_t *k, *v;
-    uint16_t *q, *p, *p_rest; // a probability is p + p_rest
+    uint16_t *q, *p, *p_rest; // BF16; each probability is the sum of its values in p and p_rest
     float *scores, *out;      // scores and results, in blocks [32][32]
     int64_t n, head, first, count;
     int64_t blocks; // blocks of 32 keys, up to the last key to which any of the queries attends

@@ -100,9 +100,9 @@ typedef struct cpu_primitive_facts {
 } cpu_primitive_facts;
 
 cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd);
-// A cache of facts. Only oneDNN knows the facts of a primitive, and asking it takes time. So the
-// facts are kept under a key: `bytes` bytes that describe the primitive completely. cpu_facts_find
-// returns whether it found them.
+// A cache of cpu_primitive_facts. Only oneDNN knows these, and asking it takes time. So they are
+// kept under a key: `bytes` bytes that describe the primitive completely. cpu_facts_find returns
+// whether the cache has them.
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out);
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 

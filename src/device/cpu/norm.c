@@ -348,7 +348,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
 }
 
 // Sets the factors of channel c with which `gradient` computes dx. `sum` and `product` are the sums
-// of dy and of dy · h over all values of the channel, whose number is `all`.
+// of dy and of dy · h, where h is the normalised x, over all values of the channel; there are `all`
+// of these.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;

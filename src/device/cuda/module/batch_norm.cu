@@ -102,7 +102,9 @@ GPU_KERNEL join_all(cuda_batch_norm p) {
 // The numbers of one channel from which y or dx is computed.
 struct channel {
     float mean, inv_std, weight, bias; // factors and terms with which y is computed
-    float sum, sum_h; // means over all values of the channel, with which dx is computed
+    // Means of dy and of dy · h over all values of the channel, with which dx is computed; h is the
+    // normalised x.
+    float sum, sum_h;
 };
 
 GPU_DEVICE channel forward_channel(const cuda_batch_norm &p, int64_t c) {
