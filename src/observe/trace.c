@@ -159,8 +159,8 @@ static int by_lane_and_time(const void *left, const void *right) {
 }
 
 // One of the rows in which a trace viewer shows a lane. A row takes actions that nest or follow
-// each other. `ends`: when those of its actions end that are still open, the outermost first.
-// Another action fits inside them if it ends no later than the innermost.
+// each other. `ends`: the end times of its open actions, the outermost first. Another action
+// fits inside them if it ends no later than the innermost.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;

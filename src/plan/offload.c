@@ -49,8 +49,9 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit) {
     return sum;
 }
 
-// How long the state is on its way if the device runs the optimizer: LOAD brings it and EVICT
-// brings it back, in one lane. The slower of the link and the host's memory decides.
+// How long it takes to copy the offloaded state if the device runs the optimizer: LOAD copies it to
+// the device and EVICT back, in one lane. The slower of the link and the host's memory, which has
+// the rate `memory`, decides.
 static double copying_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
     double bytes = 0;
     for (int u = 0; u < plan->flat.unit_count; u++)
