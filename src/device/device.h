@@ -104,6 +104,10 @@ struct tri_kernel_def {
     // Issues the kernel to args->queue. The pointers in `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL if `prepare` is NULL
+    // For linear_cross_entropy and linear_cross_entropy_grad: true if the kernel needs memory for
+    // the scores of one chunk only. The pass chunk_loss adds these ops only where the device has
+    // such a kernel; all other devices keep a node for each product and for the loss.
+    bool chunks_scores;
     // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
     // captured and repeated. Only used on devices that capture.
     bool uses_host;

@@ -13,7 +13,7 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
     case TRI_LOCATION_NONE:
         return NULL;
     case TRI_LOCATION_SCRATCH:
-        return e->memory.scratch + location.offset;
+        return e->memory.slots[TRI_SLOT_SCRATCH] + location.offset;
     case TRI_LOCATION_BUNDLE:
         return e->memory.slots[tri_slot_bundle(flat, location.index)] + location.offset;
     case TRI_LOCATION_INPUT:

@@ -121,6 +121,7 @@ static void fill_slots(tri_engine *e) {
     for (int i = 0; i < plan->program_count; i++)
         if (plan->programs[i]->bundle_count > bundles) bundles = plan->programs[i]->bundle_count;
     e->memory.slots = TRI_NEW_ARRAY(e->arena, char *, tri_slot_bundle(&plan->flat, bundles));
+    e->memory.slots[TRI_SLOT_SCRATCH] = e->memory.scratch;
     for (int u = 0; u < plan->flat.unit_count; u++)
         for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
             tri_bucket_kind bucket = (tri_bucket_kind)k;

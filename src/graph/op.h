@@ -83,9 +83,9 @@ typedef struct tri_op {
     // in_grads[i] is needed. NULL: no input has a gradient.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
-    // For a loss: index + 1 of the input that holds its labels; the count of the loss is then the
-    // number of labels that are not ignored. 0: the count depends on shapes alone, and `count`
-    // computes it.
+    // For a loss, also one with its gradient: index + 1 of the input that holds its labels; its
+    // count is then the number of labels that are not ignored. 0: the count depends on shapes
+    // alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
     // For an op that makes labels from its only input: counts on the host how many of these labels

@@ -71,9 +71,12 @@ typedef enum tri_activation {
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
     X(cross_entropy)          /* logits [.., K], labels [..] -> F64 [2] */                         \
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
-    X(mse_loss)               /* prediction, target -> F64 [2] */                                  \
-    X(mse_loss_grad)          /* prediction, target, seed -> d prediction */                       \
-    X(binary_cross_entropy)   /* logits, target -> F64 [2] */                                      \
+    X(linear_cross_entropy)   /* x, weight, labels, bias? -> F64 [2], accuracy, scores */          \
+    X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
+                                    F64 [2], scores */                                             \
+    X(mse_loss)                  /* prediction, target -> F64 [2] */                               \
+    X(mse_loss_grad)             /* prediction, target, seed -> d prediction */                    \
+    X(binary_cross_entropy)      /* logits, target -> F64 [2] */                                   \
     X(binary_cross_entropy_grad) /* logits, target, seed -> d logits */                            \
     X(relative_l2_loss)          /* prediction, target -> F64 [2] */                               \
     X(relative_l2_loss_grad)     /* prediction, target, seed -> d prediction */                    \
@@ -295,6 +298,16 @@ typedef struct tri_rechunk_attr {
 typedef struct tri_cast_attr {
     int64_t dtype; // the type of y, a tri_dtype
 } tri_cast_attr;
+
+typedef struct tri_linear_cross_entropy_attr {
+    bool accuracy; // true: output 1 is the accuracy; false: output 1 is empty
+} tri_linear_cross_entropy_attr;
+
+// How many rows of scores the ops linear_cross_entropy and linear_cross_entropy_grad compute at a
+// time: `rows` itself up to 512; else the largest of equal chunks of at most 512 rows, rounded up
+// to 64, and the last chunk has the rest. It depends on nothing else, because the order in which
+// the gradient of the weight is summed follows from it.
+int64_t tri_loss_chunk(int64_t rows);
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // the shape of dx, [.., K]

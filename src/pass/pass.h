@@ -59,6 +59,13 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // trained parameter. Each block that reads a parameter adds one contribution (tri_gradient_add).
 // TRI_BAD_INPUT: there is no loss, or some parameter has no influence on it.
 tri_status tri_pass_autodiff(tri_graph *graph);
+// Replaces a linear layer, the cross-entropy of its scores and their gradients by one node that
+// computes them chunk by chunk, so that the scores of all rows are never in memory at once. Only
+// where nothing else reads the scores, they are large, and the device has a kernel that keeps one
+// chunk (tri_kernel_def.chunks_scores; `device` NULL: always). It runs after autodiff, and never
+// before tri_pass_split_backward, which needs the weight's gradient as a node of its own. Ends with
+// a sweep.
+tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *device);
 // Splits the backward pass, for orders that need this: moves those of its nodes for which no other
 // block waits (mostly gradients of parameters) into the phase WEIGHT, so that a pipeline can run
 // them later.

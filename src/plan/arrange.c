@@ -116,6 +116,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         request->deterministic ||
         (plan->effective_strategy->shards_gradients && plan->sharing.shards > 1);
     plan->sharing.packs_gradients = mesh->ranks == 1 && !plan->sharing.scatters_rounds;
+    plan->sharing.packs_scratch = mesh->ranks == 1;
     return TRI_OK;
 }
 

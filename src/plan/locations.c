@@ -275,6 +275,7 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
     int64_t bytes = tri_memory_pack(arena, intervals, count, p->device.alignment);
     for (int i = 0; i < count; i++)
         p->locations[ids[i]] = (tri_location){TRI_LOCATION_SCRATCH, 0, intervals[i].offset};
+    p->segments[block][segment % TRI_PHASE_COUNT].scratch_bytes = bytes;
     if (bytes > p->scratch_bytes) p->scratch_bytes = bytes;
     tri_arena_destroy(arena);
 }

@@ -199,7 +199,7 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
         raise_to(&input_bytes, p->input_bytes);
-        raise_to(&plan->sizes.scratch_bytes, p->scratch_bytes);
+        if (!plan->sharing.packs_scratch) raise_to(&plan->sizes.scratch_bytes, p->scratch_bytes);
         raise_to(&plan->sizes.workspace_bytes, p->workspace_bytes);
         raise_to(&plan->sizes.result_bytes, p->result_bytes);
     }

@@ -96,6 +96,9 @@ typedef struct tri_plan_sharing {
     // they lie where activations lay before. This is so in a run of one rank, where no communicator
     // touches gradients.
     bool packs_gradients;
+    // Scratch takes memory only while an action uses it. This is so in a run of one rank: with
+    // several, actions of other lanes would use the same memory before, and kernels wait for them.
+    bool packs_scratch;
     tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
 } tri_plan_sharing;
 

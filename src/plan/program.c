@@ -69,7 +69,9 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
     if (p->training) TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_AFTER_AUTODIFF));
-    if (p->training && request->splits_backward) TRI_TRY(tri_pass_split_backward(p->graph));
+    bool splits = p->training && request->splits_backward;
+    if (!splits) TRI_TRY(tri_pass_chunk_loss(p->graph, &p->device));
+    if (splits) TRI_TRY(tri_pass_split_backward(p->graph));
     return tri_pass_layout(p->graph, &p->device);
 }
 

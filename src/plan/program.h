@@ -23,7 +23,7 @@ typedef struct tri_model_request {
 // addresses are the same in every step, others change with the round.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
-    TRI_LOCATION_SCRATCH, // offset into the scratch: memory that all segments use in turn
+    TRI_LOCATION_SCRATCH, // offset into the scratch of the segment that runs
     TRI_LOCATION_BUNDLE,  // index of the tri_bundle (values kept between segments), offset into it
     TRI_LOCATION_INPUT,   // offset into the round's inputs
     // Offset into the results, which are pairs (sum, count) of loss and metrics.
@@ -58,6 +58,7 @@ typedef struct tri_segment {
     bool *writes; // writes[i]: the segment writes bundles[i]
     int bundle_count;
     bool reads_inputs;
+    int64_t scratch_bytes; // scratch that the segment needs
 } tri_segment;
 
 // A value that one stage makes and another reads, so that it has to be sent.
@@ -101,6 +102,7 @@ typedef struct tri_program {
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;
+    // `scratch_bytes`: of the segment that needs most.
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 

@@ -90,6 +90,7 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .releases = plan->sharing.releases,
                                        .scatters_rounds = plan->sharing.scatters_rounds,
                                        .packs_gradients = plan->sharing.packs_gradients,
+                                       .packs_scratch = plan->sharing.packs_scratch,
                                        .offload_set = plan->offload.set,
                                        .alignment = plan->device.alignment};
     tri_step_memory_plan(a, &request, &step->memory);

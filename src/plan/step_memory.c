@@ -13,8 +13,10 @@
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
-    return 1 + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
+    return TRI_SLOT_FIRST_BUCKET + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
 }
+// What a slot of a bucket is for: PARAMETERS, GRADIENTS, MASTERS or STATES.
+static int what_of(int slot) { return (slot - TRI_SLOT_FIRST_BUCKET) % SLOTS_OF_BUCKET; }
 int tri_slot_parameters(int unit, tri_bucket_kind bucket) {
     return slot_of(unit, bucket, PARAMETERS);
 }
@@ -24,10 +26,10 @@ int tri_slot_gradients(int unit, tri_bucket_kind bucket) {
 int tri_slot_masters(int unit, tri_bucket_kind bucket) { return slot_of(unit, bucket, MASTERS); }
 int tri_slot_states(int unit, tri_bucket_kind bucket) { return slot_of(unit, bucket, STATES); }
 int tri_slot_bundle(const tri_flat *flat, int bundle) {
-    return 1 + SLOTS_OF_BUCKET * flat->unit_count * TRI_BUCKET_COUNT + bundle;
+    return slot_of(flat->unit_count, (tri_bucket_kind)0, 0) + bundle;
 }
 bool tri_slot_is_of_bucket(const tri_flat *flat, int slot) {
-    return slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
+    return slot >= TRI_SLOT_FIRST_BUCKET && slot < tri_slot_bundle(flat, 0);
 }
 
 // The actions that use offloaded state. FETCH reads F32 parameters from storage, and GATHER sends
@@ -126,10 +128,10 @@ static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
     if (is_first) return TRI_HEAP_INPUTS;
-    int what = (slot - 1) % SLOTS_OF_BUCKET;
+    if (!tri_slot_is_of_bucket(s->r->flat, slot)) return TRI_HEAP_ACTIVATIONS;
+    int what = what_of(slot);
     bool packed = what == STATES || (what == GRADIENTS && s->r->packs_gradients);
-    bool is_state = tri_slot_is_of_bucket(s->r->flat, slot) && !packed;
-    return is_state ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
+    return !packed ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
 }
 
 // Whether the step gives gradients memory, so that the actions that touch them have to be followed.
@@ -234,13 +236,15 @@ static void touch_offloaded(step *s, const tri_action *a) {
     }
 }
 
-static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
+// Records what the segment uses, and raises *scratch_bytes to the scratch that it needs.
+static void touch_segment(step *s, const tri_action *a, tri_phase phase, int64_t *scratch_bytes) {
     const tri_program *p = s->r->programs[a->round];
     const tri_segment *segment = &p->segments[a->subject][phase];
     if (segment->reads_inputs) touch(s, TRI_SLOT_INPUTS, a->round, p->input_bytes);
     for (int i = 0; i < segment->bundle_count; i++)
         touch(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round,
               p->bundles[segment->bundles[i]].size_bytes);
+    if (segment->scratch_bytes > *scratch_bytes) *scratch_bytes = segment->scratch_bytes;
 }
 
 // Keeps GATHER's send buffer until the unit's first compute action, which waits for GATHER anyway.
@@ -267,6 +271,13 @@ static void forget(step *s, const tri_action *a) {
             *open_of(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round) = -1;
 }
 
+// Gives the action the scratch of the segments that it runs. No other action finds it there.
+static void touch_scratch(step *s, int64_t size_bytes) {
+    if (!s->r->packs_scratch) return;
+    touch(s, TRI_SLOT_SCRATCH, -1, size_bytes);
+    *open_of(s, TRI_SLOT_SCRATCH, -1) = -1;
+}
+
 static void touch_compute(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -274,11 +285,13 @@ static void touch_compute(step *s, const tri_action *a) {
     // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters;
     // BACKWARD_WEIGHT does.
     bool has_gradients = !recompute && a->kind != TRI_ACTION_BACKWARD_INPUT;
+    int64_t scratch = 0;
     if (forward || recompute)
-        touch_segment(s, a, TRI_PHASE_FORWARD);
+        touch_segment(s, a, TRI_PHASE_FORWARD, &scratch);
     else if (!weight)
-        touch_segment(s, a, TRI_PHASE_BACKWARD);
-    if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT);
+        touch_segment(s, a, TRI_PHASE_BACKWARD, &scratch);
+    if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT, &scratch);
+    touch_scratch(s, scratch);
     for (int k = 0; k < block->unit_count; k++) {
         close_sent(s, block->units[k]);
         if (s->r->releases) touch_unit(s, block->units[k], UNIT_PARAMETERS);
@@ -339,7 +352,7 @@ static void touch_action(step *s, const tri_action *a) {
 static void keep_packed(step *s) {
     for (int i = 0; i < s->buffer_count && s->r->packs_gradients; i++) {
         int slot = s->buffers[i].slot;
-        if (tri_slot_is_of_bucket(s->r->flat, slot) && (slot - 1) % SLOTS_OF_BUCKET == GRADIENTS)
+        if (tri_slot_is_of_bucket(s->r->flat, slot) && what_of(slot) == GRADIENTS)
             s->buffers[i].last = s->r->schedule->count - 1;
     }
 }

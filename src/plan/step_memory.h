@@ -21,7 +21,8 @@
 // communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
     // Values that one segment (a block's nodes of one phase) makes and another one reads, and the
-    // gradients of a run of one rank. While STEP actions run, offloaded optimizer states lie here.
+    // scratch and gradients of a run of one rank. While STEP actions run, offloaded optimizer
+    // states lie here.
     TRI_HEAP_ACTIVATIONS,
     TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
     // The first inputs of a step, on a device that works asynchronously (runs_ahead). This heap
@@ -33,11 +34,11 @@ typedef enum tri_heap {
 
 // Slots: the entries of a table from which an action learns addresses. Kernels look addresses up in
 // this table, because addresses change from action to action. There is one slot for a round's
-// inputs, one for each bundle of the program (tri_bundle: values that wait between segments), and
-// four for each bucket of each unit: parameters as kernels read them, gradients as kernels write
-// them, this rank's range of the masters, and its range of the optimizer states, which lie one
-// after the other.
-enum { TRI_SLOT_INPUTS = 0 };
+// inputs, one for the scratch, one for each bundle of the program (tri_bundle: values that wait
+// between segments), and four for each bucket of each unit: parameters as kernels read them,
+// gradients as kernels write them, this rank's range of the masters, and its range of the optimizer
+// states, which lie one after the other.
+enum { TRI_SLOT_INPUTS, TRI_SLOT_SCRATCH, TRI_SLOT_FIRST_BUCKET };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
@@ -107,6 +108,8 @@ typedef struct tri_step_memory_request {
     // Whole gradients lie on the activations' heap, from the first action that writes them to the
     // end of the step; false: they are resident, or `scatters_rounds` is set.
     bool packs_gradients;
+    // The scratch of each compute action lies on the activations' heap; false: it is resident.
+    bool packs_scratch;
     tri_offload_set offload_set;
     int64_t alignment; // alignment of each buffer, in bytes
 } tri_step_memory_request;

@@ -28,6 +28,7 @@ CELLS = [
     ("mnist-cnn, ddp", 2, MNIST),
     ("llama on one rank", 1, [*WIDE, "batch.global=8"]),
     ("llama, recomputed", 1, [*WIDE, "batch.global=8", "strategy.recompute=block"]),
+    ("llama, loss in chunks", 1, [*WIDE, "batch.global=8", "model.vocab_size=8192"]),
     ("llama, zero1", 2, [*WIDE, "batch.global=8", "strategy.name=zero1"]),
     ("llama, fsdp", 2, [*WIDE, "batch.global=8", "strategy.name=fsdp"]),
     ("llama, states offloaded", 1, [*WIDE, "batch.global=8", "strategy.offload=optimizer"]),

@@ -232,6 +232,21 @@ static void test_losses(void **state) {
     REFUSED(nll_loss_grad, &grad, "dx must be F32, F64, F16 or BF16, but is I64", L(4), F(1));
     REFUSED(cross_entropy_grad, NULL, "the seed must be F32 or F64, but is I64", F(4, 3), L(4),
             L(1));
+    tri_linear_cross_entropy_attr scored = {.accuracy = true};
+    REFUSED(linear_cross_entropy, &scored, "input 1 must be F32, but is F64", F(4, 3), D(5, 3),
+            L(4));
+    REFUSED(linear_cross_entropy, &scored, "weight must be [5, 3], but is [5, 2]", F(4, 3), F(5, 2),
+            L(4));
+    REFUSED(linear_cross_entropy, &scored, "the labels of scores [4, 5] must be [4], but are [3]",
+            F(4, 3), F(5, 3), L(3));
+    REFUSED(linear_cross_entropy, &scored, "bias must be [5], but is [3]", F(4, 3), F(5, 3), L(4),
+            F(3));
+    REFUSED(linear_cross_entropy, &scored, "bias must be F32, but is F64", F(4, 3), F(5, 3), L(4),
+            D(5));
+    REFUSED(linear_cross_entropy_grad, NULL, "the seed must be [1], but is [2]", F(4, 3), F(5, 3),
+            L(4), F(2));
+    REFUSED(linear_cross_entropy_grad, NULL, "bias must be [5], but is [3]", F(4, 3), F(5, 3), L(4),
+            F(1), F(3));
     REFUSED(mse_loss, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
     REFUSED(mse_loss_grad, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4), F(1));
     REFUSED(binary_cross_entropy, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));

@@ -324,6 +324,25 @@ static void build_class_loss(op_case *c) {
     op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
 }
 
+// A linear layer with its loss, mostly in one chunk of rows, now and then in several. In a half
+// type the device rounds the scores and their gradient and `ref` does not, so that the order of
+// nearly equal scores may differ, and with it the accuracy.
+static void build_linear_cross_entropy(op_case *c) {
+    int64_t k = op_chance(c, 60) ? op_draw(c, 1, 40) : 64 * op_draw(c, 1, 3);
+    int64_t inputs = op_chance(c, 50) ? op_draw(c, 1, 40) : 16 * op_draw(c, 1, 6);
+    tri_linear_cross_entropy_attr a = {.accuracy = c->dtype == TRI_F32 && op_chance(c, 50)};
+    tri_shape rows = tri_shape_of(op_chance(c, 70) ? op_draw(c, 1, 70) : op_draw(c, 500, 1200)), x;
+    if (op_chance(c, 30)) rows = tri_shape_of(op_draw(c, 1, 5), rows.dims[0]);
+    x = rows;
+    x.dims[x.rank++] = inputs;
+    tri_value xv = numbers(c, x), weight = numbers(c, tri_shape_of(k, inputs)), bias = {0};
+    tri_value labels = op_labels(c, rows, k), seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
+    if (op_chance(c, 50)) bias = numbers(c, tri_shape_of(k));
+    op_add(c, &tri_op_linear_cross_entropy, (tri_value[]){xv, weight, labels, bias}, &a);
+    op_add(c, &tri_op_linear_cross_entropy_grad, (tri_value[]){xv, weight, labels, seed, bias},
+           NULL);
+}
+
 // Scores of a slice of the classes, with maxima and sums as if other slices had larger ones.
 static void build_vocab_parallel_loss(op_case *c) {
     int64_t k = op_draw(c, 1, 40);
@@ -496,6 +515,10 @@ const op_family op_families[] = {
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
+    {.name = "linear with cross-entropy",
+     .build = build_linear_cross_entropy,
+     .tolerance = 1e-5,
+     .half_tolerance = 0x1p-6},
     {.name = "vocabulary-parallel losses", .build = build_vocab_parallel_loss, .tolerance = 1e-5},
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "bytes", .build = build_normalize_bytes, .tolerance = 1e-30},

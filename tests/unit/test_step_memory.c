@@ -94,6 +94,8 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
         int own = add_bundle(&m, 1 + (int64_t)draw(stream, &at, 5000), b);
         touch(&m, b, TRI_PHASE_FORWARD, own, true);
         if (r->training) touch(&m, b, last_phase(r), own, false);
+        for (int phase = 0; phase < TRI_PHASE_STEP; phase++)
+            m.p->segments[b][phase].scratch_bytes = (int64_t)draw(stream, &at, 3000);
         m.p->segments[b][TRI_PHASE_FORWARD].reads_inputs = b == 0 || draw(stream, &at, 5) == 0;
         if (b == 0 || r->blocks[b - 1].stage != r->blocks[b].stage) continue;
         for (int back = 0; back <= r->training; back++) {
@@ -157,7 +159,9 @@ static void broken(follower *f, const char *rule) {
 
 static uint32_t tag_of(const follower *f, int slot, int round) {
     bool of_bucket = tri_slot_is_of_bucket(f->m->flat, slot);
-    uint32_t instance = of_bucket ? f->generation[slot] : (uint32_t)round;
+    uint32_t instance = of_bucket                  ? f->generation[slot]
+                        : slot == TRI_SLOT_SCRATCH ? (uint32_t)f->action
+                                                   : (uint32_t)round;
     return 1 + (uint32_t)slot * 512 + instance % 512;
 }
 
@@ -262,14 +266,29 @@ static bool places_gradients(const follower *f) {
     return f->r->training && (f->m->scatters_rounds || f->m->packs_gradients);
 }
 
+static bool runs_phase(const tri_action *a, tri_phase phase) {
+    bool whole = a->kind == TRI_ACTION_BACKWARD;
+    if (phase == TRI_PHASE_BACKWARD) return whole || a->kind == TRI_ACTION_BACKWARD_INPUT;
+    if (phase == TRI_PHASE_WEIGHT) return whole || a->kind == TRI_ACTION_BACKWARD_WEIGHT;
+    return phase == TRI_PHASE_FORWARD &&
+           (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE);
+}
+
+// An action's scratch is written first and read last, so that it cannot lie where anything else
+// lies that the action uses.
+static void follow_scratch(follower *f, const tri_action *a, bool writes) {
+    const tri_segment *segments = f->m->programs[a->round]->segments[a->subject];
+    for (int phase = 0; phase < TRI_PHASE_STEP && f->m->packs_scratch; phase++)
+        if (runs_phase(a, (tri_phase)phase))
+            access(f, TRI_SLOT_SCRATCH, segments[phase].scratch_bytes, writes);
+}
+
 static void follow_compute(follower *f, const tri_action *a) {
     const tri_schedule_block *b = &f->r->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
-    if (forward || again) follow_segment(f, a, TRI_PHASE_FORWARD);
-    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
-        follow_segment(f, a, TRI_PHASE_BACKWARD);
-    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
-        follow_segment(f, a, TRI_PHASE_WEIGHT);
+    follow_scratch(f, a, true);
+    for (int phase = 0; phase < TRI_PHASE_STEP; phase++)
+        if (runs_phase(a, (tri_phase)phase)) follow_segment(f, a, (tri_phase)phase);
     for (int k = 0; k < b->unit_count; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
             tri_bucket_kind bucket = (tri_bucket_kind)i;
@@ -280,6 +299,7 @@ static void follow_compute(follower *f, const tri_action *a) {
             if (a->adds >> k & 1) unit_access(f, b->units[k], true, bucket, false);
             unit_access(f, b->units[k], true, bucket, true);
         }
+    follow_scratch(f, a, false);
 }
 
 static void follow_unit(follower *f, const tri_action *a) {
@@ -410,8 +430,9 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
                                  .edge_value_count = counts,
                                  .alignment = ALIGNMENT,
                                  .releases = r->strategy->shards_parameters && sharded,
-                                 .scatters_rounds = r->deterministic ||
-                                                    (r->strategy->shards_gradients && sharded)};
+                                 .scatters_rounds =
+                                     r->deterministic || (r->strategy->shards_gradients && sharded),
+                                 .packs_scratch = stream % 2};
     m.packs_gradients =
         !m.scatters_rounds && r->pipeline == 1 && r->replicate == 1 && r->shard == 1;
     tri_step_memory memory;

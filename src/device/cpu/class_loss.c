@@ -1,44 +1,36 @@
 // Cross-entropy, its gradient and accuracy. Threads divide the rows. A row is read several times in
 // succession, so that all but the first read find it in a cache.
-#include "device/cpu/class_row.h"
+#include "device/cpu/class_loss.h"
 
+#include "device/cpu/class_row.h"
 #include "device/ref/node.h"
 
 #include <stdlib.h>
 
-typedef struct class_state {
-    const cpu_device *device;
-    int64_t rows, classes;
-    bool bf16, seed_f64;
-} class_state;
-
 typedef struct class_job {
-    const class_state *state;
-    const void *scores;
-    const int64_t *labels;
-    double *losses; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
+    const cpu_class_rows *rows;
+    double *of_row; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
     void *gradient;
     float *terms;  // [parts][classes]: exp(score − largest) of a row, if the gradient is BF16
     int64_t parts; // into how many ranges the rows are divided
     float seed;
 } class_job;
 
-// Finds the largest score of a row and returns the sum of exp(score − largest).
-CPU_SCALAR float sum_of_row(const void *row, int64_t classes, bool bf16, float *largest) {
-    *largest = cpu_largest_of_row(row, classes, bf16);
-    return cpu_exp_sum_of_row(row, classes, bf16, *largest, NULL);
+// Computes the loss of a row from the sum of exp(score − largest). A label is never ignored here.
+CPU_SCALAR double loss_of_row(float sum, float largest, float score_of_label) {
+    return log((double)sum) + (double)largest - (double)score_of_label;
 }
 
 CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
-    int64_t classes = job->state->classes;
+    const cpu_class_rows *r = job->rows;
     for (int64_t n = begin; n < end; n++) {
-        const void *row = cpu_row(job->scores, bf16, n * classes);
-        float largest;
-        job->losses[n] = 0;
-        if (job->labels[n] == TRI_IGNORED_LABEL) continue;
-        double norm = log((double)sum_of_row(row, classes, bf16, &largest));
-        job->losses[n] = norm + (double)largest - (double)cpu_get(row, bf16, job->labels[n]);
+        const void *row = cpu_row(r->scores, bf16, n * r->classes);
+        job->of_row[n] = 0;
+        if (r->labels[n] == TRI_IGNORED_LABEL) continue;
+        float largest = cpu_largest_of_row(row, r->classes, bf16);
+        float sum = cpu_exp_sum_of_row(row, r->classes, bf16, largest, NULL);
+        job->of_row[n] = loss_of_row(sum, largest, cpu_get(row, bf16, r->labels[n]));
     }
 }
 CPU_TYPED_RANGES(loss)
@@ -48,21 +40,27 @@ CPU_TYPED_RANGES(loss)
 // row of the gradient itself or, if that is BF16, in a row of `terms`.
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
-    int64_t classes = job->state->classes, rows = job->state->rows;
+    const cpu_class_rows *r = job->rows;
+    int64_t classes = r->classes, rows = r->rows;
     for (int64_t n = rows * begin / job->parts; n < rows * end / job->parts; n++) {
-        const void *row = cpu_row(job->scores, bf16, n * classes);
+        const void *row = cpu_row(r->scores, bf16, n * classes);
         void *out = (char *)job->gradient + n * classes * (bf16 ? 2 : 4);
-        if (job->labels[n] == TRI_IGNORED_LABEL) {
+        int64_t label = r->labels[n];
+        if (job->of_row) job->of_row[n] = 0;
+        if (label == TRI_IGNORED_LABEL) {
             for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, 0);
             continue;
         }
         float *terms = bf16 ? job->terms + begin * classes : out;
         float largest = cpu_largest_of_row(row, classes, bf16);
-        float factor = job->seed / cpu_exp_sum_of_row(row, classes, bf16, largest, terms);
-        float share = factor * terms[job->labels[n]];
+        float score = cpu_get(row, bf16, label); // the terms may overwrite it
+        float sum = cpu_exp_sum_of_row(row, classes, bf16, largest, terms);
+        if (job->of_row) job->of_row[n] = loss_of_row(sum, largest, score);
+        float factor = job->seed / sum;
+        float share = factor * terms[label];
 #pragma GCC ivdep
         for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, factor * terms[k]);
-        cpu_put(out, bf16, job->labels[n], share - job->seed);
+        cpu_put(out, bf16, label, share - job->seed);
     }
 }
 CPU_TYPED_RANGES(gradient)
@@ -72,22 +70,72 @@ CPU_TYPED_RANGES(gradient)
 // comparison with NaN is true.
 CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
-    int64_t classes = job->state->classes;
+    const cpu_class_rows *r = job->rows;
+    int64_t classes = r->classes;
     for (int64_t n = begin; n < end; n++) {
-        const void *row = cpu_row(job->scores, bf16, n * classes);
-        int64_t label = job->labels[n];
+        const void *row = cpu_row(r->scores, bf16, n * classes);
+        int64_t label = r->labels[n];
         int larger = 0;
-        job->losses[n] = 0;
+        job->of_row[n] = 0;
         if (label == TRI_IGNORED_LABEL) continue;
         float score = cpu_get(row, bf16, label);
         for (int64_t k = 0; k < label; k++) larger += cpu_get(row, bf16, k) >= score;
         for (int64_t k = label + 1; k < classes; k++) larger += cpu_get(row, bf16, k) > score;
         float first = cpu_get(row, bf16, 0);
         bool hit = score == score && larger == 0;
-        job->losses[n] = first == first ? hit : label == 0;
+        job->of_row[n] = first == first ? hit : label == 0;
     }
 }
 CPU_TYPED_RANGES(hits)
+
+tri_status cpu_class_check_labels(const cpu_class_rows *rows) {
+    for (int64_t n = 0; n < rows->rows; n++)
+        TRI_TRY(ref_check_label(rows->labels[n], n, rows->classes));
+    return TRI_OK;
+}
+
+// How many rows are worth a second thread.
+static int64_t grain_of(const cpu_class_rows *rows) { return 1 + 4096 / rows->classes; }
+
+void cpu_class_losses(const cpu_device *device, const cpu_class_rows *rows, double *losses) {
+    class_job job = {.rows = rows, .of_row = losses};
+    cpu_parallel(device, rows->rows, grain_of(rows), loss_range(device, rows->bf16), &job);
+}
+
+void cpu_class_hits(const cpu_device *device, const cpu_class_rows *rows, double *hits) {
+    class_job job = {.rows = rows, .of_row = hits};
+    cpu_parallel(device, rows->rows, grain_of(rows), hits_range(device, rows->bf16), &job);
+}
+
+int64_t cpu_class_terms(const tri_device_description *device, int64_t classes, bool bf16) {
+    return bf16 ? classes * device->threads : 0;
+}
+
+void cpu_class_gradient(const cpu_device *device, const cpu_class_rows *rows, float seed,
+                        float *terms, void *gradient, double *losses) {
+    bool small = rows->rows < 2 * grain_of(rows);
+    class_job job = {.rows = rows,
+                     .of_row = losses,
+                     .gradient = gradient,
+                     .terms = terms,
+                     .parts = small ? 1 : device->head.description.threads,
+                     .seed = seed};
+    cpu_parallel(device, job.parts, 1, gradient_range(device, rows->bf16), &job);
+}
+
+void cpu_class_sum(const cpu_class_rows *rows, const double *of_row, double *pair) {
+    pair[0] = pair[1] = 0;
+    for (int64_t n = 0; n < rows->rows; n++) {
+        pair[0] += of_row[n];
+        pair[1] += rows->labels[n] != TRI_IGNORED_LABEL;
+    }
+}
+
+typedef struct class_state {
+    const cpu_device *device;
+    cpu_class_rows rows; // without addresses
+    bool seed_f64;
+} class_state;
 
 static int64_t rows_of(const tri_shape *scores) {
     return tri_shape_count(scores) / scores->dims[scores->rank - 1];
@@ -96,11 +144,11 @@ static int64_t rows_of(const tri_shape *scores) {
 static tri_status class_workspace(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node, size_t *out) {
     const tri_shape *scores = cpu_in_shape(graph, node, 0);
-    size_t classes = (size_t)scores->dims[scores->rank - 1];
+    int64_t classes = scores->dims[scores->rank - 1];
     if (node->op != &tri_op_cross_entropy_grad)
         *out = (size_t)rows_of(scores) * sizeof(double);
-    else if (cpu_is_bf16(graph, node))
-        *out = classes * (size_t)device->threads * sizeof(float);
+    else
+        *out = (size_t)cpu_class_terms(device, classes, cpu_is_bf16(graph, node)) * sizeof(float);
     return TRI_OK;
 }
 
@@ -110,59 +158,50 @@ static tri_status class_prepare(tri_device *device, const tri_graph *graph, cons
     class_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
     *state = (class_state){.device = cpu_of(device),
-                           .rows = rows_of(scores),
-                           .classes = scores->dims[scores->rank - 1],
-                           .bf16 = cpu_is_bf16(graph, node)};
+                           .rows = {.rows = rows_of(scores),
+                                    .classes = scores->dims[scores->rank - 1],
+                                    .bf16 = cpu_is_bf16(graph, node)}};
     kernel->state = state;
     if (node->op == &tri_op_cross_entropy_grad)
         state->seed_f64 = tri_value_get(graph, node->inputs[2])->dtype == TRI_F64;
     return TRI_OK;
 }
 
-static tri_status check_labels(const class_state *s, const int64_t *labels) {
-    for (int64_t n = 0; n < s->rows; n++) TRI_TRY(ref_check_label(labels[n], n, s->classes));
-    return TRI_OK;
-}
-
-// out[0] = the sum over rows of what `range` computes; out[1] = the number of rows whose label is
-// not ignored.
-static tri_status sum_rows(const class_state *s, const tri_kernel_args *args, cpu_range range) {
-    class_job job = {
-        .state = s, .scores = args->in[0], .labels = args->in[1], .losses = args->workspace};
-    double *loss = args->out[0];
-    TRI_TRY(check_labels(s, job.labels));
-    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, range, &job);
-    loss[0] = loss[1] = 0;
-    for (int64_t n = 0; n < s->rows; n++) {
-        loss[0] += job.losses[n];
-        loss[1] += job.labels[n] != TRI_IGNORED_LABEL;
-    }
-    return TRI_OK;
+// Sets *rows to the rows of this call, after checking their labels.
+static tri_status open_rows(const class_state *s, const tri_kernel_args *args,
+                            cpu_class_rows *rows) {
+    *rows = s->rows;
+    rows->scores = args->in[0];
+    rows->labels = args->in[1];
+    return cpu_class_check_labels(rows);
 }
 
 static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
-    return sum_rows(s, args, loss_range(s->device, s->bf16));
+    cpu_class_rows rows;
+    TRI_TRY(open_rows(s, args, &rows));
+    cpu_class_losses(s->device, &rows, args->workspace);
+    cpu_class_sum(&rows, args->workspace, args->out[0]);
+    return TRI_OK;
 }
 
 static tri_status hits_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
-    return sum_rows(s, args, hits_range(s->device, s->bf16));
+    cpu_class_rows rows;
+    TRI_TRY(open_rows(s, args, &rows));
+    cpu_class_hits(s->device, &rows, args->workspace);
+    cpu_class_sum(&rows, args->workspace, args->out[0]);
+    return TRI_OK;
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
     const void *seed = args->in[2];
-    class_job job = {
-        .state = s,
-        .scores = args->in[0],
-        .labels = args->in[1],
-        .gradient = args->out[0],
-        .terms = args->workspace,
-        .parts = s->rows < 2 * (1 + 4096 / s->classes) ? 1 : s->device->head.description.threads,
-        .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
-    TRI_TRY(check_labels(s, job.labels));
-    cpu_parallel(s->device, job.parts, 1, gradient_range(s->device, s->bf16), &job);
+    cpu_class_rows rows;
+    TRI_TRY(open_rows(s, args, &rows));
+    cpu_class_gradient(s->device, &rows,
+                       s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed,
+                       args->workspace, args->out[0], NULL);
     return TRI_OK;
 }
 

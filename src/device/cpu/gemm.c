@@ -98,7 +98,7 @@ static bool computes_transposed(const cpu_gemm *g) {
     // The transposed product is faster if packing b, which transposes it, costs more than packing a
     // and writing c twice.
     bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
-    return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
+    return pays && !g->accumulate && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
 static cpu_gemm transposed_gemm(const cpu_gemm *g) {
     return (cpu_gemm){.m = g->n,
@@ -264,7 +264,8 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
     bool last = b->k_begin + b->k_count == g->k;
     int64_t rows, tile = 0, tiles = tiles_of(b);
     for (int64_t row = b->first_row; row < b->end_row; row += rows, tile++) {
-        cpu_tile job = {.k = b->k_count, .c_row = g->c.row, .accumulate = b->k_begin > 0};
+        cpu_tile job = {
+            .k = b->k_count, .c_row = g->c.row, .accumulate = b->k_begin > 0 || g->accumulate};
         select_rows(g, b, row, &rows, &job);
         for (int64_t j = 0; j < b->panels; j++) {
             int64_t column = (b->panel + j) * CPU_TILE_COLUMNS, left = g->n - column;

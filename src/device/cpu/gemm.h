@@ -22,6 +22,7 @@ typedef struct cpu_gemm {
     int64_t m, n, k;    // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
     cpu_matrix a, b, c; // c.column is 1; a.row or a.column is 1, and b.row or b.column too
     cpu_epilogue epilogue;
+    bool accumulate; // true: adds the product to what c holds; false: overwrites c
 } cpu_gemm;
 
 // How c is divided among the threads. Each thread computes one rectangle and itself packs the

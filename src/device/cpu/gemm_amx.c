@@ -143,7 +143,7 @@ static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b
 // while the next block is multiplied.
 static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_rows *rows,
                            const uint16_t *packed, float *sums, int64_t at) {
-    cpu_amx_sums mode = b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
+    cpu_amx_sums mode = b->k_begin > 0 || g->accumulate ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
     int64_t chunks = cpu_amx_blocks(b->k_count);
     if (g->c_f32) {
         cpu_amx_block_beside(rows, packed, chunks, (float *)g->c + at, g->n, mode, &b->beside);
@@ -153,6 +153,18 @@ static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_r
     b->beside.sums = b->k_begin + b->k_count == g->k ? sums : NULL;
     b->beside.c = (uint16_t *)g->c + at;
     b->beside.c_row = g->n;
+}
+
+// Copies a block of c, to which the product is added, to where its sums are kept.
+static CPU_AVX512 void load_sums(const cpu_bf16_gemm *g, float *sums, int64_t row, int64_t rows,
+                                 int64_t column, int64_t columns) {
+    const float *c = (const float *)g->c + row * g->n + column;
+    __mmask16 first = cpu_first_lanes(columns);
+    __mmask16 second = columns > 16 ? cpu_first_lanes(columns - 16) : 0;
+    for (int64_t i = 0; i < rows; i++, c += g->n, sums += CPU_AMX_SIDE) {
+        _mm512_storeu_ps(sums, _mm512_maskz_loadu_ps(first, c));
+        _mm512_storeu_ps(sums + 16, _mm512_maskz_loadu_ps(second, c + 16));
+    }
 }
 
 // Computes 32 rows of c, for all columns of the packed block of b.
@@ -175,8 +187,10 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, amx_block
             continue;
         }
         cpu_amx_store_beside(&b->beside);
-        cpu_amx_block(rows, packed, chunks, sums,
-                      b->k_begin > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE, height, width);
+        if (b->k_begin == 0 && g->accumulate) load_sums(g, sums, row, height, b->column + j, width);
+        bool adds = b->k_begin > 0 || g->accumulate;
+        cpu_amx_block(rows, packed, chunks, sums, adds ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE,
+                      height, width);
         if (b->k_begin + b->k_count == g->k) finish(g, sums, row, height, b->column + j, width);
     }
     cpu_amx_store_beside(&b->beside); // the sums must be stored before their buffer is used again

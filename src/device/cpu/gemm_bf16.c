@@ -149,7 +149,10 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
     bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g);
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
-        cpu_tile tile = {.pairs = true, .k = b->pairs, .accumulate = !first, .c_bf16_row = g->n};
+        cpu_tile tile = {.pairs = true,
+                         .k = b->pairs,
+                         .accumulate = !first || g->accumulate,
+                         .c_bf16_row = g->n};
         select_rows(g, b, row, &rows, &tile);
         for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
             int64_t left = b->columns - j, column = b->column + j, at = row * g->n + column;

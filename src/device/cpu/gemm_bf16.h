@@ -9,6 +9,7 @@ typedef struct cpu_bf16_gemm {
     bool a_transposed; // a is stored as [k, m]
     bool b_transposed; // b is stored as [n, k]
     bool c_f32;        // true: c is F32; false: BF16
+    bool accumulate;   // adds the product to what c holds, which must be F32; false: overwrites c
     const uint16_t *a, *b;
     cpu_epilogue epilogue; // what is done with the sums; the bias is BF16 here
     void *c;

@@ -209,6 +209,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(tanh_flat)                                                                                   \
     X(tanh_grad_flat)                                                                              \
     X(cross_entropy_rows)                                                                          \
+    X(linear_cross_entropy_chunks)                                                                 \
+    X(linear_cross_entropy_grad_chunks)                                                            \
     X(row_max_rows)                                                                                \
     X(vocab_parallel_softmax_rows)                                                                 \
     X(vocab_parallel_cross_entropy_grad_rows)                                                      \

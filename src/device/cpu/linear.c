@@ -9,7 +9,6 @@
 // pairs themselves.
 #include "device/cpu/linear.h"
 
-#include "device/cpu/gemm.h"
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -63,6 +62,15 @@ cpu_epilogue linear_epilogue(const tri_node *node) {
                           .slope = (float)attr->slope};
 }
 
+tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
+                                tri_value weight, const linear_shape *shape) {
+    // A parameter whose home layout is already chosen, and plain, stays plain.
+    const tri_value_info *info = tri_value_get(graph, weight);
+    bool chosen = info->kind != TRI_VALUE_PARAMETER || graph->parameters[info->index].layout_chosen;
+    if (chosen && tri_layout_is_plain(&info->layout)) return TRI_LAYOUT_PLAIN;
+    return cpu_format_layout(linear_home(device, shape));
+}
+
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
     linear_shape s = linear_shape_of(graph, node);
@@ -72,11 +80,7 @@ void linear_layouts(const tri_device_description *device, const tri_graph *graph
         out[0] = home;
         return;
     }
-    // A parameter whose home layout is already chosen, and plain, stays plain.
-    const tri_value_info *weight = tri_value_get(graph, node->inputs[1]);
-    bool chosen =
-        weight->kind != TRI_VALUE_PARAMETER || graph->parameters[weight->index].layout_chosen;
-    in[1] = chosen && tri_layout_is_plain(&weight->layout) ? TRI_LAYOUT_PLAIN : home;
+    in[1] = linear_weight_layout(device, graph, node->inputs[1], &s);
 }
 
 enum { SUM_COLUMNS = 64, SUM_GRAIN = 1 << 15 };
@@ -85,6 +89,7 @@ typedef struct sum_job {
     const void *dy;
     float *sums;
     int64_t rows, columns;
+    bool accumulate;
 } sum_job;
 
 // Sums the columns of dy in blocks of 64 columns: blocks [begin, end).
@@ -93,6 +98,8 @@ CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16)
     for (int64_t b = begin; b < end; b++) {
         float sums[SUM_COLUMNS] = {0};
         int64_t first = b * SUM_COLUMNS, left = job.columns - first;
+        for (int64_t i = 0; job.accumulate && i < left && i < SUM_COLUMNS; i++)
+            sums[i] = job.sums[first + i];
         if (left < SUM_COLUMNS) {
             for (int64_t r = 0; r < job.rows; r++)
                 for (int64_t i = 0; i < left; i++)
@@ -109,8 +116,9 @@ CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16)
 CPU_TYPED_RANGES(sum_columns)
 
 void linear_sum_columns(const cpu_device *device, const linear_shape *s, const void *dy,
-                        float *dbias) {
-    sum_job job = {.dy = dy, .sums = dbias, .rows = s->rows, .columns = s->out};
+                        float *dbias, bool accumulate) {
+    sum_job job = {
+        .dy = dy, .sums = dbias, .rows = s->rows, .columns = s->out, .accumulate = accumulate};
     int64_t blocks = (s->out + SUM_COLUMNS - 1) / SUM_COLUMNS;
     cpu_parallel(device, blocks, SUM_GRAIN / SUM_COLUMNS / s->rows + 1,
                  sum_columns_range(device, s->dtype == TRI_BF16), &job);
@@ -137,31 +145,40 @@ static cpu_matrix weight_of(const tri_layout *layout, const linear_shape *s) {
     return w;
 }
 
+cpu_gemm linear_gemm(linear_task task, const linear_shape *s, const tri_layout *weight,
+                     bool *swaps) {
+    cpu_matrix x = cpu_matrix_plain(NULL, s->in), y = cpu_matrix_plain(NULL, s->out);
+    cpu_matrix w = weight_of(weight, s);
+    *swaps = false;
+    if (task == LINEAR_FORWARD)
+        return (cpu_gemm){
+            .m = s->rows, .n = s->out, .k = s->in, .a = x, .b = cpu_matrix_transposed(w), .c = y};
+    if (task == LINEAR_GRAD_INPUT)
+        return (cpu_gemm){.m = s->rows, .n = s->in, .k = s->out, .a = y, .b = w, .c = x};
+    if (w.column == 1) {
+        *swaps = true;
+        return (cpu_gemm){
+            .m = s->out, .n = s->in, .k = s->rows, .a = cpu_matrix_transposed(y), .b = x, .c = w};
+    }
+    // W is blocked: computes dWᵀ = xᵀ·dy, whose rows are contiguous.
+    return (cpu_gemm){.m = s->in,
+                      .n = s->out,
+                      .k = s->rows,
+                      .a = cpu_matrix_transposed(x),
+                      .b = y,
+                      .c = cpu_matrix_transposed(w)};
+}
+
 static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     linear_task task = linear_task_of(node);
-    linear_shape s = linear_shape_of(graph, node);
+    linear_state state = {.shape = linear_shape_of(graph, node)};
     tri_value weight = task == LINEAR_GRAD_WEIGHT ? node->outputs[0] : node->inputs[1];
-    cpu_matrix x = cpu_matrix_plain(NULL, s.in), y = cpu_matrix_plain(NULL, s.out);
-    cpu_matrix w = weight_of(&tri_value_get(graph, weight)->layout, &s);
-    linear_state state = {.shape = s, .b = 1};
-    cpu_gemm *g = &state.gemm;
-    if (task == LINEAR_FORWARD) {
-        *g = (cpu_gemm){.m = s.rows, .n = s.out, .k = s.in, .a = x, .c = y};
-        g->b = cpu_matrix_transposed(w);
-        g->epilogue = linear_epilogue(node);
-        state.bias = linear_has_bias(node);
-    } else if (task == LINEAR_GRAD_INPUT) {
-        *g = (cpu_gemm){.m = s.rows, .n = s.in, .k = s.out, .a = y, .b = w, .c = x};
-    } else if (w.column == 1) {
-        *g = (cpu_gemm){.m = s.out, .n = s.in, .k = s.rows, .b = x, .c = w};
-        g->a = cpu_matrix_transposed(y);
-        state.a = 1;
-        state.b = 0;
-    } else { // W is blocked: computes dWᵀ = xᵀ·dy, whose rows are contiguous
-        *g = (cpu_gemm){.m = s.in, .n = s.out, .k = s.rows, .b = y};
-        g->a = cpu_matrix_transposed(x);
-        g->c = cpu_matrix_transposed(w);
-    }
+    bool swaps;
+    state.gemm = linear_gemm(task, &state.shape, &tri_value_get(graph, weight)->layout, &swaps);
+    state.gemm.epilogue = linear_epilogue(node);
+    state.a = swaps;
+    state.b = !swaps;
+    state.bias = task == LINEAR_FORWARD && linear_has_bias(node);
     state.bias_gradient = task == LINEAR_GRAD_WEIGHT && linear_has_bias(node);
     return state;
 }
@@ -192,7 +209,7 @@ static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *ar
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
 }
 

@@ -3,7 +3,8 @@
 #ifndef TRIREME_DEVICE_CPU_LINEAR_H
 #define TRIREME_DEVICE_CPU_LINEAR_H
 
-#include "device/cpu/tile.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/gemm_bf16.h"
 
 typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
 
@@ -28,9 +29,22 @@ cpu_format linear_home(const tri_device_description *device, const linear_shape 
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 
+// Chooses the layout in which a kernel reads the weight: its home layout, unless the layout pass
+// has already made it plain.
+tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
+                                tri_value weight, const linear_shape *shape);
+
+// Describes the product of a task in F32, without addresses. `weight` is the layout of W or dW.
+// *swaps: the left operand is the node's second input, and the right operand its first.
+cpu_gemm linear_gemm(linear_task task, const linear_shape *shape, const tri_layout *weight,
+                     bool *swaps);
+// As linear_gemm, in BF16; W and dW are plain.
+cpu_bf16_gemm linear_bf16_gemm(linear_task task, const linear_shape *shape, bool *swaps);
+
 // Computes dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16, added in the order
-// of the rows, so that the bits do not depend on the number of threads.
+// of the rows, so that the bits do not depend on the number of threads. `accumulate`: adds them to
+// what dbias holds.
 void linear_sum_columns(const cpu_device *device, const linear_shape *shape, const void *dy,
-                        float *dbias);
+                        float *dbias, bool accumulate);
 
 #endif

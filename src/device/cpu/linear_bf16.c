@@ -1,6 +1,5 @@
 // Linear layers in BF16 by the device's own matrix product. The gradient of a weight is F32,
 // because it is summed over micro-batches and ranks.
-#include "device/cpu/gemm_bf16.h"
 #include "device/cpu/linear.h"
 
 #include <stdlib.h>
@@ -20,24 +19,37 @@ static bool bf16_supports(const tri_device_description *device, const tri_graph 
     return s.rows > 0 && s.in > 0;
 }
 
+cpu_bf16_gemm linear_bf16_gemm(linear_task task, const linear_shape *s, bool *swaps) {
+    cpu_bf16_gemm g = {.c_f32 = s->result == TRI_F32};
+    *swaps = task == LINEAR_GRAD_WEIGHT;
+    if (task == LINEAR_FORWARD) { // x · Wᵀ
+        g.m = s->rows;
+        g.n = s->out;
+        g.k = s->in;
+        g.b_transposed = true;
+    } else if (task == LINEAR_GRAD_INPUT) { // dy · W
+        g.m = s->rows;
+        g.n = s->in;
+        g.k = s->out;
+    } else { // dyᵀ · x
+        g.m = s->out;
+        g.n = s->in;
+        g.k = s->rows;
+        g.a_transposed = true;
+    }
+    return g;
+}
+
 static bf16_state state_of(const tri_graph *graph, const tri_node *node) {
     linear_task task = linear_task_of(node);
-    linear_shape s = linear_shape_of(graph, node);
-    bf16_state state = {.shape = s, .b = 1};
-    cpu_bf16_gemm *g = &state.gemm;
-    if (task == LINEAR_FORWARD) { // x · Wᵀ
-        *g = (cpu_bf16_gemm){.m = s.rows, .n = s.out, .k = s.in, .b_transposed = true};
-        g->epilogue = linear_epilogue(node);
-        state.bias = linear_has_bias(node);
-    } else if (task == LINEAR_GRAD_INPUT) { // dy · W
-        *g = (cpu_bf16_gemm){.m = s.rows, .n = s.in, .k = s.out};
-    } else { // dyᵀ · x
-        *g = (cpu_bf16_gemm){.m = s.out, .n = s.in, .k = s.rows, .a_transposed = true};
-        state.a = 1;
-        state.b = 0;
-        state.bias_gradient = linear_has_bias(node);
-    }
-    g->c_f32 = s.result == TRI_F32;
+    bf16_state state = {.shape = linear_shape_of(graph, node)};
+    bool swaps;
+    state.gemm = linear_bf16_gemm(task, &state.shape, &swaps);
+    state.gemm.epilogue = linear_epilogue(node);
+    state.a = swaps;
+    state.b = !swaps;
+    state.bias = task == LINEAR_FORWARD && linear_has_bias(node);
+    state.bias_gradient = task == LINEAR_GRAD_WEIGHT && linear_has_bias(node);
     return state;
 }
 
@@ -67,7 +79,7 @@ static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
 }
 

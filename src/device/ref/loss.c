@@ -316,6 +316,103 @@ REF_BODY tri_status vocab_parallel_accuracy_body(const ref_node *node, const tri
     return TRI_OK;
 }
 
+// One layer with its loss: what the bodies below need of the ops linear_cross_entropy and
+// linear_cross_entropy_grad. Scores and their gradients are rounded to the type of x, as if they
+// lay in a tensor between separate ops.
+typedef struct scored_rows {
+    ref_array x, weight, bias, scores;
+    const int64_t *labels;
+    int64_t rows, chunk, classes, inputs;
+} scored_rows;
+
+REF_BODY scored_rows scored_rows_of(const ref_node *node, const tri_kernel_args *args, int bias,
+                                    int scores, bool f64) {
+    int64_t rows = ref_count(&node->s.in[2]);
+    return (scored_rows){.x = ref_input(args, 0, f64),
+                         .weight = ref_input(args, 1, f64),
+                         .bias = ref_input(args, bias, f64),
+                         .scores = ref_output(args, scores, f64),
+                         .labels = args->in[2],
+                         .rows = rows,
+                         .chunk = tri_loss_chunk(rows),
+                         .classes = node->s.in[1].dims[0],
+                         .inputs = node->s.in[1].dims[1]};
+}
+
+// Computes the scores of row n in its row of the chunk's memory, which it returns.
+REF_BODY ref_array score_row(const scored_rows *s, int64_t n) {
+    ref_array row = ref_from(s->scores, n % s->chunk * s->classes);
+    for (int64_t f = 0; f < s->classes; f++) {
+        double sum = s->bias.at ? get(s->bias, f) : 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t k = 0; k < s->inputs; k++)
+            sum += get(s->x, n * s->inputs + k) * get(s->weight, f * s->inputs + k);
+        put(row, f, sum);
+    }
+    return row;
+}
+
+REF_BODY tri_status linear_cross_entropy_body(const ref_node *node, const tri_kernel_args *args,
+                                              bool f64) {
+    const tri_linear_cross_entropy_attr *a = (const void *)node->attr;
+    scored_rows s = scored_rows_of(node, args, 3, 2, f64);
+    double *loss = args->out[0], hits = 0;
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < s.rows; n++) {
+        TRI_TRY(ref_check_label(s.labels[n], n, s.classes));
+        ref_array row = score_row(&s, n);
+        if (s.labels[n] == TRI_IGNORED_LABEL) continue;
+        loss[0] += cross_entropy_term(row, s.classes, s.labels[n]);
+        loss[1] += 1;
+        hits += is_hit(row, s.classes, s.labels[n]);
+    }
+    if (!a->accuracy) return TRI_OK;
+    ((double *)args->out[1])[0] = hits;
+    ((double *)args->out[1])[1] = loss[1];
+    return TRI_OK;
+}
+
+// Adds what one row contributes to the gradients of the weight and of the bias, `sums`: first
+// [classes, inputs], then [classes]. Writes the row of dx.
+REF_BODY void add_row_gradients(const scored_rows *s, int64_t n, ref_array gradient, double *sums,
+                                double *row, ref_array dx) {
+    for (int64_t k = 0; k < s->inputs; k++) row[k] = 0;
+    for (int64_t f = 0; f < s->classes; f++) {
+        double factor = get(gradient, f);
+        sums[s->classes * s->inputs + f] += factor;
+        for (int64_t k = 0; k < s->inputs; k++) {
+            row[k] += factor * get(s->weight, f * s->inputs + k);
+            sums[f * s->inputs + k] += factor * get(s->x, n * s->inputs + k);
+        }
+    }
+    for (int64_t k = 0; k < s->inputs; k++) put(dx, n * s->inputs + k, row[k]);
+}
+
+REF_BODY tri_status linear_cross_entropy_grad_body(const ref_node *node,
+                                                   const tri_kernel_args *args, bool f64) {
+    scored_rows s = scored_rows_of(node, args, 4, 4, f64);
+    int64_t weights = s.classes * s.inputs;
+    double seed = seed_of(node, args, 3), *loss = args->out[3];
+    double *sums = args->workspace, *row = sums + weights + s.classes;
+    for (int64_t i = 0; i < weights + s.classes; i++) sums[i] = 0;
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < s.rows; n++) {
+        TRI_TRY(ref_check_label(s.labels[n], n, s.classes));
+        ref_array scores = score_row(&s, n);
+        bool counts = s.labels[n] != TRI_IGNORED_LABEL;
+        double norm = log_sum(scores, s.classes);
+        if (counts) loss[0] += norm - get(scores, s.labels[n]);
+        loss[1] += counts;
+        for (int64_t k = 0; k < s.classes; k++)
+            put(scores, k, counts ? seed * (exp(get(scores, k) - norm) - (k == s.labels[n])) : 0);
+        add_row_gradients(&s, n, scores, sums, row, ref_output(args, 0, f64));
+    }
+    for (int64_t i = 0; i < weights; i++) put(ref_output(args, 1, f64), i, sums[i]);
+    for (int64_t f = 0; s.bias.at && f < s.classes; f++)
+        put(ref_output(args, 2, f64), f, sums[weights + f]);
+    return TRI_OK;
+}
+
 REF_KERNEL(log_softmax)
 REF_KERNEL(log_softmax_grad)
 REF_KERNEL(nll_loss)
@@ -335,3 +432,6 @@ REF_KERNEL(vocab_parallel_cross_entropy)
 REF_KERNEL(vocab_parallel_cross_entropy_grad)
 REF_KERNEL(vocab_parallel_argmax)
 REF_KERNEL(vocab_parallel_accuracy)
+REF_KERNEL(linear_cross_entropy)
+REF_SUMMING_KERNEL(linear_cross_entropy_grad,
+                   s->in[1].dims[0] * (s->in[1].dims[1] + 1) + s->in[1].dims[1])

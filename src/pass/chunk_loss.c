@@ -1,0 +1,214 @@
+// Lets a layer that makes many scores, and the cross-entropy of these scores, be computed chunk by
+// chunk of rows. The scores of a language model are its largest tensor: a row for each token, with
+// a number for each word. Where nothing else reads them, one node takes the place of the layer, the
+// loss and their gradients (ops/linear_cross_entropy.c), and only the scores of a chunk are in
+// memory at a time. Training computes the loss together with the gradients, in the backward pass,
+// because it would otherwise have to compute the scores twice.
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+// Scores of fewer bytes stay whole: it would save little memory to compute them in chunks.
+enum { WHOLE_BYTES = 1 << 23 };
+
+// The nodes that one node replaces, by their indices in the graph; -1: there is none.
+typedef struct head {
+    int linear, loss, accuracy;         // of the forward pass; only evaluation has an accuracy
+    int loss_grad, weight_grad, x_grad; // of the backward pass; -1 in evaluation
+} head;
+
+typedef struct chunking {
+    tri_graph *graph;
+    const tri_device_description *device;
+    int *uses;     // uses[v]: how many nodes, metrics and gradients read value v
+    bool *dropped; // dropped[i]: node i has been replaced
+} chunking;
+
+static void count_uses(chunking *c) {
+    const tri_graph *g = c->graph;
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++) c->uses[g->nodes[i].inputs[k].id]++;
+    for (int i = 0; i < g->metric_count; i++) c->uses[g->metrics[i].value.id]++;
+    for (int i = 0; i < g->gradient_count; i++) c->uses[g->gradients[i].value.id]++;
+}
+
+// Finds the only node of `op` whose input number `input` is the value; -1: there is none, or there
+// are several.
+static int reader_of(const chunking *c, tri_value value, const tri_op *op, int input) {
+    int found = -1;
+    for (int i = 0; i < c->graph->node_count; i++) {
+        const tri_node *node = &c->graph->nodes[i];
+        if (node->op != op || node->inputs[input].id != value.id) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found;
+}
+
+// Whether two values are the same numbers: they are one value, or a node of the backward pass
+// computes `again` as a node of the forward pass has computed `value`.
+static bool is_same(const tri_graph *g, tri_value value, tri_value again) {
+    if (value.id == again.id) return true;
+    const tri_node *a = tri_value_node(g, value), *b = tri_value_node(g, again);
+    if (!a || !b || a->op != b->op || a->block != b->block) return false;
+    if (!(a->op->flags & TRI_OP_RECOMPUTABLE) || a->outputs[0].id != value.id ||
+        b->outputs[0].id != again.id)
+        return false;
+    for (int k = 0; k < a->input_count; k++)
+        if (a->inputs[k].id != b->inputs[k].id) return false;
+    return a->op->attr_bytes == 0 || !memcmp(a->attr, b->attr, a->op->attr_bytes);
+}
+
+// Whether the layer is one that linear_cross_entropy computes, and large enough to be worth it.
+static bool takes_layer(const tri_graph *g, const tri_node *linear) {
+    const tri_linear_attr *a = linear->attr;
+    tri_shape scores = tri_value_shape(g, linear->outputs[0]);
+    if (a->axes != 1 || a->activation != TRI_ACTIVATION_NONE || a->wide) return false;
+    int64_t rows = tri_shape_count(&scores) / scores.dims[scores.rank - 1];
+    return tri_value_bytes(g, linear->outputs[0]) >= WHOLE_BYTES && tri_loss_chunk(rows) < rows;
+}
+
+// Finds the backward nodes. Both gradients of the layer must be wanted, and must not be terms of a
+// sum over ranks, which stay F32.
+static bool find_gradients(const chunking *c, head *h) {
+    const tri_graph *g = c->graph;
+    const tri_node *linear = &g->nodes[h->linear];
+    tri_value dy = g->nodes[h->loss_grad].outputs[0];
+    h->weight_grad = reader_of(c, dy, &tri_op_linear_grad_weight, 1);
+    h->x_grad = reader_of(c, dy, &tri_op_linear_grad_input, 0);
+    if (c->uses[dy.id] != 2 || h->weight_grad < 0 || h->x_grad < 0) return false;
+    const tri_node *weight_grad = &g->nodes[h->weight_grad], *x_grad = &g->nodes[h->x_grad];
+    return is_same(g, linear->inputs[0], weight_grad->inputs[0]) &&
+           x_grad->inputs[1].id == linear->inputs[1].id &&
+           !((const tri_linear_grad_attr *)x_grad->attr)->wide;
+}
+
+// Finds the nodes around a cross-entropy. False: they stay as they are. Every reader of the scores
+// must be among them. Where ranks divide the classes, the scores have other readers, which combine
+// the results of all ranks (vocab_parallel_loss.c): then the layer stays whole.
+static bool find_head(const chunking *c, int loss, head *h) {
+    const tri_graph *g = c->graph;
+    const tri_node *node = &g->nodes[loss];
+    const tri_node *linear = tri_value_node(g, node->inputs[0]);
+    if (!linear || linear->op != &tri_op_linear || linear->block != node->block) return false;
+    tri_value scores = node->inputs[0];
+    *h = (head){.linear = (int)(linear - g->nodes), .loss = loss, .weight_grad = -1, .x_grad = -1};
+    h->accuracy = reader_of(c, scores, &tri_op_accuracy, 0);
+    h->loss_grad = reader_of(c, scores, &tri_op_cross_entropy_grad, 0);
+    if (!takes_layer(g, linear)) return false;
+    if (c->uses[scores.id] != 1 + (h->accuracy >= 0) + (h->loss_grad >= 0)) return false;
+    int other = h->accuracy >= 0 ? h->accuracy : h->loss_grad;
+    if (other >= 0 && (g->nodes[other].inputs[1].id != node->inputs[1].id ||
+                       g->nodes[other].block != node->block))
+        return false;
+    if (h->loss_grad < 0) return true;
+    return h->accuracy < 0 && find_gradients(c, h);
+}
+
+// Makes a node with these inputs, whose outputs are values that the graph has already: those in
+// `outputs` that are none are new. It is not in the graph's list yet.
+static tri_node make_node(const chunking *c, const tri_op *op, const tri_node *linear,
+                          tri_phase phase, const void *attr, const tri_value *inputs,
+                          const tri_value *outputs) {
+    tri_graph *g = c->graph;
+    tri_phase before = g->phase;
+    int block = g->block;
+    g->phase = phase;
+    g->block = linear->block;
+    tri_node_add(g, op, inputs, op->input_count, attr, linear->name);
+    g->phase = before;
+    g->block = block;
+    if (g->status != TRI_OK) return (tri_node){0};
+    tri_node node = g->nodes[--g->node_count];
+    for (int k = 0; k < node.output_count; k++) {
+        if (!tri_value_is(outputs[k])) continue;
+        g->values[node.outputs[k].id] = (tri_value_info){0};
+        node.outputs[k] = outputs[k];
+    }
+    return node;
+}
+
+static tri_node evaluation_node(const chunking *c, const head *h) {
+    const tri_graph *g = c->graph;
+    const tri_node *linear = &g->nodes[h->linear], *loss = &g->nodes[h->loss];
+    tri_linear_cross_entropy_attr attr = {.accuracy = h->accuracy >= 0};
+    tri_value outputs[3] = {loss->outputs[0]};
+    if (attr.accuracy) outputs[1] = g->nodes[h->accuracy].outputs[0];
+    return make_node(
+        c, &tri_op_linear_cross_entropy, linear, TRI_PHASE_FORWARD, &attr,
+        (tri_value[]){linear->inputs[0], linear->inputs[1], loss->inputs[1], linear->inputs[2]},
+        outputs);
+}
+
+static tri_node training_node(const chunking *c, const head *h) {
+    const tri_graph *g = c->graph;
+    const tri_node *linear = &g->nodes[h->linear], *loss = &g->nodes[h->loss];
+    const tri_node *weight_grad = &g->nodes[h->weight_grad], *x_grad = &g->nodes[h->x_grad];
+    tri_value outputs[5] = {x_grad->outputs[0], weight_grad->outputs[0], weight_grad->outputs[1],
+                            loss->outputs[0]};
+    tri_value inputs[] = {weight_grad->inputs[0], linear->inputs[1], loss->inputs[1],
+                          g->nodes[h->loss_grad].inputs[2], linear->inputs[2]};
+    return make_node(c, &tri_op_linear_cross_entropy_grad, linear, TRI_PHASE_BACKWARD, NULL, inputs,
+                     outputs);
+}
+
+static bool has_kernel(const chunking *c, const tri_node *node) {
+    if (!c->device) return true;
+    const tri_kernel_def *def = tri_device_select(c->device, c->graph, node);
+    return def && def->chunks_scores;
+}
+
+// Puts one node in the place of the last of the nodes that it replaces, because all that it reads
+// has been made there. Does nothing if the device has no kernel for it.
+static void replace(chunking *c, const head *h) {
+    tri_graph *g = c->graph;
+    bool training = h->loss_grad >= 0;
+    tri_node node = training ? training_node(c, h) : evaluation_node(c, h);
+    if (g->status != TRI_OK || !has_kernel(c, &node)) return;
+    const int replaced[] = {h->linear,    h->loss,        h->accuracy,
+                            h->loss_grad, h->weight_grad, h->x_grad};
+    int last = 0;
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
+        if (replaced[i] < 0) continue;
+        c->dropped[replaced[i]] = true;
+        if (replaced[i] > last) last = replaced[i];
+    }
+    g->values[g->nodes[h->linear].outputs[0].id] = (tri_value_info){0};
+    if (training) g->values[g->nodes[h->loss_grad].outputs[0].id] = (tri_value_info){0};
+    c->dropped[last] = false;
+    g->nodes[last] = node;
+}
+
+// Removes the nodes that were replaced, and numbers the others again.
+static void remove_dropped(const chunking *c) {
+    tri_graph *g = c->graph;
+    int kept = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        if (c->dropped[i]) continue;
+        tri_node node = g->nodes[i];
+        for (int k = 0; k < node.output_count; k++) {
+            g->values[node.outputs[k].id].node = kept;
+            g->values[node.outputs[k].id].output = k;
+        }
+        g->nodes[kept++] = node;
+    }
+    g->node_count = kept;
+}
+
+tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *device) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    chunking c = {.graph = graph,
+                  .device = device,
+                  .uses = TRI_NEW_ARRAY(graph->arena, int, graph->value_count),
+                  .dropped = TRI_NEW_ARRAY(graph->arena, bool, graph->node_count)};
+    count_uses(&c);
+    for (int i = 0; i < graph->node_count; i++) {
+        head h;
+        if (c.dropped[i] || graph->nodes[i].op != &tri_op_cross_entropy) continue;
+        if (find_head(&c, i, &h)) replace(&c, &h);
+    }
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    remove_dropped(&c);
+    return tri_pass_sweep(graph);
+}
