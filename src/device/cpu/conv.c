@@ -1,4 +1,4 @@
-// Convolutions by oneDNN.
+// Convolutions by oneDNN, and the rules by which these and our own are chosen.
 //
 // The home layout of a weight [O, C/groups, kh, kw] is a function of its shape. At the end of each
 // line stands the kernel that uses it, or the file of that kernel:
@@ -6,10 +6,11 @@
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
 //   everything else                     plain, by im2col and GEMM              ("plain")
-// Blocked convolutions use Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast algorithms for
-// convolutional neural networks", CVPR 2016) if the kernel is 3×3 with stride and dilation 1 and
-// padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
-// attribute `direct` forbids it or the library has no Winograd (oneDNN 3).
+// Blocked convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1
+// and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
+// attribute `direct` forbids it. The forward pass and the gradient of the input are our own
+// (winograd.c). The gradient of the weight is oneDNN's, or direct if the library has no Winograd
+// (oneDNN 3).
 //
 // BF16 never uses Winograd, and needs AVX512_BF16. Its layouts are those above with pairs of input
 // channels innermost. The gradient of a weight is F32, and is reordered to the home layout.
@@ -53,8 +54,8 @@ conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node) {
 }
 
 bool conv_is_winograd(const conv_shape *s) {
-    bool fits = onednn_has_winograd() && !s->direct && s->dtype == TRI_F32 && s->groups == 1 &&
-                s->c % CPU_BLOCK == 0 && s->o % CPU_BLOCK == 0;
+    bool fits = !s->direct && s->dtype == TRI_F32 && s->groups == 1 && s->c % CPU_BLOCK == 0 &&
+                s->o % CPU_BLOCK == 0;
     for (int i = 0; i < 2; i++)
         fits = fits && s->kernel[i] == 3 && s->stride[i] == 1 && s->dilation[i] == 1 &&
                s->padding[i] <= 1 && s->out[i] >= WINOGRAD_MIN_OUTPUT;
@@ -109,7 +110,8 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
 
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out) {
     const conv_shape *s = &request->shape;
-    bool winograd = request->formats.weight == CPU_OIHW16I16O && conv_is_winograd(s);
+    bool winograd =
+        request->formats.weight == CPU_OIHW16I16O && onednn_has_winograd() && conv_is_winograd(s);
     onednn_convolution c = {.algorithm =
                                 winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
     dnnl_engine_t engine;
@@ -198,13 +200,6 @@ static bool has_bias(const tri_node *node) {
     return ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
 }
 
-// Whether this kernel applies leaky ReLU after the primitive, because oneDNN's Winograd has only
-// ReLU.
-static bool is_leaky_after(const conv_request *r) {
-    return r->activation == TRI_ACTIVATION_LEAKY_RELU && r->formats.weight != CPU_PLAIN &&
-           conv_is_winograd(&r->shape);
-}
-
 static conv_request request_of(const tri_graph *graph, const tri_node *node, bool blocked) {
     conv_request r = {
         .task = task_of(node), .shape = conv_shape_of_node(graph, node), .bias = has_bias(node)};
@@ -212,16 +207,8 @@ static conv_request request_of(const tri_graph *graph, const tri_node *node, boo
     if (r.task != CONV_FORWARD) return r;
     const tri_conv2d_attr *attr = node->attr;
     r.activation = attr->activation;
-    r.slope = attr->slope;
+    if (r.activation == TRI_ACTIVATION_LEAKY_RELU) r.slope = attr->slope;
     return r;
-}
-
-// Finds what a plan has to know of the primitive that the kernel of this request runs. Where the
-// kernel applies leaky ReLU itself, that primitive has no activation.
-static cpu_primitive_facts facts_of(const tri_device_description *device, conv_request r) {
-    if (is_leaky_after(&r)) r.activation = TRI_ACTIVATION_NONE;
-    if (r.activation != TRI_ACTIVATION_LEAKY_RELU) r.slope = 0;
-    return conv_facts(device, &r);
 }
 
 static bool supports_formats(const tri_device_description *device, const tri_graph *graph,
@@ -231,12 +218,13 @@ static bool supports_formats(const tri_device_description *device, const tri_gra
     if (dtype != TRI_F32 && !(dtype == TRI_BF16 && cpu_has(device, CPU_HAS_BF16))) return false;
     if (blocked && (!cpu_has(device, CPU_HAS_AVX512) || r.formats.weight == CPU_PLAIN))
         return false;
-    return r.shape.n > 0 && facts_of(device, r).fast;
+    return r.shape.n > 0 && conv_facts(device, &r).fast;
 }
 
 static tri_status workspace_of(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node, bool blocked, size_t *out) {
-    cpu_primitive_facts facts = facts_of(device, request_of(graph, node, blocked));
+    conv_request r = request_of(graph, node, blocked);
+    cpu_primitive_facts facts = conv_facts(device, &r);
     if (!facts.exists) return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution");
     *out = facts.scratchpad_bytes;
     return TRI_OK;
@@ -297,9 +285,6 @@ typedef struct conv_state {
     cpu_primitive primitive;
     conv_task task;
     bool bias;
-    bool leaky; // leaky ReLU is applied after the primitive
-    double slope;
-    int64_t y_count;
 } conv_state;
 
 static tri_status prepare_formats(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -315,10 +300,6 @@ static tri_status prepare_formats(tri_device *device, const tri_graph *graph, co
     conv_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
     *state = (conv_state){.device = cpu_of(device), .task = r.task, .bias = r.bias};
-    state->y_count = r.shape.n * r.shape.o * r.shape.out[0] * r.shape.out[1];
-    state->leaky = is_leaky_after(&r);
-    state->slope = r.slope;
-    if (state->leaky) r.activation = TRI_ACTIVATION_NONE;
     kernel->state = state;
     dnnl_primitive_desc_t pd;
     TRI_TRY(conv_describe(&r, &pd));
@@ -343,9 +324,7 @@ static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args
     cpu_use_threads(&state->device->head.description);
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];
-    TRI_TRY(cpu_primitive_run(&state->primitive, data, args->workspace));
-    if (state->leaky) cpu_leaky_relu(state->device, args->out[0], state->slope, state->y_count);
-    return TRI_OK;
+    return cpu_primitive_run(&state->primitive, data, args->workspace);
 }
 
 static void conv_release(tri_kernel *kernel) {

@@ -90,11 +90,6 @@ static const struct elementwise_row *row_of(const tri_graph *graph, const tri_no
     return NULL;
 }
 
-void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count) {
-    elementwise_job job = {.a = values, .out = values, .slope = (float)slope};
-    cpu_parallel(device, count, ELEMENTWISE_GRAIN, leaky_relu_range(device), &job);
-}
-
 static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph,
                                       const tri_node *node, tri_kernel *kernel) {
     elementwise_state *state = calloc(1, sizeof *state);

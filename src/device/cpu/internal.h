@@ -127,9 +127,6 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
         target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prefer-vector-width=512")))
 #endif
 
-// Applies leaky ReLU in place.
-void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count);
-
 // Compiles the loop `CPU_BODY NAME_body(void *context, int64_t begin, int64_t end)` for AVX-512,
 // for AVX2 and for any CPU, and defines NAME_range(device), which chooses the best for the device.
 #define CPU_BODY static inline __attribute__((always_inline)) void
@@ -172,9 +169,11 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
 
 #define CPU_KERNEL_LIST(X)                                                                         \
     X(normalize_bytes)                                                                             \
+    X(conv2d_winograd)                                                                             \
     X(conv2d_blocked)                                                                              \
     X(conv2d_one_output)                                                                           \
     X(conv2d_plain)                                                                                \
+    X(conv2d_grad_input_winograd)                                                                  \
     X(conv2d_grad_input_blocked)                                                                   \
     X(conv2d_grad_input_one_output)                                                                \
     X(conv2d_grad_input_plain)                                                                     \

@@ -1,0 +1,84 @@
+// The transforms of Winograd's convolution F(4×4, 3×3): a square of 4×4 results of a 3×3
+// correlation is y = Aᵀ[(G g Gᵀ) ∘ (Bᵀ d B)]A, where d is the 6×6 pixels that it reads, g the taps,
+// and ∘ multiplies number by number: 36 multiplications instead of 144. (Lavin and Gray, "Fast
+// algorithms for convolutional neural networks", CVPR 2016, section 4; its section 4.3 has these
+// sizes.)
+//
+// The matrices follow from the points at which the polynomials of Toom and Cook are evaluated: 0,
+// ±5/8, ±3/2 and infinity. With these the results are about half as far from the exact ones as with
+// Lavin and Gray's 0, ±1, ±2 and infinity, because the matrices' numbers are less different in
+// size. All numbers of A and B are exact in F32.
+//
+// Each function transforms one row or column of 16 channels at once: `x` and `y` have a distance of
+// `step` vectors from element to element.
+#ifndef TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
+#define TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
+
+#include "device/cpu/simd.h"
+
+enum {
+    WINOGRAD_OUT = 4,                               // results on a side of a tile
+    WINOGRAD_TAPS = 3,                              // taps on a side
+    WINOGRAD_IN = 6,                                // pixels on a side
+    WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN, // numbers of a transformed tile
+    WINOGRAD_OUT_PIXELS = WINOGRAD_OUT * WINOGRAD_OUT,
+};
+
+// The points a = 5/8 and b = 3/2, and their powers.
+#define WINOGRAD_A 0.625f
+#define WINOGRAD_B 1.5f
+#define WINOGRAD_A2 (WINOGRAD_A * WINOGRAD_A)
+#define WINOGRAD_B2 (WINOGRAD_B * WINOGRAD_B)
+
+// y[6] = Bᵀ x[6].
+CPU_INLINE void winograd_pixels(const __m512 *x, int step, __m512 *y) {
+    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
+    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
+    const __m512 sum = _mm512_set1_ps(WINOGRAD_A2 + WINOGRAD_B2);
+    const __m512 product = _mm512_set1_ps(WINOGRAD_A2 * WINOGRAD_B2);
+    const __m512 x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step];
+    const __m512 x5 = x[5 * step];
+    const __m512 even_a = _mm512_fnmadd_ps(b2, x2, x4), odd_a = _mm512_fnmadd_ps(b2, x1, x3);
+    const __m512 even_b = _mm512_fnmadd_ps(a2, x2, x4), odd_b = _mm512_fnmadd_ps(a2, x1, x3);
+    y[0] = _mm512_fmadd_ps(product, x0, _mm512_fnmadd_ps(sum, x2, x4));
+    y[1] = _mm512_fmadd_ps(a, odd_a, even_a);
+    y[2] = _mm512_fnmadd_ps(a, odd_a, even_a);
+    y[3] = _mm512_fmadd_ps(b, odd_b, even_b);
+    y[4] = _mm512_fnmadd_ps(b, odd_b, even_b);
+    y[5] = _mm512_fmadd_ps(product, x1, _mm512_fnmadd_ps(sum, x3, x5));
+}
+
+// y[4] = Aᵀ x[6].
+CPU_INLINE void winograd_results(const __m512 *x, int step, __m512 *y) {
+    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
+    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
+    const __m512 a3 = _mm512_set1_ps(WINOGRAD_A2 * WINOGRAD_A);
+    const __m512 b3 = _mm512_set1_ps(WINOGRAD_B2 * WINOGRAD_B);
+    const __m512 even_a = _mm512_add_ps(x[step], x[2 * step]);
+    const __m512 odd_a = _mm512_sub_ps(x[step], x[2 * step]);
+    const __m512 even_b = _mm512_add_ps(x[3 * step], x[4 * step]);
+    const __m512 odd_b = _mm512_sub_ps(x[3 * step], x[4 * step]);
+    y[0] = _mm512_add_ps(x[0], _mm512_add_ps(even_a, even_b));
+    y[1] = _mm512_fmadd_ps(a, odd_a, _mm512_mul_ps(b, odd_b));
+    y[2] = _mm512_fmadd_ps(a2, even_a, _mm512_mul_ps(b2, even_b));
+    y[3] = _mm512_fmadd_ps(a3, odd_a, _mm512_fmadd_ps(b3, odd_b, x[5 * step]));
+}
+
+// y[6] = G x[3].
+CPU_INLINE void winograd_taps(const __m512 *x, int step, __m512 *y) {
+    const __m512 zero = _mm512_set1_ps(1 / (WINOGRAD_A2 * WINOGRAD_B2));
+    const __m512 half_a = _mm512_set1_ps(1 / (2 * WINOGRAD_A2 * (WINOGRAD_A2 - WINOGRAD_B2)));
+    const __m512 half_b = _mm512_set1_ps(1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)));
+    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
+    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
+    const __m512 even_a = _mm512_fmadd_ps(a2, x[2 * step], x[0]), odd_a = _mm512_mul_ps(a, x[step]);
+    const __m512 even_b = _mm512_fmadd_ps(b2, x[2 * step], x[0]), odd_b = _mm512_mul_ps(b, x[step]);
+    y[0] = _mm512_mul_ps(zero, x[0]);
+    y[1] = _mm512_mul_ps(half_a, _mm512_add_ps(even_a, odd_a));
+    y[2] = _mm512_mul_ps(half_a, _mm512_sub_ps(even_a, odd_a));
+    y[3] = _mm512_mul_ps(half_b, _mm512_add_ps(even_b, odd_b));
+    y[4] = _mm512_mul_ps(half_b, _mm512_sub_ps(even_b, odd_b));
+    y[5] = x[2 * step];
+}
+
+#endif

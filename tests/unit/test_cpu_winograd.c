@@ -1,0 +1,180 @@
+// Compares our Winograd convolutions with `ref`: random shapes, exact zeros, and the same bits on
+// any number of threads and in any batch.
+#include "compare_kernels.h"
+
+#include <cmocka.h>
+
+typedef enum task { FORWARD, GRAD_INPUT, TASKS } task;
+
+typedef struct size {
+    int64_t n, c, o, height, width, padding;
+    tri_activation activation;
+    bool bias, direct;
+} size;
+
+static const tri_node *add(compare_case *c, const size *s, task what) {
+    tri_conv2d_attr attr = {.stride = {1, 1},
+                            .padding = {s->padding, s->padding},
+                            .dilation = {1, 1},
+                            .groups = 1,
+                            .activation = s->activation,
+                            .slope = 0.1,
+                            .direct = s->direct};
+    tri_shape x = tri_shape_of(s->n, s->c, s->height, s->width);
+    tri_shape y =
+        tri_shape_of(s->n, s->o, s->height + 2 * s->padding - 2, s->width + 2 * s->padding - 2);
+    tri_shape weight = tri_shape_of(s->o, s->c, 3, 3);
+    if (what == FORWARD) {
+        tri_value in[] = {compare_input(c, TRI_F32, x), compare_input(c, TRI_F32, weight), {0}};
+        if (s->bias) in[2] = compare_input(c, TRI_F32, tri_shape_of(s->o));
+        tri_node_add(c->graph, &tri_op_conv2d, in, 3, &attr, "conv");
+    } else {
+        tri_conv2d_grad_attr grad = {.conv = attr, .shape = x};
+        tri_value in[] = {compare_input(c, TRI_F32, y), compare_input(c, TRI_F32, weight)};
+        tri_node_add(c->graph, &tri_op_conv2d_grad_input, in, 2, &grad, "conv");
+    }
+    return &c->graph->nodes[c->graph->node_count - 1];
+}
+
+static size random_size(void) {
+    size s = {.n = compare_between(1, 4),
+              .c = 16 * compare_between(1, 5),
+              .o = 16 * compare_between(1, 5),
+              .padding = compare_between(0, 1),
+              .activation = (tri_activation)compare_between(0, 2),
+              .bias = compare_between(0, 1)};
+    s.height = compare_between(8, 19) + 2 * (1 - s.padding);
+    s.width = compare_between(8, 19) + 2 * (1 - s.padding);
+    return s;
+}
+
+static void test_random_shapes(void **state) {
+    for (int i = 0; i < 60; i++) {
+        compare_seed = (uint64_t)i;
+        size s = random_size();
+        for (task what = FORWARD; what < TASKS; what++) {
+            compare_case c = compare_open(1 + i % 3);
+            c.tolerance = 5e-6;
+            add(&c, &s, what);
+            compare_last_node(&c, NULL, 1);
+            assert_string_equal(c.kernel, "winograd");
+            compare_close(&c);
+        }
+    }
+}
+
+// Runs a node on `threads` threads with the given inputs; the caller frees the result.
+static float *result(const size *s, task what, int threads, void *const *in) {
+    compare_case c = compare_open(threads);
+    const tri_node *node = add(&c, s, what);
+    void *out[TRI_MAX_OUTPUTS], *updated[TRI_MAX_INPUTS] = {0};
+    compare_run(c.cpu, &c, node, in, out, updated);
+    assert_string_equal(c.kernel, "winograd");
+    for (int i = 0; i < node->input_count; i++) free(updated[i]);
+    compare_close(&c);
+    return out[0];
+}
+
+static float *numbers(int64_t count) {
+    float *values = compare_alloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++) values[i] = compare_value();
+    return values;
+}
+
+// One thread computes the first image alone, several compute it with others.
+static void test_same_bits(void **state) {
+    for (int i = 0; i < 20; i++) {
+        compare_seed = (uint64_t)i;
+        size several = random_size(), alone = several;
+        several.n = 5;
+        alone.n = 1;
+        int64_t x = several.c * several.height * several.width;
+        int64_t height = several.height + 2 * several.padding - 2;
+        int64_t y = several.o * height * (several.width + 2 * several.padding - 2);
+        float *weight = numbers(several.o * several.c * 9), *bias = numbers(several.o);
+        for (task what = FORWARD; what < TASKS; what++) {
+            float *from = numbers(5 * (what == FORWARD ? x : y));
+            int64_t count = what == FORWARD ? y : x;
+            void *in[TRI_MAX_INPUTS] = {from, weight, bias};
+            float *wanted = result(&several, what, 1, in), *first = result(&alone, what, 1, in);
+            assert_memory_equal(first, wanted, (size_t)count * sizeof *first);
+            for (int threads = 2; threads <= 4; threads++) {
+                float *found = result(&several, what, threads, in);
+                assert_memory_equal(found, wanted, (size_t)(5 * count) * sizeof *found);
+                free(found);
+            }
+            free(wanted);
+            free(first);
+            free(from);
+        }
+        free(weight);
+        free(bias);
+    }
+}
+
+// What only zeros go into is zero: an image of zeros, and a channel whose weights are zeros.
+static void test_zeros(void **state) {
+    size s = {.n = 2, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
+    int64_t x = s.c * 11 * 13, y = s.o * 11 * 13, taps = s.o * s.c * 9;
+    float *weight = numbers(taps);
+    for (int64_t i = 0; i < s.c * 9; i++) weight[i] = 0; // those of output channel 0
+    for (int64_t i = 0; i < taps; i++)
+        if (i / 9 % s.c == 5) weight[i] = 0; // those of input channel 5
+    for (task what = FORWARD; what < TASKS; what++) {
+        int64_t from = what == FORWARD ? x : y, to = what == FORWARD ? y : x;
+        float *in = numbers(2 * from);
+        memset(in + from, 0, (size_t)from * sizeof *in); // the second image
+        float *out = result(&s, what, 2, (void *[]){in, weight, NULL});
+        int64_t none = what == FORWARD ? 0 : 5, zeros = 0;
+        for (int64_t i = 0; i < 2 * to; i++) {
+            bool zero = i >= to || i / (11 * 13) == none;
+            if (zero) assert_true(out[i] == 0);
+            zeros += out[i] == 0;
+        }
+        assert_int_equal(zeros, to + 11 * 13);
+        free(out);
+        free(in);
+    }
+    free(weight);
+}
+
+static const char *chosen(const size *s, task what) {
+    compare_case c = compare_open(1);
+    const char *name = tri_device_select(&c.cpu->description, c.graph, add(&c, s, what))->name;
+    compare_close(&c);
+    return name;
+}
+
+static void test_rule(void **state) {
+    size s = {.n = 1, .c = 16, .o = 32, .height = 8, .width = 10, .padding = 1};
+    for (task what = FORWARD; what < TASKS; what++) {
+        assert_string_equal(chosen(&s, what), "winograd");
+        size direct = s, small = s, odd = s, padded = s;
+        direct.direct = true;
+        small.height = 7;
+        odd.c = 24;
+        padded.padding = 2;
+        assert_string_not_equal(chosen(&direct, what), "winograd");
+        assert_string_not_equal(chosen(&small, what), "winograd");
+        assert_string_not_equal(chosen(&odd, what), "winograd");
+        assert_string_not_equal(chosen(&padded, what), "winograd");
+        setenv("TRIREME_CPU_ISA", "avx2", 1);
+        assert_string_not_equal(chosen(&s, what), "winograd");
+        unsetenv("TRIREME_CPU_ISA");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_shapes),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_rule),
+    };
+    if (!__builtin_cpu_supports("avx512bw")) {
+        printf("this CPU has no AVX-512, and nothing else computes Winograd's convolutions\n");
+        return 77;
+    }
+    unsetenv("TRIREME_CPU_ISA");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
