@@ -159,8 +159,8 @@ static void all_gather_gradient(tri_graph *graph, const tri_node *node, const tr
     const tri_collective_attr *a = node->attr;
     const tri_op *op = a->partial ? &tri_op_reduce_scatter : &tri_op_split;
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
-    tri_value part = tri_node_add(graph, op, out_grads, 1, a, node->name);
-    in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], part);
+    tri_value gradient = tri_node_add(graph, op, out_grads, 1, a, node->name);
+    in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], gradient);
 }
 
 static void reduce_scatter_gradient(tri_graph *graph, const tri_node *node,
@@ -233,7 +233,7 @@ const tri_op tri_op_all_gather = {
 const tri_op tri_op_reduce_scatter = {
     COLLECTIVE_ROW,
     .name = "reduce_scatter",
-    .doc = "x -> y: part `index` along axis `dim` of the sum of every rank's x; the gradient is "
+    .doc = "x -> y: slice `index` along axis `dim` of the sum of every rank's x; the gradient is "
            "gathered",
     .flags = TRI_OP_COLLECTIVE,
     .shape = reduce_scatter_shape,
@@ -243,7 +243,7 @@ const tri_op tri_op_reduce_scatter = {
 const tri_op tri_op_copy_to = {
     COLLECTIVE_ROW,
     .name = "copy_to",
-    .doc = "x -> x: read by every rank for its part of what follows; the gradient is the sum of "
+    .doc = "x -> x: read by every rank for its slice of what follows; the gradient is the sum of "
            "every rank's",
     .flags = TRI_OP_VIEW,
     .shape = copy_to_shape,
@@ -253,8 +253,8 @@ const tri_op tri_op_copy_to = {
 const tri_op tri_op_split = {
     COLLECTIVE_ROW,
     .name = "split",
-    .doc = "x -> y: part `index` of `slices` of x along axis `dim`; the gradient is gathered from "
-           "all ranks, or zero outside the part where it is partial",
+    .doc = "x -> y: slice `index` of `slices` of x along axis `dim`; the gradient is gathered from "
+           "all ranks, or zero outside the slice where it is partial",
     .shape = split_shape,
     .gradient = split_gradient,
 };
@@ -262,7 +262,7 @@ const tri_op tri_op_split = {
 const tri_op tri_op_split_grad = {
     COLLECTIVE_ROW,
     .name = "split_grad",
-    .doc = "dy -> dx: dy as part `index` of `slices` along axis `dim`, zero elsewhere",
+    .doc = "dy -> dx: dy as slice `index` of `slices` along axis `dim`, zero elsewhere",
     .shape = split_grad_shape,
 };
 

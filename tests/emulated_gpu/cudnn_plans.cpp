@@ -139,11 +139,11 @@ form forms[] = {{"F32", TRI_F32, false, false, 0},  {"TF32", TRI_F32, true, fals
                 {"BF16", TRI_BF16, false, true, 0}, {"F16", TRI_F16, false, false, 0},
                 {"F16", TRI_F16, false, true, 0}};
 
-cuda_convolution convolution_of(const layer &l, const form &f, cuda_pass pass) {
+cuda_convolution convolution_of(const layer &l, const form &f, cuda_convolution_kind kind) {
     cuda_convolution p = {};
     p.tf32 = f.tf32;
     p.channels_last = f.channels_last;
-    p.pass = pass;
+    p.kind = kind;
     p.samples = l.samples;
     p.channels = l.channels;
     p.features = l.features;
@@ -158,7 +158,7 @@ cuda_convolution convolution_of(const layer &l, const form &f, cuda_pass pass) {
         p.out[i] = (p.in[i] + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
     }
     p.in_type = f.dtype;
-    p.out_type = pass == CUDA_GRAD_WEIGHT ? TRI_F32 : f.dtype;
+    p.out_type = kind == CUDA_GRAD_WEIGHT ? TRI_F32 : f.dtype;
     static char memory[16] __attribute__((aligned(256)));
     p.a = p.b = p.c = p.workspace = memory;
     p.workspace_bytes = cuda_convolution_bytes(&p);
@@ -186,7 +186,7 @@ int check(const layer &l, form *f, const cuda_convolution &p, const char *what, 
         executed == before + 1 && !copies(l, p))
         return 0;
     printf("%s, %s, channels %s, %s%s: %s %s (%lld bytes)\n", l.name, f->name,
-           p.channels_last ? "last" : "first", passes[p.pass], what,
+           p.channels_last ? "last" : "first", passes[p.kind], what,
            !is_taken                ? "no plan"
            : status != TRI_OK       ? "fails"
            : executed != before + 1 ? "not executed"

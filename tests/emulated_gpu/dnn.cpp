@@ -77,14 +77,14 @@ bool has(const descriptor *x, cudnnBackendAttributeName_t name) {
 
 #define ATTRIBUTE(PASS, NAME) CUDNN_ATTR_OPERATION_CONVOLUTION_##PASS##_##NAME
 
-enum pass { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
+enum convolution_kind { FORWARD, GRAD_INPUT, GRAD_WEIGHT };
 
-struct pass_names {
-    pass which;
+struct kind_names {
+    convolution_kind which;
     cudnnBackendAttributeName_t x, weight, y, window;
 };
 
-pass_names names_of(const descriptor *op) {
+kind_names names_of(const descriptor *op) {
     if (op->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
         return {GRAD_INPUT, ATTRIBUTE(BWD_DATA, DX), ATTRIBUTE(BWD_DATA, W),
                 ATTRIBUTE(BWD_DATA, DY), ATTRIBUTE(BWD_DATA, CONV_DESC)};
@@ -101,7 +101,7 @@ int operations_of(const descriptor *graph) {
 
 bool is_supported(const descriptor *graph) {
     const descriptor *op = get<descriptor *>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    pass_names names = names_of(op);
+    kind_names names = names_of(op);
     const descriptor *x = get<descriptor *>(op, names.x);
     const descriptor *weight = get<descriptor *>(op, names.weight);
     for (const descriptor *t : {weight, (const descriptor *)get<descriptor *>(op, names.y)})
@@ -264,8 +264,8 @@ float as_it_is(float value) { return value; }
 
 // Sums the products for each element of the output. Its tensor has no gaps, so that an offset is
 // the number of an element.
-std::vector<float> convolve(pass which, float (*round)(float), const window &w, const tensor &x,
-                            const tensor &weight, const tensor &y) {
+std::vector<float> convolve(convolution_kind which, float (*round)(float), const window &w,
+                            const tensor &x, const tensor &weight, const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
     std::vector<float> sums((size_t)(out.dims[0] * out.dims[1] * out.dims[2] * out.dims[3]));
     if (offset_of(out, out.dims[0], 0, 0, 0) != (int64_t)sums.size()) abort();
@@ -348,12 +348,12 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     if (!pack->finished || (!has_tensor_cores && plan->engine != ENGINE_THAT_SERVES))
         return CUDNN_STATUS_BAD_PARAM;
     const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    auto part = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
-    pass_names names = names_of(op);
-    tensor x = tensor_of(part(names.x), pack), weight = tensor_of(part(names.weight), pack);
-    tensor y = tensor_of(part(names.y), pack);
+    auto operand = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
+    kind_names names = names_of(op);
+    tensor x = tensor_of(operand(names.x), pack), weight = tensor_of(operand(names.weight), pack);
+    tensor y = tensor_of(operand(names.y), pack);
     tensor out = names.which == FORWARD ? y : names.which == GRAD_INPUT ? x : weight;
-    window w = window_of(part(names.window));
+    window w = window_of(operand(names.window));
     std::vector<step> steps;
     for (int i = 1; i < operations_of(plan->graph); i++) {
         const descriptor *next = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i);

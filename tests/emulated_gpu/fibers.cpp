@@ -25,7 +25,7 @@ namespace {
 enum { WARP = 32, STACK_BYTES = 1 << 17, POISON = 0xff };
 enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
 
-typedef void *place[5]; // the buffer of __builtin_setjmp
+typedef void *jump_buffer[5]; // the buffer of __builtin_setjmp
 
 // A copy to shared memory that a thread has begun.
 struct copy {
@@ -36,7 +36,7 @@ struct copy {
 
 struct fiber {
     emulated_thread index;
-    place at; // where the fiber goes on
+    jump_buffer at; // where the fiber goes on
     bool entered = false;
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
@@ -46,7 +46,7 @@ struct fiber {
 };
 
 struct block_of_threads {
-    place host; // where the host's own thread goes on when a fiber pauses
+    jump_buffer host; // where the host's own thread goes on when a fiber pauses
     void *host_sanitizer_stack = nullptr;
     const void *host_stack = nullptr;
     size_t host_stack_bytes = 0;
@@ -87,7 +87,7 @@ void left_fiber() {}
 // they must not become part of another frame.
 #define SWITCHES __attribute__((noinline, no_sanitize("address")))
 
-[[noreturn]] SWITCHES void go_to(place &there) { __builtin_longjmp(there, 1); }
+[[noreturn]] SWITCHES void go_to(jump_buffer &there) { __builtin_longjmp(there, 1); }
 
 // Pauses the running fiber, with the state for which it waits, and goes on with the host's code.
 // Returns when the fiber is resumed.

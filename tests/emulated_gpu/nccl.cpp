@@ -77,7 +77,7 @@ struct core {
     }
 };
 
-struct part { // one direction of a message between two ranks
+struct direction { // one direction of a message between two ranks
     bool sends;
     int peer;
     char *at;
@@ -87,8 +87,8 @@ struct part { // one direction of a message between two ranks
 };
 
 struct job { // the work of one group
-    std::vector<part> parts;
-    std::vector<std::function<void()>> ends;                // called when all parts are done
+    std::vector<direction> directions;
+    std::vector<std::function<void()>> ends;                // called when all directions are done
     std::vector<std::pair<const char *, uint64_t>> to_self; // address, bytes
     std::vector<std::pair<char *, uint64_t>> from_self;
 };
@@ -111,7 +111,7 @@ thread_local struct {
     bool bad = false;
 } group;
 
-bool send_chunk(core *c, part *p) {
+bool send_chunk(core *c, direction *p) {
     mailbox &box = c->shared->boxes[c->rank][p->peer];
     if (box.full.load(std::memory_order_acquire)) return false;
     p->ended = p->left;
@@ -125,7 +125,7 @@ bool send_chunk(core *c, part *p) {
     return true;
 }
 
-bool receive_chunk(core *c, part *p) {
+bool receive_chunk(core *c, direction *p) {
     mailbox &box = c->shared->boxes[p->peer][c->rank];
     if (!box.full.load(std::memory_order_acquire)) return false;
     if (memcmp(&box.header, &p->header, sizeof box.header) != 0 || p->done + box.bytes > p->bytes) {
@@ -145,7 +145,7 @@ bool receive_chunk(core *c, part *p) {
 bool move_all(core *c, job *work, bool *ended) {
     bool busy[2][MOST_RANKS] = {}, moved = false;
     *ended = true;
-    for (part &p : work->parts) {
+    for (direction &p : work->directions) {
         if (p.ended || busy[p.sends][p.peer]) continue;
         moved = (p.sends ? send_chunk(c, &p) : receive_chunk(c, &p)) || moved;
         busy[p.sends][p.peer] = !p.ended;
@@ -170,8 +170,9 @@ void run(const std::shared_ptr<core> &c, const std::shared_ptr<job> &work) {
     for (const auto &end : work->ends) end();
 }
 
-void add_part(bool sends, int peer, const void *at, uint64_t bytes, const call_header &header) {
-    group.work->parts.push_back(
+void add_direction(bool sends, int peer, const void *at, uint64_t bytes,
+                   const call_header &header) {
+    group.work->directions.push_back(
         {sends, peer, (char *)(uintptr_t)at, bytes, 0, header, false, false});
 }
 
@@ -208,8 +209,8 @@ ncclResult_t reduction(const void *send, void *recv, size_t count, ncclDataType_
         const char *from = (const char *)send + (scatters ? (uint64_t)r * bytes : 0);
         (*terms)[r].resize(bytes);
         if (r == c->rank) continue;
-        add_part(true, r, from, bytes, header);
-        add_part(false, r, (*terms)[r].data(), bytes, header);
+        add_direction(true, r, from, bytes, header);
+        add_direction(false, r, (*terms)[r].data(), bytes, header);
     }
     const char *own = (const char *)send + (scatters ? (uint64_t)c->rank * bytes : 0);
     int rank = c->rank;
@@ -239,8 +240,8 @@ ncclResult_t all_gather(const void *send, void *recv, size_t count, ncclDataType
     for (int r = 0; r < c->size; r++) {
         char *to = (char *)recv + (uint64_t)r * bytes;
         if (r != c->rank) {
-            add_part(true, r, send, bytes, header);
-            add_part(false, r, to, bytes, header);
+            add_direction(true, r, send, bytes, header);
+            add_direction(false, r, to, bytes, header);
         } else {
             group.work->ends.push_back([=] { memmove(to, send, bytes); });
         }
@@ -255,11 +256,11 @@ ncclResult_t broadcast(const void *send, void *recv, size_t count, ncclDataType_
     uint64_t bytes = count * nccl_width(type);
     call_header header = {CUDA_BROADCAST, type, 0, root, count};
     if (c->rank != root) {
-        add_part(false, root, recv, bytes, header);
+        add_direction(false, root, recv, bytes, header);
         return ncclSuccess;
     }
     for (int r = 0; r < c->size; r++)
-        if (r != root) add_part(true, r, send, bytes, header);
+        if (r != root) add_direction(true, r, send, bytes, header);
     group.work->ends.push_back([=] { memmove(recv, send, bytes); });
     return ncclSuccess;
 }
@@ -271,7 +272,7 @@ ncclResult_t send(const void *from, size_t count, ncclDataType_t type, int peer,
     if (peer == comm->state->rank)
         group.work->to_self.push_back({(const char *)from, bytes});
     else
-        add_part(true, peer, from, bytes, {CUDA_SEND, type, 0, 0, count});
+        add_direction(true, peer, from, bytes, {CUDA_SEND, type, 0, 0, count});
     return ncclSuccess;
 }
 
@@ -282,7 +283,7 @@ ncclResult_t receive(void *to, size_t count, ncclDataType_t type, int peer, nccl
     if (peer == comm->state->rank)
         group.work->from_self.push_back({(char *)to, bytes});
     else
-        add_part(false, peer, to, bytes, {CUDA_SEND, type, 0, 0, count});
+        add_direction(false, peer, to, bytes, {CUDA_SEND, type, 0, 0, count});
     return ncclSuccess;
 }
 

@@ -75,7 +75,7 @@ static tri_status product(void) {
 }
 
 static tri_status convolution(void) {
-    cuda_convolution p = {.pass = CUDA_FORWARD,
+    cuda_convolution p = {.kind = CUDA_FORWARD,
                           .samples = 2,
                           .channels = 3,
                           .features = 4,

@@ -9,10 +9,10 @@ typedef struct norm_row {
 } norm_row;
 
 static const norm_row rows[] = {
-    {&tri_op_batch_norm, CUDA_NORM_MOMENTS | CUDA_NORM_JOIN_PARTS | CUDA_NORM_APPLY},
+    {&tri_op_batch_norm, CUDA_NORM_MOMENTS | CUDA_NORM_JOIN_SLICES | CUDA_NORM_APPLY},
     {&tri_op_batch_norm_inference, CUDA_NORM_APPLY},
     {&tri_op_batch_norm_grad, CUDA_NORM_GRAD_SUMS | CUDA_NORM_JOIN_SUMS | CUDA_NORM_GRAD_INPUT},
-    {&tri_op_batch_norm_moments, CUDA_NORM_MOMENTS | CUDA_NORM_JOIN_PARTS},
+    {&tri_op_batch_norm_moments, CUDA_NORM_MOMENTS | CUDA_NORM_JOIN_SLICES},
     {&tri_op_batch_norm_shared, CUDA_NORM_JOIN_ALL | CUDA_NORM_APPLY},
     {&tri_op_batch_norm_sums, CUDA_NORM_GRAD_SUMS | CUDA_NORM_JOIN_SUMS},
     {&tri_op_batch_norm_shared_grad, CUDA_NORM_GRAD_INPUT},
@@ -123,7 +123,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_batch_norm p = *(const cuda_batch_norm *)kernel->state;
     const tri_op *op = kernel->def->op;
     p.x = args->in[0];
-    p.parts = args->workspace;
+    p.slice_results = args->workspace;
     if (op == &tri_op_batch_norm_moments)
         p.moments = args->out[0];
     else if (p.stages & CUDA_NORM_APPLY)

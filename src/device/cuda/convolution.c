@@ -65,7 +65,7 @@ static conv_state state_of(const tri_device_description *device, const tri_graph
     p->tf32 = cuda_rounds_to_tf32(device, graph, p->in_type);
     if (node->op == &tri_op_conv2d) {
         const tri_conv2d_attr *a = node->attr;
-        p->pass = CUDA_FORWARD;
+        p->kind = CUDA_FORWARD;
         p->activation = (int)a->activation;
         p->slope = a->activation == TRI_ACTIVATION_RELU ? 0 : (float)a->slope;
         set_attributes(p, a, cuda_in_shape(graph, node, 0), cuda_in_shape(graph, node, 1),
@@ -74,12 +74,12 @@ static conv_state state_of(const tri_device_description *device, const tri_graph
     }
     const tri_conv2d_grad_attr *a = node->attr;
     if (node->op == &tri_op_conv2d_grad_input) {
-        p->pass = CUDA_GRAD_INPUT;
+        p->kind = CUDA_GRAD_INPUT;
         set_attributes(p, &a->conv, &a->shape, cuda_in_shape(graph, node, 1),
                        cuda_in_shape(graph, node, 0));
         return state;
     }
-    p->pass = CUDA_GRAD_WEIGHT;
+    p->kind = CUDA_GRAD_WEIGHT;
     set_attributes(p, &a->conv, cuda_in_shape(graph, node, 0), &a->shape,
                    cuda_in_shape(graph, node, 1));
     cut(p);
@@ -130,10 +130,10 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
                             const tri_node *node, size_t *out) {
     conv_state state = state_of(device, graph, node);
     int64_t slices = state.conv.slices > 1 ? state.conv.slices : 0;
-    size_t parts = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
+    size_t sums_bytes = (size_t)(slices * cuda_out_count(graph, node, 0)) * sizeof(float);
     *out =
         device->features & CUDA_HAS_CONVOLUTIONS ? (size_t)cuda_convolution_bytes(&state.conv) : 0;
-    if (*out < parts) *out = parts;
+    if (*out < sums_bytes) *out = sums_bytes;
     if (state.sums_bias && state.conv.channels_last) {
         size_t room = cuda_column_sums_bytes(&state.columns);
         if (*out < room) *out = room;
@@ -153,9 +153,9 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_convolution p = state->conv;
     p.a = args->in[0];
     p.b = args->in[1];
-    p.bias = p.pass == CUDA_FORWARD ? args->in[2] : NULL;
+    p.bias = p.kind == CUDA_FORWARD ? args->in[2] : NULL;
     p.c = args->out[0];
-    p.parts = p.slices > 1 ? args->workspace : NULL;
+    p.slice_sums = p.slices > 1 ? args->workspace : NULL;
     p.workspace = args->workspace;
     CUDA_LAUNCH(args->queue, convolution, p);
     if (!state->sums_bias) return TRI_OK;

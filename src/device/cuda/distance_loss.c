@@ -28,18 +28,18 @@ static cuda_distance distance_of(const tri_graph *graph, const tri_node *node) {
     cuda_distance p = {.function = function_of(node->op),
                        .samples = 1,
                        .count = elements,
-                       .parts = (elements + CUDA_DISTANCE_PART - 1) / CUDA_DISTANCE_PART,
+                       .slices = (elements + CUDA_DISTANCE_SLICE - 1) / CUDA_DISTANCE_SLICE,
                        .type = cuda_in_type(graph, node, 0)};
-    if (p.parts > CUDA_DISTANCE_MAX_PARTS) p.parts = CUDA_DISTANCE_MAX_PARTS;
+    if (p.slices > CUDA_DISTANCE_MAX_SLICES) p.slices = CUDA_DISTANCE_MAX_SLICES;
     if (p.function != CUDA_RELATIVE_L2) return p;
-    p.samples = p.parts = cuda_in_shape(graph, node, 0)->dims[0];
+    p.samples = p.slices = cuda_in_shape(graph, node, 0)->dims[0];
     p.count = p.samples ? elements / p.samples : 0;
     return p;
 }
 
 static tri_status loss_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
-    *out = (size_t)distance_of(graph, node).parts * sizeof(double);
+    *out = (size_t)distance_of(graph, node).slices * sizeof(double);
     return TRI_OK;
 }
 
@@ -54,14 +54,14 @@ static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args
     cuda_distance p = *(const cuda_distance *)kernel->state;
     bool per_sample = p.function == CUDA_RELATIVE_L2;
     cuda_loss_sum sum = {.term = CUDA_TERMS,
-                         .count = p.parts,
+                         .count = p.slices,
                          .whole = (double)(per_sample ? p.samples : p.count),
                          .terms = args->workspace,
                          .out = args->out[0]};
     p.prediction = args->in[0];
     p.target = args->in[1];
     p.terms = args->workspace;
-    if (p.parts) CUDA_LAUNCH(args->queue, distance, p);
+    if (p.slices) CUDA_LAUNCH(args->queue, distance, p);
     CUDA_LAUNCH(args->queue, loss_sum, sum);
     return TRI_OK;
 }

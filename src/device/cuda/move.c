@@ -33,21 +33,21 @@ static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, i
 // then stands.
 static int64_t order_axes(const tri_graph *graph, tri_value value, tri_shape *shape, int64_t dim) {
     const tri_value_info *info = tri_value_get(graph, value);
-    int64_t place = dim;
+    int64_t axis = dim;
     *shape = info->shape;
     for (int i = 0; i < shape->rank && !tri_layout_is_plain(&info->layout); i++) {
         shape->dims[i] = info->shape.dims[info->layout.order[i]];
-        if (info->layout.order[i] == dim) place = i;
+        if (info->layout.order[i] == dim) axis = i;
     }
-    return place;
+    return axis;
 }
 
 static move_state concat_state(const tri_graph *graph, const tri_node *node) {
     int64_t dim = ((const tri_concat_attr *)node->attr)->dim, first = 0;
     tri_shape whole;
-    int64_t place = order_axes(graph, node->outputs[0], &whole, dim);
-    int64_t outer = elements(&whole, 0, place), row = elements(&whole, place, whole.rank);
-    int64_t inner = elements(&whole, place + 1, whole.rank);
+    int64_t axis = order_axes(graph, node->outputs[0], &whole, dim);
+    int64_t outer = elements(&whole, 0, axis), row = elements(&whole, axis, whole.rank);
+    int64_t inner = elements(&whole, axis + 1, whole.rank);
     int bytes = bytes_of(graph, node);
     move_state state = {.zero_bytes = 0};
     for (int i = 0; i < node->input_count; i++) {
@@ -63,9 +63,9 @@ static move_state concat_state(const tri_graph *graph, const tri_node *node) {
 static move_state concat_grad_state(const tri_graph *graph, const tri_node *node) {
     const tri_concat_grad_attr *a = node->attr;
     tri_shape whole;
-    int64_t place = order_axes(graph, node->inputs[0], &whole, a->dim);
-    int64_t inner = elements(&whole, place + 1, whole.rank), run = a->size * inner;
-    int64_t outer = elements(&whole, 0, place), row = whole.dims[place] * inner;
+    int64_t axis = order_axes(graph, node->inputs[0], &whole, a->dim);
+    int64_t inner = elements(&whole, axis + 1, whole.rank), run = a->size * inner;
+    int64_t outer = elements(&whole, 0, axis), row = whole.dims[axis] * inner;
     int bytes = bytes_of(graph, node);
     return (move_state){.move = {runs(bytes, outer, run, row, run)},
                         .from_first = {(size_t)(a->first * inner * bytes)}};

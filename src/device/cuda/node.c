@@ -55,17 +55,17 @@ tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes
     return TRI_OK;
 }
 
-// Cuts the rows into parts of at least 128, so that the GPU has enough to do even if there are few
+// Cuts the rows into slices of at least 128, so that the GPU has enough to do even if there are few
 // columns.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type) {
-    enum { PART_ROWS = 128, MAX_PARTS = 64 };
-    int64_t parts = rows / PART_ROWS < MAX_PARTS ? rows / PART_ROWS : MAX_PARTS;
+    enum { SLICE_ROWS = 128, MAX_SLICES = 64 };
+    int64_t slices = rows / SLICE_ROWS < MAX_SLICES ? rows / SLICE_ROWS : MAX_SLICES;
     return (cuda_column_sums){
-        .rows = rows, .columns = columns, .parts = parts > 1 ? parts : 1, .type = type};
+        .rows = rows, .columns = columns, .slices = slices > 1 ? slices : 1, .type = type};
 }
 
 size_t cuda_column_sums_bytes(const cuda_column_sums *sums) {
-    return sums->parts > 1 ? (size_t)(sums->parts * sums->columns) * sizeof(float) : 0;
+    return sums->slices > 1 ? (size_t)(sums->slices * sums->columns) * sizeof(float) : 0;
 }
 
 struct cuda_fault *cuda_fault_of(tri_device *device) {

@@ -77,13 +77,13 @@ typedef struct cuda_product {
     int64_t workspace_bytes;
 } cuda_product;
 
-// sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into parts,
+// sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into slices,
 // whose sums are stored in `room` and then added, in an order that depends on `rows` alone.
 typedef struct cuda_column_sums {
-    int64_t rows, columns, parts;
+    int64_t rows, columns, slices;
     tri_dtype type;
     const void *x;
-    float *sums, *room; // room [parts, columns], needed if there is more than one part
+    float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
 
 // Records at what time the GPU reaches this kernel: *ns = the time as CLOCK_MONOTONIC counts it.

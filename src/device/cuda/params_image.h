@@ -23,11 +23,11 @@
     X(dropout)                                                                                     \
     X(normalize_bytes)
 
-typedef enum cuda_pass {
+typedef enum cuda_convolution_kind {
     CUDA_FORWARD,     // x, weight -> y
     CUDA_GRAD_INPUT,  // dy, weight -> dx
     CUDA_GRAD_WEIGHT, // x, dy -> dweight
-} cuda_pass;
+} cuda_convolution_kind;
 
 // One of the computations of a convolution (forward, or one of the gradients), from x [samples,
 // channels, in[0], in[1]] to y [samples, features, out[0], out[1]] with weight [features, channels
@@ -35,7 +35,7 @@ typedef enum cuda_pass {
 // x and y each have fewer than 2^31 pixels, over all samples, and the weight has fewer than 2^31
 // elements for each feature, and for each channel.
 typedef struct cuda_convolution {
-    cuda_pass pass;
+    cuda_convolution_kind kind;
     int64_t samples, channels, features, groups;
     int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     tri_dtype in_type, out_type;
@@ -43,14 +43,14 @@ typedef struct cuda_convolution {
     bool channels_last; // of x, y and the weight
     int activation;     // a tri_activation, applied to y
     float slope;        // slope of leaky ReLU; 0 for ReLU
-    const void *a, *b;  // the two inputs, as listed at cuda_pass
+    const void *a, *b;  // the two inputs, as listed at cuda_convolution_kind
     const void *bias;   // [features]; NULL: none
     void *c;            // the output
     // CUDA_GRAD_WEIGHT: the pixels are cut into `slices` ranges of `slice` pixels, each summed
     // alone.
     int64_t slices, slice;
-    float *parts;    // [slices, weight]: each range's sums; NULL if there is one range
-    void *workspace; // memory for cuDNN
+    float *slice_sums; // [slices, weight]: each range's sums; NULL if there is one range
+    void *workspace;   // memory for cuDNN
     int64_t workspace_bytes;
 } cuda_convolution;
 
@@ -135,12 +135,12 @@ typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 // The stages of batch norm, each of which computes something for every channel. One call does
 // several of them, in this order. h is the normalised x: (x - mean) * inv_std.
 typedef enum cuda_norm_stage {
-    CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `parts`
-    CUDA_NORM_JOIN_PARTS = 2,  // joins `parts` to mean and squares
+    CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `slice_results`
+    CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to mean and squares
     CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to mean and squares
     CUDA_NORM_APPLY = 8,       // computes y
-    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and dy · h over each slice, into `parts`
-    CUDA_NORM_JOIN_SUMS = 32,  // joins `parts` to dweight and dbias
+    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and dy · h over each slice, into `slice_results`
+    CUDA_NORM_JOIN_SUMS = 32,  // joins `slice_results` to dweight and dbias
     CUDA_NORM_GRAD_INPUT = 64, // computes dx
 } cuda_norm_stage;
 
@@ -167,7 +167,7 @@ typedef struct cuda_batch_norm {
     float *sums; // [2, channels], an output: both sums again, to be reduced over replicas
     // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
     // the sums of dy and of dy · h.
-    double *parts;
+    double *slice_results;
 } cuda_batch_norm;
 
 // How many elements of a channel one thread block of batch norm sums. The number is the same on

@@ -48,7 +48,7 @@ typedef struct cuda_class_rows {
 
 // Losses that sum over all elements of predictions and targets: `count` elements in each of
 // `samples` samples. CUDA_RELATIVE_L2 makes one term for each sample. The others cut the elements
-// into `parts` and make one term for each part.
+// into `slices` and make one term for each slice.
 typedef enum cuda_distance_function {
     CUDA_SQUARED_ERROR,
     CUDA_BINARY_CROSS_ENTROPY,
@@ -57,14 +57,14 @@ typedef enum cuda_distance_function {
 
 typedef struct cuda_distance {
     cuda_distance_function function;
-    int64_t samples, count, parts;
+    int64_t samples, count, slices;
     tri_dtype type, seed_type;
     const void *prediction, *target, *seed;
-    // [parts], with CUDA_RELATIVE_L2 [samples]; NULL: the gradient is computed instead.
+    // [slices], with CUDA_RELATIVE_L2 [samples]; NULL: the gradient is computed instead.
     double *terms;
     void *dx;
 } cuda_distance;
-enum { CUDA_DISTANCE_PART = 4096, CUDA_DISTANCE_MAX_PARTS = 1024 };
+enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 
 // The terms that loss_sum adds up.
 typedef enum cuda_term {

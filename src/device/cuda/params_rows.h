@@ -32,21 +32,21 @@ typedef struct cuda_row_norm {
     float *mean, *inv; // [rows]; RMS norm has no mean
 } cuda_row_norm;
 
-// The gradient of row_norm. dx may be the memory of dy. The rows are divided among `parts` thread
+// The gradient of row_norm. dx may be the memory of dy. The rows are divided among `blocks` thread
 // blocks. Each block writes its sums over rows to its own row of `dweight` and `dbias`, and a
 // second kernel adds these up, so that the order of the sum is fixed.
 typedef struct cuda_row_norm_grad {
     bool centred;
-    int64_t rows, width, parts;
+    int64_t rows, width, blocks;
     tri_dtype x_type, y_type; // x_type is the type of x, sum and dx; y_type that of dy
     const void *x, *dy, *sum; // `sum` is added to dx; NULL: nothing is added
     const float *mean, *inv, *weight;
     void *dx;
-    float *dweight, *dbias; // [parts, width]; NULL: not needed
+    float *dweight, *dbias; // [blocks, width]; NULL: not needed
 } cuda_row_norm_grad;
 
 // A thread block of row_norm_grad takes this many rows at a time.
-enum { CUDA_NORM_ROWS = 16, CUDA_NORM_MAX_PARTS = 1024 };
+enum { CUDA_NORM_ROWS = 16, CUDA_NORM_MAX_BLOCKS = 1024 };
 
 // Tokens, and the rows of the table that this rank has: `first` to first + rows - 1 of `total`. A
 // token that is not below `total` is an error.

@@ -54,15 +54,15 @@ typedef struct cuda_squares {
     const float *x;
     int64_t count, chunk;
     double *sums;
-    // If there is only one chunk: CUDA_SQUARES_PARTS numbers, for the sums of the thread blocks.
-    double *parts;
+    // If there is only one chunk: CUDA_SQUARES_BLOCKS numbers, for the sums of the thread blocks.
+    double *block_sums;
     int blocks; // how many thread blocks sum one chunk together
 } cuda_squares;
 
-// If there is only one chunk, at most CUDA_SQUARES_PARTS thread blocks sum it. Each of them takes
+// If there is only one chunk, at most CUDA_SQUARES_BLOCKS thread blocks sum it. Each of them takes
 // CUDA_SQUARES_TURN numbers at a time. Both constants are the same for every device, so that the
 // sum has the same bits on all of them.
-enum { CUDA_SQUARES_PARTS = 1024, CUDA_SQUARES_TURN = 1 << 12 };
+enum { CUDA_SQUARES_BLOCKS = 1024, CUDA_SQUARES_TURN = 1 << 12 };
 
 // sums [width] = the sum of the rows of x [rows, width].
 typedef struct cuda_sum_rows {

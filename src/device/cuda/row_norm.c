@@ -39,8 +39,8 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
                             .x_type = cuda_in_type(graph, node, 0),
                             .y_type = cuda_in_type(graph, node, 1)};
     p.rows = cuda_in_count(graph, node, 0) / p.width;
-    p.parts = (p.rows + CUDA_NORM_ROWS - 1) / CUDA_NORM_ROWS;
-    if (p.parts > CUDA_NORM_MAX_PARTS) p.parts = CUDA_NORM_MAX_PARTS;
+    p.blocks = (p.rows + CUDA_NORM_ROWS - 1) / CUDA_NORM_ROWS;
+    if (p.blocks > CUDA_NORM_MAX_BLOCKS) p.blocks = CUDA_NORM_MAX_BLOCKS;
     return p;
 }
 
@@ -51,8 +51,8 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);
     size_t sums = has_weight(node) ? (p.centred ? 2 : 1) : 0;
-    cuda_column_sums added = cuda_column_sums_of(p.parts, p.width, TRI_F32);
-    *out = sums * (size_t)(p.parts * p.width) * sizeof(float) + cuda_column_sums_bytes(&added);
+    cuda_column_sums added = cuda_column_sums_of(p.blocks, p.width, TRI_F32);
+    *out = sums * (size_t)(p.blocks * p.width) * sizeof(float) + cuda_column_sums_bytes(&added);
     return TRI_OK;
 }
 
@@ -62,12 +62,12 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
-static tri_status add_parts(const tri_kernel_args *args, const cuda_row_norm_grad *p,
-                            const float *parts, float *out) {
-    cuda_column_sums sums = cuda_column_sums_of(p->parts, p->width, TRI_F32);
-    sums.x = parts;
+static tri_status add_blocks(const tri_kernel_args *args, const cuda_row_norm_grad *p,
+                             const float *block_sums, float *out) {
+    cuda_column_sums sums = cuda_column_sums_of(p->blocks, p->width, TRI_F32);
+    sums.x = block_sums;
     sums.sums = out;
-    sums.room = (float *)args->workspace + (p->centred ? 2 : 1) * p->parts * p->width;
+    sums.room = (float *)args->workspace + (p->centred ? 2 : 1) * p->blocks * p->width;
     CUDA_LAUNCH(args->queue, column_sums, sums);
     return TRI_OK;
 }
@@ -82,10 +82,10 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     p.sum = args->in[p.centred ? 5 : 4];
     p.dx = args->out[0];
     p.dweight = p.weight ? args->workspace : NULL;
-    p.dbias = p.weight && p.centred ? p.dweight + p.parts * p.width : NULL;
+    p.dbias = p.weight && p.centred ? p.dweight + p.blocks * p.width : NULL;
     CUDA_LAUNCH(args->queue, row_norm_grad, p);
-    if (p.dweight) TRI_TRY(add_parts(args, &p, p.dweight, args->out[1]));
-    if (p.dbias) TRI_TRY(add_parts(args, &p, p.dbias, args->out[2]));
+    if (p.dweight) TRI_TRY(add_blocks(args, &p, p.dweight, args->out[1]));
+    if (p.dbias) TRI_TRY(add_blocks(args, &p, p.dbias, args->out[2]));
     return TRI_OK;
 }
 

@@ -60,7 +60,7 @@ static tri_status update_run(const tri_kernel *kernel, const tri_kernel_args *ar
 
 static tri_status squares_workspace(const tri_device_description *device, const tri_graph *graph,
                                     const tri_node *node, size_t *out) {
-    *out = CUDA_SQUARES_PARTS * sizeof(double);
+    *out = CUDA_SQUARES_BLOCKS * sizeof(double);
     return TRI_OK;
 }
 
@@ -70,13 +70,13 @@ static tri_status squares_prepare(tri_device *device, const tri_graph *graph, co
     cuda_squares p = {.count = cuda_in_count(graph, node, 0)};
     int64_t turns = (p.count + CUDA_SQUARES_TURN - 1) / CUDA_SQUARES_TURN;
     p.chunk = a->chunk ? a->chunk : p.count;
-    p.blocks = turns < CUDA_SQUARES_PARTS ? (int)turns : CUDA_SQUARES_PARTS;
+    p.blocks = turns < CUDA_SQUARES_BLOCKS ? (int)turns : CUDA_SQUARES_BLOCKS;
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
 static tri_status squares_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_squares p = *(const cuda_squares *)kernel->state;
-    p.parts = args->workspace;
+    p.block_sums = args->workspace;
     p.x = args->in[0];
     p.sums = args->out[0];
     if (p.count == 0) return cuda_zero(args->queue, p.sums, sizeof *p.sums);

@@ -18,17 +18,17 @@
 #if defined(GPU_HAS_MATRIX)
 namespace {
 
-enum { WARPS = 4, THREADS = WARPS * GPU_WARP, PART = 16 };
+enum { WARPS = 4, THREADS = WARPS * GPU_WARP, WARP_ROWS = 16 };
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // The sizes of tiles for heads of up to D elements. Rows are queries, or keys in the gradient of k
 // and v; columns are the other of the two. A row in shared memory has 8 extra elements, so that 8
 // neighbouring rows lie in different banks.
 template <int D> struct shape {
-    static const int parts = 2; // a warp has this many times 16 rows in the forward kernel
-    static const int queries = WARPS * PART * parts, keys = 64;
+    static const int row_tiles = 2; // a warp has this many times 16 rows in the forward kernel
+    static const int queries = WARPS * WARP_ROWS * row_tiles, keys = 64;
     // Sizes of a tile in the gradient kernels.
-    static const int rows = WARPS * PART, columns = D > 64 ? 32 : 64;
+    static const int rows = WARPS * WARP_ROWS, columns = D > 64 ? 32 : 64;
     static const int stride = D + 8;
     static const int bytes = (queries + 2 * keys) * stride * 2;
     static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2;
@@ -50,33 +50,33 @@ GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t widt
 }
 
 // Loads elements [row to row + 16][k to k + 16] of a tile into registers.
-template <int D, typename T> GPU_DEVICE gpu_matrix_a part_of(const T *tile, int row, int k) {
+template <int D, typename T> GPU_DEVICE gpu_matrix_a rows_of(const T *tile, int row, int k) {
     gpu_matrix_a a;
     int lane = own_lane();
     gpu_load_rows(a.at, &tile[(row + lane % 16) * shape<D>::stride + k + lane / 16 * 8]);
     return a;
 }
 
-// products [16 * parts, 8 * n] = 16 * parts rows of the tile a, from `row` on, times the transpose
-// of the first 8 * n rows of the tile b. A row has D elements.
-template <int D, typename T, int parts, int n>
-GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[parts][n]) {
+// products [16 * row_tiles, 8 * n] = 16 * row_tiles rows of the tile a, from `row` on, times the
+// transpose of the first 8 * n rows of the tile b. A row has D elements.
+template <int D, typename T, int row_tiles, int n>
+GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&products)[row_tiles][n]) {
     int lane = own_lane();
     GPU_UNROLL
-    for (int i = 0; i < parts; i++) GPU_UNROLL
+    for (int i = 0; i < row_tiles; i++) GPU_UNROLL
     for (int j = 0; j < n; j++) products[i][j] = {};
     GPU_UNROLL
     for (int k = 0; k < D; k += 16) {
-        gpu_matrix_a left[parts];
+        gpu_matrix_a left[row_tiles];
         GPU_UNROLL
-        for (int i = 0; i < parts; i++) left[i] = part_of<D>(a, row + i * PART, k);
+        for (int i = 0; i < row_tiles; i++) left[i] = rows_of<D>(a, row + i * WARP_ROWS, k);
         GPU_UNROLL
         for (int j = 0; j < n; j += 2) {
             uint32_t right[4];
             int at = j * 8 + lane / 16 * 8 + lane % 8;
             gpu_load_rows(right, &b[at * shape<D>::stride + k + lane / 8 % 2 * 8]);
             GPU_UNROLL
-            for (int i = 0; i < parts; i++) {
+            for (int i = 0; i < row_tiles; i++) {
                 gpu_multiply<T>(products[i][j], left[i], {right[0], right[1]});
                 gpu_multiply<T>(products[i][j + 1], left[i], {right[2], right[3]});
             }
@@ -84,16 +84,16 @@ GPU_DEVICE void multiply(const T *a, int row, const T *b, gpu_matrix_c (&product
     }
 }
 
-// sums [16 * parts, D] += weights [16 * parts, 8 * n], rounded to T, times the rows of b.
-template <int D, typename T, int parts, int n>
-GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[parts][n], const T *b,
-                           gpu_matrix_c (&sums)[parts][D / 8]) {
+// sums [16 * row_tiles, D] += weights [16 * row_tiles, 8 * n], rounded to T, times the rows of b.
+template <int D, typename T, int row_tiles, int n>
+GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[row_tiles][n], const T *b,
+                           gpu_matrix_c (&sums)[row_tiles][D / 8]) {
     int lane = own_lane();
     GPU_UNROLL
     for (int k = 0; k < n; k += 2) {
-        gpu_matrix_a left[parts];
+        gpu_matrix_a left[row_tiles];
         GPU_UNROLL
-        for (int i = 0; i < parts; i++) GPU_UNROLL
+        for (int i = 0; i < row_tiles; i++) GPU_UNROLL
         for (int h = 0; h < 4; h++)
             left[i].at[h] = gpu_pair<T>(weights[i][k + h / 2].at[h % 2 * 2],
                                         weights[i][k + h / 2].at[h % 2 * 2 + 1]);
@@ -103,7 +103,7 @@ GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[parts][n], const T *b,
             gpu_load_columns(right,
                              &b[(k * 8 + lane % 16) * shape<D>::stride + d * 8 + lane / 16 * 8]);
             GPU_UNROLL
-            for (int i = 0; i < parts; i++) {
+            for (int i = 0; i < row_tiles; i++) {
                 gpu_multiply<T>(sums[i][d], left[i], {right[0], right[1]});
                 gpu_multiply<T>(sums[i][d + 1], left[i], {right[2], right[3]});
             }
@@ -191,7 +191,7 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     GPU_DYNAMIC_SHARED(T, q_tile);
     T *k_tile = q_tile + S::queries * S::stride, *v_tile = k_tile + S::keys * S::stride;
     int64_t tiles = (p.queries + S::queries - 1) / S::queries, heads = p.samples * p.heads;
-    int own = own_warp() * S::parts * PART;
+    int own = own_warp() * S::row_tiles * WARP_ROWS;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / p.heads, head = item % p.heads;
         int64_t query = (tiles - 1 - item / heads) * S::queries;
@@ -199,10 +199,10 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
         int64_t end = seen_by_tile(p, query, S::queries);
         head_rows q = queries_of(p, p.q, n, head), k = keys_of(p, p.k, n, kv_head);
         head_rows v = keys_of(p, p.v, n, kv_head);
-        gpu_matrix_c out[S::parts][D / 8] = {}, scores[S::parts][S::keys / 8];
-        float largest[S::parts][2], sum[S::parts][2] = {};
+        gpu_matrix_c out[S::row_tiles][D / 8] = {}, scores[S::row_tiles][S::keys / 8];
+        float largest[S::row_tiles][2], sum[S::row_tiles][2] = {};
         GPU_UNROLL
-        for (int i = 0; i < S::parts; i++) largest[i][0] = largest[i][1] = -INFINITY;
+        for (int i = 0; i < S::row_tiles; i++) largest[i][0] = largest[i][1] = -INFINITY;
         gpu_barrier(); // all warps have read the tiles of the previous item
         copy_tile<T, D, S::queries>(q_tile, q, query, p.width);
         copy_tile<T, D, S::keys>(k_tile, k, 0, p.width);
@@ -215,15 +215,15 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
             gpu_barrier();   // all warps see v, and have read k
             if (key + S::keys < end) copy_tile<T, D, S::keys>(k_tile, k, key + S::keys, p.width);
             GPU_UNROLL
-            for (int i = 0; i < S::parts; i++)
-                soften(p, query + own + i * PART, key, scores[i], largest[i], sum[i], out[i]);
+            for (int i = 0; i < S::row_tiles; i++)
+                soften(p, query + own + i * WARP_ROWS, key, scores[i], largest[i], sum[i], out[i]);
             accumulate<D>(scores, v_tile, out);
         }
         gpu_copy_wait();
         GPU_UNROLL
-        for (int i = 0; i < S::parts; i++) {
+        for (int i = 0; i < S::row_tiles; i++) {
             float scales[2] = {1 / sum[i][0], 1 / sum[i][1]};
-            int64_t row = query + own + i * PART;
+            int64_t row = query + own + i * WARP_ROWS;
             GPU_UNROLL
             for (int h = 0; h < 2; h++)
                 if (own_lane() % 4 == 0 && row + row_at(2 * h) < p.queries)
@@ -296,7 +296,7 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
     int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
     int64_t tiles = ((of_keys ? f.keys : f.queries) + S::rows - 1) / S::rows;
     int64_t group = f.heads / f.kv_heads;
-    int own = own_warp() * PART;
+    int own = own_warp() * WARP_ROWS;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / all, own_head = item % all;
         int64_t row = (of_keys ? item / heads : tiles - 1 - item / heads) * S::rows;

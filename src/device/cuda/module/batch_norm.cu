@@ -22,7 +22,7 @@ GPU_DEVICE slice slice_of(const cuda_batch_norm &p) {
     return s;
 }
 
-GPU_DEVICE int64_t place_of(const cuda_batch_norm &p, const slice &s, const gpu_walk &at) {
+GPU_DEVICE int64_t index_of(const cuda_batch_norm &p, const slice &s, const gpu_walk &at) {
     return (at.outer * p.channels + s.channel) * p.inner + at.inner;
 }
 
@@ -34,17 +34,17 @@ template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
     const X *x = (const X *)p.x;
     float sum = 0, squares = 0;
     for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner))
-        sum += gpu_get(x[place_of(p, s, at)]);
+        sum += gpu_get(x[index_of(p, s, at)]);
     float mean = gpu_block_sum(sum, scratch) / (float)s.count;
     at = start;
     for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner)) {
-        float d = gpu_get(x[place_of(p, s, at)]) - mean;
+        float d = gpu_get(x[index_of(p, s, at)]) - mean;
         squares += d * d;
     }
     squares = gpu_block_sum(squares, scratch);
     if (threadIdx.x == 0) {
-        p.parts[2 * (int64_t)blockIdx.x] = mean;
-        p.parts[2 * (int64_t)blockIdx.x + 1] = squares;
+        p.slice_results[2 * (int64_t)blockIdx.x] = mean;
+        p.slice_results[2 * (int64_t)blockIdx.x + 1] = squares;
     }
 }
 
@@ -65,7 +65,7 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
 
 // Joins the moments of a channel's slices, one warp for each channel. Each lane joins neighbouring
 // slices and lane 0 joins the lanes' results, so that the order is fixed.
-GPU_KERNEL join_parts(cuda_batch_norm p) {
+GPU_KERNEL join_slices(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
     int64_t each = (slices + GPU_WARP - 1) / GPU_WARP, first = threadIdx.x * each;
@@ -73,8 +73,8 @@ GPU_KERNEL join_parts(cuda_batch_norm p) {
     tri_moments m = {0, 0, 0};
     for (int64_t i = first; i < first + each && i < slices; i++) {
         int64_t left = all - i * slice_size;
-        const double *part = &p.parts[2 * (c * slices + i)];
-        tri_moments next = {(double)(left < slice_size ? left : slice_size), part[0], part[1]};
+        const double *result = &p.slice_results[2 * (c * slices + i)];
+        tri_moments next = {(double)(left < slice_size ? left : slice_size), result[0], result[1]};
         m = tri_moments_join(m, next);
     }
     lanes[threadIdx.x] = m;
@@ -173,17 +173,17 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     gpu_walk at = gpu_walk_from(s.first + threadIdx.x, p.inner);
     float mean = p.mean[s.channel], inv_std = p.inv_std[s.channel], sum = 0, sum_h = 0;
     for (int64_t i = threadIdx.x; i < s.count; i += GPU_BLOCK, gpu_walk_on(&at, p.inner)) {
-        int64_t place = place_of(p, s, at);
-        bool cut = p.relu && !(gpu_get(((const Y *)p.y)[place]) > 0);
-        float d = cut ? 0 : gpu_get(((const Y *)p.dy)[place]);
+        int64_t index = index_of(p, s, at);
+        bool cut = p.relu && !(gpu_get(((const Y *)p.y)[index]) > 0);
+        float d = cut ? 0 : gpu_get(((const Y *)p.dy)[index]);
         sum += d;
-        sum_h += d * ((gpu_get(((const X *)p.x)[place]) - mean) * inv_std);
+        sum_h += d * ((gpu_get(((const X *)p.x)[index]) - mean) * inv_std);
     }
     sum = gpu_block_sum(sum, scratch);
     sum_h = gpu_block_sum(sum_h, scratch);
     if (threadIdx.x == 0) {
-        p.parts[2 * (int64_t)blockIdx.x] = sum;
-        p.parts[2 * (int64_t)blockIdx.x + 1] = sum_h;
+        p.slice_results[2 * (int64_t)blockIdx.x] = sum;
+        p.slice_results[2 * (int64_t)blockIdx.x + 1] = sum_h;
     }
 }
 
@@ -193,8 +193,8 @@ GPU_KERNEL join_sums(cuda_batch_norm p) {
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x;
     double sum = 0, sum_h = 0;
     for (int64_t i = threadIdx.x; i < slices; i += GPU_WARP) {
-        sum += p.parts[2 * (c * slices + i)];
-        sum_h += p.parts[2 * (c * slices + i) + 1];
+        sum += p.slice_results[2 * (c * slices + i)];
+        sum_h += p.slice_results[2 * (c * slices + i) + 1];
     }
     sum = gpu_block_sum(sum, scratch);
     sum_h = gpu_block_sum(sum_h, scratch);
@@ -245,7 +245,7 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
 // Each takes one lot, which is n neighbouring channels (as many as fill 16 bytes, or one), of every
 // rows-th of the block's pixels. So the threads of one row read neighbouring memory.
 struct panel {
-    int64_t tile, part;    // numbers of the block's range of lots and of its range of pixels
+    int64_t tile, slice;   // numbers of the block's range of lots and of its range of pixels
     int64_t channel;       // the first of the thread's lot; below 0: there is none
     int columns, rows, at; // size of the matrix of threads; the row in which this thread is
 };
@@ -265,7 +265,7 @@ template <int n> GPU_DEVICE panel panel_of(const cuda_batch_norm &p) {
     a.rows = GPU_BLOCK / a.columns;
     int64_t tiles = (lots + a.columns - 1) / a.columns;
     a.tile = blockIdx.x % tiles;
-    a.part = blockIdx.x / tiles;
+    a.slice = blockIdx.x / tiles;
     a.at = (int)threadIdx.x / a.columns;
     int64_t own = a.tile * a.columns + threadIdx.x % a.columns;
     a.channel = own < lots ? own * n : -1;
@@ -290,21 +290,21 @@ template <int n> GPU_DEVICE void sum_columns(const panel &a, float (&sum)[n], fl
 // Writes the two results of each channel over the block's slice of pixels: mean and sum of squared
 // deviations, or the two sums of gradient_sums.
 template <int n>
-GPU_DEVICE void write_parts(const cuda_batch_norm &p, const panel &a, const float (&first)[n],
-                            const float (&second)[n]) {
+GPU_DEVICE void write_results(const cuda_batch_norm &p, const panel &a, const float (&first)[n],
+                              const float (&second)[n]) {
     if (a.at > 0 || a.channel < 0) return;
     int64_t slices = cuda_norm_slices(&p);
     GPU_UNROLL for (int k = 0; k < n; k++) {
-        double *part = &p.parts[2 * ((a.channel + k) * slices + a.part)];
-        part[0] = first[k];
-        part[1] = second[k];
+        double *result = &p.slice_results[2 * ((a.channel + k) * slices + a.slice)];
+        result[0] = first[k];
+        result[1] = second[k];
     }
 }
 
 template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, n *GPU_BLOCK);
     panel a = panel_of<n>(p);
-    int64_t first = a.part * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
+    int64_t first = a.slice * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
     int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
     float mean[n] = {}, squares[n] = {}, at[n];
     for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
@@ -318,13 +318,13 @@ template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
         GPU_UNROLL for (int k = 0; k < n; k++) squares[k] += (at[k] - mean[k]) * (at[k] - mean[k]);
     }
     sum_columns(a, squares, scratch);
-    write_parts(p, a, mean, squares);
+    write_results(p, a, mean, squares);
 }
 
 template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, n *GPU_BLOCK);
     panel a = panel_of<n>(p);
-    int64_t first = a.part * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
+    int64_t first = a.slice * CUDA_NORM_SLICE_OF_LAST, all = p.samples * p.inner;
     int64_t end = first + CUDA_NORM_SLICE_OF_LAST < all ? first + CUDA_NORM_SLICE_OF_LAST : all;
     float sum[n] = {}, sum_h[n] = {}, mean[n], inv_std[n], x[n], y[n] = {}, dy[n];
     GPU_UNROLL for (int k = 0; k < n; k++) {
@@ -332,10 +332,10 @@ template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batc
         inv_std[k] = a.channel < 0 ? 0 : p.inv_std[a.channel + k];
     }
     for (int64_t r = first + a.at; a.channel >= 0 && r < end; r += a.rows) {
-        int64_t place = r * p.channels + a.channel;
-        gpu_read((const X *)p.x + place, x);
-        gpu_read((const Y *)p.dy + place, dy);
-        if (p.relu) gpu_read((const Y *)p.y + place, y);
+        int64_t index = r * p.channels + a.channel;
+        gpu_read((const X *)p.x + index, x);
+        gpu_read((const Y *)p.dy + index, dy);
+        if (p.relu) gpu_read((const Y *)p.y + index, y);
         GPU_UNROLL for (int k = 0; k < n; k++) {
             float d = p.relu && !(y[k] > 0) ? 0 : dy[k];
             sum[k] += d;
@@ -344,7 +344,7 @@ template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batc
     }
     sum_columns(a, sum, scratch);
     sum_columns(a, sum_h, scratch);
-    write_parts(p, a, sum, sum_h);
+    write_results(p, a, sum, sum_h);
 }
 
 // Computes y or dx. The numbers of a thread's channels stay in registers while it passes over rows.
@@ -358,27 +358,27 @@ GPU_KERNEL apply_last(cuda_batch_norm p) {
     GPU_UNROLL for (int k = 0; k < n; k++) own[k] = is_gradient
                                                         ? gradient_channel(p, a.channel + k, values)
                                                         : forward_channel(p, a.channel + k);
-    for (int64_t r = a.part * a.rows + a.at; r < all; r += gridDim.x / tiles * a.rows) {
-        int64_t place = r * p.channels + a.channel;
+    for (int64_t r = a.slice * a.rows + a.at; r < all; r += gridDim.x / tiles * a.rows) {
+        int64_t index = r * p.channels + a.channel;
         float x[n], y[n] = {}, dy[n];
-        gpu_read((const X *)p.x + place, x);
+        gpu_read((const X *)p.x + index, x);
         if (!is_gradient) {
             GPU_UNROLL for (int k = 0; k < n; k++) y[k] = forward_one(p, own[k], x[k]);
-            gpu_write((Y *)p.y + place, y);
+            gpu_write((Y *)p.y + index, y);
             continue;
         }
-        gpu_read((const Y *)p.dy + place, dy);
-        if (p.relu) gpu_read((const Y *)p.y + place, y);
+        gpu_read((const Y *)p.dy + index, dy);
+        if (p.relu) gpu_read((const Y *)p.y + index, y);
         GPU_UNROLL for (int k = 0; k < n; k++) x[k] = gradient_one(p, own[k], x[k], y[k], dy[k]);
-        gpu_write((X *)p.dx + place, x);
+        gpu_write((X *)p.dx + index, x);
     }
 }
 
 // Launches a stage whose kernel does not depend on a type.
 tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned stage, char *why) {
     if (!(p->stages & stage)) return TRI_OK;
-    if (stage == CUDA_NORM_JOIN_PARTS)
-        return gpu_launch(stream, join_parts, p->channels, GPU_WARP, *p, why);
+    if (stage == CUDA_NORM_JOIN_SLICES)
+        return gpu_launch(stream, join_slices, p->channels, GPU_WARP, *p, why);
     if (stage == CUDA_NORM_JOIN_SUMS)
         return gpu_launch(stream, join_sums, p->channels, GPU_WARP, *p, why);
     return gpu_launch(stream, join_all, gpu_blocks(stream, p->channels, GPU_BLOCK), GPU_BLOCK, *p,
@@ -415,7 +415,7 @@ tri_status launch_last(cuda_stream *stream, const cuda_batch_norm *p, char *why)
     all = (all < 1 ? 1 : all) * tiles;
     return launch_rows(stream, p,
                        {{CUDA_NORM_MOMENTS, moments_last<X, n>, slices},
-                        {CUDA_NORM_JOIN_PARTS, nullptr, 0},
+                        {CUDA_NORM_JOIN_SLICES, nullptr, 0},
                         {CUDA_NORM_JOIN_ALL, nullptr, 0},
                         {CUDA_NORM_APPLY, apply_last<X, Y, n, false>, all},
                         {CUDA_NORM_GRAD_SUMS, gradient_sums_last<X, Y, n>, slices},
@@ -435,7 +435,7 @@ tri_status launch(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
                                                       : launch_last<X, Y, 1>(stream, p, why);
     return launch_rows(stream, p,
                        {{CUDA_NORM_MOMENTS, moments<X>, slices},
-                        {CUDA_NORM_JOIN_PARTS, nullptr, 0},
+                        {CUDA_NORM_JOIN_SLICES, nullptr, 0},
                         {CUDA_NORM_JOIN_ALL, nullptr, 0},
                         {CUDA_NORM_APPLY, apply<X, Y>, all},
                         {CUDA_NORM_GRAD_SUMS, gradient_sums<X, Y>, slices},

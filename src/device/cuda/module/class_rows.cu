@@ -18,7 +18,7 @@ template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int6
 }
 
 // Calls each(class, scores) for n neighbouring scores at a time, which one instruction reads, until
-// this thread has seen its part of the row.
+// this thread has seen its elements of the row.
 template <typename access, typename T, typename F>
 GPU_DEVICE void for_each(const scores<T> &row, F each) {
     constexpr int n = access::count;
@@ -87,7 +87,7 @@ GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
 
 // The functions that reduce a row to one or two numbers.
 template <int function, typename T, typename access>
-GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *places) {
+GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *indices) {
     constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r);
     bool is_first = threadIdx.x == 0;
@@ -95,7 +95,7 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
         float largest = largest_of<access>(row, scratch);
         if (is_first) p.sums[r] = largest;
     } else if (function == CUDA_SLICE_ARGMAX) {
-        int64_t k = first_with<access>(row, p.max[r], places);
+        int64_t k = first_with<access>(row, p.max[r], indices);
         if (is_first) p.sums[r] = -(float)(k < p.width ? p.first + k : p.classes);
     } else if (function == CUDA_SLICE_SOFTMAX) {
         int64_t at = label_of(p, r) - p.first;
@@ -116,7 +116,7 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
             term = (double)logf(s.sum) + ((double)s.largest - (double)gpu_get(row.x[label]));
         }
         if (label != p.ignored && function == CUDA_ACCURACY) {
-            int64_t hit = first_with<access>(row, largest_of<access>(row, scratch), places);
+            int64_t hit = first_with<access>(row, largest_of<access>(row, scratch), indices);
             term = hit == label;
         }
         if (is_first) p.terms[r] = term;
@@ -173,12 +173,12 @@ constexpr bool makes_rows =
 
 template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_class_rows p) {
     GPU_SHARED(float, scratch, MAX_WARPS);
-    GPU_SHARED(double, places, MAX_WARPS);
+    GPU_SHARED(double, indices, MAX_WARPS);
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         if constexpr (makes_rows<function>)
             transform<function, T, access>(p, r, scratch);
         else
-            reduce<function, T, access>(p, r, scratch, places);
+            reduce<function, T, access>(p, r, scratch, indices);
     }
 }
 

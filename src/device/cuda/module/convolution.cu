@@ -37,29 +37,29 @@ GPU_DEVICE sizes sizes_of(const cuda_convolution &p) {
     int64_t area = (int64_t)p.kernel[0] * p.kernel[1];
     int64_t channels = p.channels / p.groups, features = p.features / p.groups;
     int64_t in = p.samples * p.in[0] * p.in[1], out = p.samples * p.out[0] * p.out[1];
-    if (p.pass == CUDA_FORWARD) return {features, out, channels * area};
-    if (p.pass == CUDA_GRAD_INPUT) return {channels, in, features * area};
+    if (p.kind == CUDA_FORWARD) return {features, out, channels * area};
+    if (p.kind == CUDA_GRAD_INPUT) return {channels, in, features * area};
     return {features, channels * area, out};
 }
 
 // A pixel (sample, row, column), or a tap (channel, row, column). A number beyond the last pixel or
 // tap has sample or channel -1.
-struct place {
+struct position {
     int outer, row, column;
 };
 
-GPU_DEVICE place place_of(int64_t number, int64_t count, const int *size) {
+GPU_DEVICE position position_of(int64_t number, int64_t count, const int *size) {
     if (number >= count) return {-1, 0, 0};
     uint32_t n = (uint32_t)number, area = (uint32_t)(size[0] * size[1]), rest = n % area;
     return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
 }
 
-// As place_of, for a tap; with channels last the channel runs fastest. `channels`: how many a group
-// has.
-GPU_DEVICE place tap_of(const cuda_convolution &p, int64_t number, int64_t count,
-                        int64_t channels) {
-    if (!p.channels_last || number >= count) return place_of(number, count, p.kernel);
-    place tap = place_of(number / channels, count, p.kernel);
+// As position_of, for a tap; with channels last the channel runs fastest. `channels`: how many a
+// group has.
+GPU_DEVICE position tap_of(const cuda_convolution &p, int64_t number, int64_t count,
+                           int64_t channels) {
+    if (!p.channels_last || number >= count) return position_of(number, count, p.kernel);
+    position tap = position_of(number / channels, count, p.kernel);
     tap.outer = (int)(number % channels);
     return tap;
 }
@@ -73,8 +73,8 @@ GPU_DEVICE int64_t offset_of(const cuda_convolution &p, const int *size, int64_t
 
 // The element of x that a pixel of y reads through this tap; 0 in the padding.
 template <typename T>
-GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, place pixel,
-                      place tap) {
+GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, position pixel,
+                      position tap) {
     int h = pixel.row * p.stride[0] + tap.row * p.dilation[0] - p.padding[0];
     int w = pixel.column * p.stride[1] + tap.column * p.dilation[1] - p.padding[1];
     bool inside =
@@ -86,8 +86,8 @@ GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, p
 
 // The element of dy that this pixel of x contributes to through the tap; 0: there is none.
 template <typename T>
-GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, place pixel,
-                       place tap) {
+GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, position pixel,
+                       position tap) {
     int h = pixel.row + p.padding[0] - tap.row * p.dilation[0];
     int w = pixel.column + p.padding[1] - tap.column * p.dilation[1];
     if (pixel.outer < 0 || tap.outer < 0 || h < 0 || w < 0) return 0;
@@ -98,22 +98,22 @@ GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group,
 }
 
 // The weight in row `row` of the first matrix, at tap k.
-template <int pass, typename T>
+template <int kind, typename T>
 GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t group, int64_t row,
                            int64_t k) {
     if (row >= s.rows || k >= s.depth) return 0;
-    if (pass == CUDA_FORWARD)
+    if (kind == CUDA_FORWARD)
         return gpu_get(((const T *)p.b)[(group * s.rows + row) * s.depth + k]);
     // For the gradient of x, a row is a channel of the weight, and a tap is a feature of the weight
     // and a position in the kernel.
-    place tap = tap_of(p, k, s.depth, p.features / p.groups);
+    position tap = tap_of(p, k, s.depth, p.features / p.groups);
     int64_t feature = group * (p.features / p.groups) + tap.outer;
     return gpu_get(
         ((const T *)p.b)[offset_of(p, p.kernel, s.rows, feature, row, tap.row, tap.column)]);
 }
 
-// The part of the result that a thread block computes: its group, rows and columns, and, for the
-// gradient of the weight, its range of pixels.
+// The elements of the result that a thread block computes: its group, rows and columns, and, for
+// the gradient of the weight, its range of pixels.
 struct work {
     int64_t group, slice, row, column, begin, end;
 };
@@ -129,7 +129,7 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
     w.group = at % p.groups;
     w.slice = at / p.groups;
     w.end = s.depth;
-    if (p.pass == CUDA_GRAD_WEIGHT) {
+    if (p.kind == CUDA_GRAD_WEIGHT) {
         w.begin = w.slice * p.slice;
         if (w.end > w.begin + p.slice) w.end = w.begin + p.slice;
     }
@@ -139,32 +139,33 @@ GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
 // Finds the columns of the second matrix from which a thread loads in every tile: one pixel, in
 // own[0], or, for the gradient of the weight, LOADS taps. This is done once, before the loop over
 // the tiles, because it takes divisions.
-template <int pass>
-GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, place *own) {
+template <int kind>
+GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, position *own) {
     int thread = (int)threadIdx.x;
-    if constexpr (pass == CUDA_GRAD_WEIGHT)
+    if constexpr (kind == CUDA_GRAD_WEIGHT)
         for (int i = 0; i < LOADS; i++)
             own[i] = tap_of(p, w.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns,
                             p.channels / p.groups);
     else
-        own[0] = place_of(w.column + thread % TILE, s.columns, pass == CUDA_FORWARD ? p.out : p.in);
+        own[0] =
+            position_of(w.column + thread % TILE, s.columns, kind == CUDA_FORWARD ? p.out : p.in);
 }
 
 // Loads the tiles of both matrices for taps k to k + DEPTH - 1. Neighbouring threads read
 // neighbouring memory: of weights along the taps, of images along the pixels.
-template <int pass, typename T>
+template <int kind, typename T>
 GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
-                          place own, float *left, float *right) {
+                          position own, float *left, float *right) {
     int thread = (int)threadIdx.x, depth = thread % DEPTH;
     for (int i = 0; i < LOADS; i++) {
         int row = thread / DEPTH + i * (THREADS / DEPTH);
-        left[depth * LINE + row] = weight_at<pass, T>(p, s, w.group, w.row + row, k + depth);
+        left[depth * LINE + row] = weight_at<kind, T>(p, s, w.group, w.row + row, k + depth);
     }
     for (int i = 0; i < LOADS; i++) {
         int number = thread / TILE + i * (THREADS / TILE);
-        place tap = tap_of(p, k + number, s.depth,
-                           (pass == CUDA_FORWARD ? p.channels : p.features) / p.groups);
-        right[number * LINE + thread % TILE] = pass == CUDA_FORWARD
+        position tap = tap_of(p, k + number, s.depth,
+                              (kind == CUDA_FORWARD ? p.channels : p.features) / p.groups);
+        right[number * LINE + thread % TILE] = kind == CUDA_FORWARD
                                                    ? x_at<T>(p, p.a, w.group, own, tap)
                                                    : dy_at<T>(p, p.a, w.group, own, tap);
     }
@@ -174,9 +175,9 @@ GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work 
 // neighbouring pixels.
 template <typename T>
 GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
-                            const place *own, float *left, float *right) {
+                            const position *own, float *left, float *right) {
     int thread = (int)threadIdx.x, depth = thread % DEPTH;
-    place pixel = place_of(k + depth, w.end, p.out);
+    position pixel = position_of(k + depth, w.end, p.out);
     for (int i = 0; i < LOADS; i++) {
         int row = thread / DEPTH + i * (THREADS / DEPTH);
         bool inside = pixel.outer >= 0 && w.row + row < s.rows;
@@ -189,20 +190,20 @@ GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const wor
     }
 }
 
-template <int pass, typename T, typename O>
+template <int kind, typename T, typename O>
 GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, int64_t row,
                       int64_t column, float sum) {
     if (row >= s.rows || column >= s.columns) return;
     int64_t line = w.group * s.rows + row;
-    if (pass == CUDA_GRAD_WEIGHT) {
+    if (kind == CUDA_GRAD_WEIGHT) {
         int64_t at = line * s.columns + column;
-        if (p.parts)
-            p.parts[w.slice * p.groups * s.rows * s.columns + at] = sum;
+        if (p.slice_sums)
+            p.slice_sums[w.slice * p.groups * s.rows * s.columns + at] = sum;
         else
             gpu_put(&((O *)p.c)[at], sum);
         return;
     }
-    const int *size = pass == CUDA_FORWARD ? p.out : p.in;
+    const int *size = kind == CUDA_FORWARD ? p.out : p.in;
     int64_t lines = p.groups * s.rows, area = (int64_t)size[0] * size[1];
     float bias = p.bias ? gpu_get(((const T *)p.bias)[line]) : 0;
     int64_t sample = (uint32_t)column / (uint32_t)area, inner = (uint32_t)column % (uint32_t)area;
@@ -210,21 +211,21 @@ GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, 
     gpu_put(&((O *)p.c)[at], gpu_activate<float>(p.activation, p.slope, sum + bias));
 }
 
-template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
+template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
     GPU_SHARED(float, left, DEPTH *LINE);
     GPU_SHARED(float, right, DEPTH *LINE);
     sizes s = sizes_of(p);
     work w = work_of(p, s);
-    place own[LOADS];
-    find_own<pass>(p, s, w, own);
+    position own[LOADS];
+    find_own<kind>(p, s, w, own);
     int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
     int own_column = (int)threadIdx.x % (TILE / OWN) * OWN;
     float sums[OWN][OWN] = {};
     for (int64_t k = w.begin; k < w.end; k += DEPTH) {
-        if (pass == CUDA_GRAD_WEIGHT)
+        if (kind == CUDA_GRAD_WEIGHT)
             load_pixels<T>(p, s, w, k, own, left, right);
         else
-            load_taps<pass, T>(p, s, w, k, own[0], left, right);
+            load_taps<kind, T>(p, s, w, k, own[0], left, right);
         gpu_barrier();
         for (int d = 0; d < DEPTH; d++)
             for (int i = 0; i < OWN; i++)
@@ -234,7 +235,7 @@ template <int pass, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
     }
     for (int i = 0; i < OWN; i++)
         for (int j = 0; j < OWN; j++)
-            store<pass, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
+            store<kind, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
 }
 
 // Adds up the sums of the slices, in their order, to the gradient of each weight.
@@ -242,7 +243,7 @@ template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
         float sum = 0;
-        for (int64_t k = 0; k < p.slices; k++) sum += p.parts[k * count + i];
+        for (int64_t k = 0; k < p.slices; k++) sum += p.slice_sums[k * count + i];
         gpu_put(&((O *)p.c)[i], sum);
     }
 }
@@ -260,24 +261,24 @@ template <typename T> GPU_KERNEL channel_sums(cuda_channel_sums p) {
     }
 }
 
-template <int pass, typename T, typename O>
+template <int kind, typename T, typename O>
 tri_status launch(cuda_stream *stream, const cuda_convolution *p, char *why) {
     int64_t area = (int64_t)p->kernel[0] * p->kernel[1];
     int64_t channels = p->channels / p->groups, features = p->features / p->groups;
     int64_t in = p->samples * p->in[0] * p->in[1], out = p->samples * p->out[0] * p->out[1];
-    int64_t rows = pass == CUDA_GRAD_INPUT ? channels : features;
-    int64_t columns = pass == CUDA_FORWARD ? out : pass == CUDA_GRAD_INPUT ? in : channels * area;
+    int64_t rows = kind == CUDA_GRAD_INPUT ? channels : features;
+    int64_t columns = kind == CUDA_FORWARD ? out : kind == CUDA_GRAD_INPUT ? in : channels * area;
     int64_t blocks = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE) * p->groups;
-    if (pass == CUDA_GRAD_WEIGHT) blocks *= p->slices;
-    tri_status status = gpu_launch(stream, convolution<pass, T, O>, blocks, THREADS, *p, why);
-    if (status != TRI_OK || !p->parts) return status;
+    if (kind == CUDA_GRAD_WEIGHT) blocks *= p->slices;
+    tri_status status = gpu_launch(stream, convolution<kind, T, O>, blocks, THREADS, *p, why);
+    if (status != TRI_OK || !p->slice_sums) return status;
     blocks = gpu_blocks(stream, p->features * channels * area, GPU_BLOCK);
     return gpu_launch(stream, join_slices<O>, blocks, GPU_BLOCK, *p, why);
 }
 
 template <typename T>
-tri_status launch_pass(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
-    switch (p->pass) {
+tri_status launch_kind(cuda_stream *stream, T *, const cuda_convolution *p, char *why) {
+    switch (p->kind) {
     case CUDA_FORWARD:
         return launch<CUDA_FORWARD, T, T>(stream, p, why);
     case CUDA_GRAD_INPUT:
@@ -363,7 +364,7 @@ extern "C" tri_status cuda_launch_convolution(cuda_stream *stream, const cuda_co
     vendor_left left;
     if (vendor_convolution(stream, p, &left, &status, why))
         return status == TRI_OK ? finish(stream, p, left, why) : status;
-    return gpu_with_real(p->in_type, [=](auto *type) { return launch_pass(stream, type, p, why); });
+    return gpu_with_real(p->in_type, [=](auto *type) { return launch_kind(stream, type, p, why); });
 }
 
 extern "C" tri_status cuda_launch_channel_sums(cuda_stream *stream, const cuda_channel_sums *p,

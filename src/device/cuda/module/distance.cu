@@ -18,9 +18,9 @@ GPU_DEVICE float slope_of(int function, float prediction, float target) {
 }
 
 // The elements are cut into runs of GPU_BLOCK * n. Thread block b sums up run b and then every
-// `parts`-th run after it. So the order of the sum depends neither on the device nor on where the
+// `slices`-th run after it. So the order of the sum depends neither on the device nor on where the
 // tensors lie.
-template <int function, typename T, typename access> GPU_KERNEL sum_parts(cuda_distance p) {
+template <int function, typename T, typename access> GPU_KERNEL sum_slices(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
     double sum = 0;
@@ -87,7 +87,7 @@ tri_status launch_with(cuda_stream *stream, const cuda_distance *p, char *why) {
         return gpu_launch(stream, relative_l2<T, access>, gpu_blocks(stream, p->samples, 1),
                           GPU_BLOCK, *p, why);
     if (p->terms)
-        return gpu_launch(stream, sum_parts<function, T, access>, p->parts, GPU_BLOCK, *p, why);
+        return gpu_launch(stream, sum_slices<function, T, access>, p->slices, GPU_BLOCK, *p, why);
     int64_t blocks = gpu_blocks(stream, p->samples * p->count / access::count, GPU_BLOCK);
     return gpu_launch(stream, gradient<function, T, access>, blocks, GPU_BLOCK, *p, why);
 }

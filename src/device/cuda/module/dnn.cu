@@ -148,15 +148,15 @@ descriptor window_of(const cuda_convolution *p) {
     return window;
 }
 
-// What cuDNN calls one of the three computations of cuda_pass: the type of its operation, and the
-// operation's attributes.
-struct pass_names {
+// What cuDNN calls one of the three computations of cuda_convolution_kind: the type of its
+// operation, and the operation's attributes.
+struct kind_names {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
 };
 
-const pass_names names[] = {
-    // Indexed by cuda_pass.
+const kind_names names[] = {
+    // Indexed by cuda_convolution_kind.
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
@@ -176,7 +176,7 @@ const pass_names names[] = {
 };
 
 descriptor convolution_of(const cuda_convolution *p, const descriptor &y) {
-    const pass_names &n = names[p->pass];
+    const kind_names &n = names[p->kind];
     cudnnDataType_t type = type_of(p->in_type);
     descriptor x = tensor_of(p, X_ID, type, true, p->samples, p->channels, p->in[0], p->in[1]);
     descriptor weight = tensor_of(p, WEIGHT_ID, type, true, p->features, p->channels / p->groups,
@@ -217,7 +217,7 @@ descriptor pointwise_of(cudnnPointwiseMode_t mode, float slope, const descriptor
 }
 
 bool has_finish(const cuda_convolution *p) {
-    return p->pass == CUDA_FORWARD && (p->bias || p->activation != 0);
+    return p->kind == CUDA_FORWARD && (p->bias || p->activation != 0);
 }
 
 // Describes the convolution and, if `finishes`, bias and activation after it. Values that pass from
@@ -295,7 +295,7 @@ struct prepared {
 // How many bytes at the start of the workspace hold the gradient of the weight in a half type; 0:
 // the plan writes the output directly.
 int64_t held_bytes(const cuda_convolution *p) {
-    if (p->pass != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
+    if (p->kind != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
     int64_t elements = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];
     int64_t bytes = elements * (int64_t)sizeof(uint16_t);
     return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
@@ -350,7 +350,7 @@ bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeur
 typedef std::vector<int64_t> convolution_key;
 
 convolution_key key_of(const cuda_convolution *p) {
-    convolution_key key = {p->pass,     p->in_type,        p->tf32,     p->channels_last,
+    convolution_key key = {p->kind,     p->in_type,        p->tf32,     p->channels_last,
                            p->out_type, p->samples,        p->channels, p->features,
                            p->groups,   p->workspace_bytes};
     if (has_finish(p)) {
@@ -401,7 +401,8 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
                char *why) {
     int64_t held = held_bytes(p);
     const void *weight_gradient = held ? p->workspace : p->c;
-    // The addresses of x, weight and y, in the order of cuda_pass, and the address of the bias.
+    // The addresses of x, weight and y, in the order of cuda_convolution_kind, and the address of
+    // the bias.
     const void *addresses[][4] = {{p->a, p->b, p->c, p->bias},
                                   {p->c, p->b, p->a, nullptr},
                                   {p->a, weight_gradient, p->b, nullptr}};
@@ -409,7 +410,7 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
     int64_t count = x->finishes && p->bias ? 4 : 3;
     void *workspace = (char *)p->workspace + held;
     descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses[p->pass]);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, addresses[p->kind]);
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     cudnnStatus_t status = dnn()->SetStream(state->handle, (cudaStream_t)vendor_stream(stream));

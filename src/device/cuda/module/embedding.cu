@@ -79,9 +79,9 @@ GPU_KERNEL token_order(cuda_token_order p) {
         gpu_barrier();
         sum_before(counts, sums);
         for (int64_t i = first; i < end; i++) {
-            uint32_t place = counts[(keys[i] >> shift) % DIGITS * SORTERS + own]++;
-            to_keys[place] = keys[i];
-            to_positions[place] = positions[i];
+            uint32_t index = counts[(keys[i] >> shift) % DIGITS * SORTERS + own]++;
+            to_keys[index] = keys[i];
+            to_positions[index] = positions[i];
         }
         gpu_barrier();
     }

@@ -60,15 +60,15 @@ template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
         int64_t image = at / area, begin[2], end[2];
         uint32_t rest = (uint32_t)(at % area);
-        int place[2] = {(int)(rest / (uint32_t)p.window.in[1]),
+        int pixel[2] = {(int)(rest / (uint32_t)p.window.in[1]),
                         (int)(rest % (uint32_t)p.window.in[1])};
         float sum = 0;
         for (int d = 0; d < 2; d++)
-            pool_windows_over(&axis[d], p.window.out[d], place[d], &begin[d], &end[d]);
+            pool_windows_over(&axis[d], p.window.out[d], pixel[d], &begin[d], &end[d]);
         for (int64_t i = begin[0]; i < end[0]; i++)
             for (int64_t j = begin[1]; j < end[1]; j++) {
-                int64_t kh = place[0] + p.window.padding[0] - i * p.window.stride[0];
-                int64_t kw = place[1] + p.window.padding[1] - j * p.window.stride[1];
+                int64_t kh = pixel[0] + p.window.padding[0] - i * p.window.stride[0];
+                int64_t kw = pixel[1] + p.window.padding[1] - j * p.window.stride[1];
                 int64_t window = image * windows + i * p.window.out[1] + j;
                 if (p.index[window] == kh * p.window.kernel[1] + kw)
                     sum += gpu_get(((const T *)p.dy)[window]) * p.scale;

@@ -107,14 +107,14 @@ template <typename T, int n> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     pool_axis axis[2] = {axis_of(w, 0), axis_of(w, 1)};
     for (int64_t i = gpu_thread(); i < p.samples * area * (p.channels / n); i += gpu_threads()) {
         lot at = lot_of<n>(i, p.channels, area, 1);
-        int64_t place[2] = {at.pixel / w.in[1], at.pixel % w.in[1]}, begin[2], end[2];
+        int64_t pixel[2] = {at.pixel / w.in[1], at.pixel % w.in[1]}, begin[2], end[2];
         float sum[n] = {};
         for (int d = 0; d < 2; d++)
-            pool_windows_over(&axis[d], w.out[d], place[d], &begin[d], &end[d]);
+            pool_windows_over(&axis[d], w.out[d], pixel[d], &begin[d], &end[d]);
         for (int64_t row = begin[0]; row < end[0]; row++)
             for (int64_t column = begin[1]; column < end[1]; column++) {
-                int64_t tap = (place[0] + w.padding[0] - row * w.stride[0]) * w.kernel[1] +
-                              place[1] + w.padding[1] - column * w.stride[1];
+                int64_t tap = (pixel[0] + w.padding[0] - row * w.stride[0]) * w.kernel[1] +
+                              pixel[1] + w.padding[1] - column * w.stride[1];
                 int64_t window = at.sample * windows + row * w.out[1] + column;
                 int64_t from = window * p.channels + at.channel;
                 gpu_pack<uint8_t, n> index = *(const gpu_pack<uint8_t, n> *)(p.index + from);
@@ -188,12 +188,12 @@ template <typename T, int n> GPU_KERNEL dropout(cuda_dropout p) {
         lot at = lot_of<n>(i, p.channels, groups, each);
         uint32_t kept = p.run ? kept_in_slice<n>(p, at, area) : kept_bits<n>(p.mask, at, area);
         for (int r = 0; r < each && at.pixel + r < area; r++) {
-            int64_t place = (at.sample * area + at.pixel + r) * p.channels + at.channel;
+            int64_t index = (at.sample * area + at.pixel + r) * p.channels + at.channel;
             float value[n];
-            gpu_read((const T *)p.x + place, value);
+            gpu_read((const T *)p.x + index, value);
             GPU_UNROLL for (int k = 0; k < n; k++) value[k] =
                 kept >> (4 * k + r) & 1 ? value[k] * p.mask.scale : 0;
-            gpu_write((T *)p.y + place, value);
+            gpu_write((T *)p.y + index, value);
         }
     }
 }

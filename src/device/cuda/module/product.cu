@@ -64,7 +64,7 @@ tri_status launch(cuda_stream *stream, T *, O *, const cuda_product *p, char *wh
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// For the sums of columns, a thread block takes 32 neighbouring columns and one of the `parts` of
+// For the sums of columns, a thread block takes 32 neighbouring columns and one of the `slices` of
 // the rows; each of its 8 groups of 32 threads takes every 8th of these rows. So x is read once, 32
 // neighbouring elements at a time.
 enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
@@ -73,24 +73,24 @@ template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {
     GPU_SHARED(float, sums, GPU_BLOCK);
     int group = (int)threadIdx.x / SUM_COLUMNS, own = (int)threadIdx.x % SUM_COLUMNS;
     int64_t blocks = (p.columns + SUM_COLUMNS - 1) / SUM_COLUMNS;
-    int64_t rows = (p.rows + p.parts - 1) / p.parts;
-    for (int64_t item = blockIdx.x; item < blocks * p.parts; item += gridDim.x) {
-        int64_t column = item % blocks * SUM_COLUMNS + own, part = item / blocks;
-        int64_t end = (part + 1) * rows < p.rows ? (part + 1) * rows : p.rows;
+    int64_t rows = (p.rows + p.slices - 1) / p.slices;
+    for (int64_t item = blockIdx.x; item < blocks * p.slices; item += gridDim.x) {
+        int64_t column = item % blocks * SUM_COLUMNS + own, slice = item / blocks;
+        int64_t end = (slice + 1) * rows < p.rows ? (slice + 1) * rows : p.rows;
         float sum = 0;
-        for (int64_t r = part * rows + group; column < p.columns && r < end; r += SUM_GROUPS)
+        for (int64_t r = slice * rows + group; column < p.columns && r < end; r += SUM_GROUPS)
             sum += (float)gpu_get(((const T *)p.x)[r * p.columns + column]);
         sums[threadIdx.x] = sum;
         gpu_barrier();
         for (int g = 1; group == 0 && g < SUM_GROUPS; g++) sum += sums[g * SUM_COLUMNS + own];
-        if (group == 0 && column < p.columns) p.sums[part * p.columns + column] = sum;
+        if (group == 0 && column < p.columns) p.sums[slice * p.columns + column] = sum;
         gpu_barrier();
     }
 }
 
 template <typename T>
 tri_status launch_sums(cuda_stream *stream, T *, const cuda_column_sums *p, char *why) {
-    int64_t blocks = (p->columns + SUM_COLUMNS - 1) / SUM_COLUMNS * p->parts;
+    int64_t blocks = (p->columns + SUM_COLUMNS - 1) / SUM_COLUMNS * p->slices;
     return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, blocks, 1), GPU_BLOCK, *p, why);
 }
 
@@ -109,13 +109,13 @@ extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_produc
 
 extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_column_sums *p,
                                               char *why) {
-    cuda_column_sums part = *p, all = *p;
-    if (p->parts == 1) return launch_sums(stream, p, why);
-    part.sums = p->room;
-    all.rows = p->parts;
-    all.parts = 1;
+    cuda_column_sums slice = *p, all = *p;
+    if (p->slices == 1) return launch_sums(stream, p, why);
+    slice.sums = p->room;
+    all.rows = p->slices;
+    all.slices = 1;
     all.type = TRI_F32;
     all.x = p->room;
-    tri_status status = launch_sums(stream, &part, why);
+    tri_status status = launch_sums(stream, &slice, why);
     return status == TRI_OK ? launch_sums(stream, &all, why) : status;
 }

@@ -10,8 +10,8 @@ template <typename T, int n> GPU_KERNEL rotary(cuda_rotary p) {
     int64_t lots = p.half / n, head_groups = (p.heads + HEADS - 1) / HEADS;
     int64_t count = p.samples * p.length * head_groups * lots;
     for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
-        int64_t first = i % lots * n, place = i / lots;
-        int64_t head = place % head_groups * HEADS, token = place / head_groups;
+        int64_t first = i % lots * n, index = i / lots;
+        int64_t head = index % head_groups * HEADS, token = index / head_groups;
         int64_t end = head + HEADS < p.heads ? head + HEADS : p.heads;
         double position = (double)(p.first + token % p.length);
         float cosines[n], sines[n], low[n], high[n];

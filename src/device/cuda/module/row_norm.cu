@@ -90,19 +90,19 @@ GPU_DEVICE void columns_of(const cuda_row_norm_grad &p, const row_numbers *numbe
     float weight[n] = {};
     if (p.weight) access::read(p.weight + i, weight);
     for (int64_t r = 0; r < rows; r++) {
-        int64_t place = (row + r) * p.width + i;
+        int64_t index = (row + r) * p.width + i;
         row_numbers z = numbers[r];
         float at[n], dy[n], sum[n] = {};
-        access::read((const X *)p.x + place, at);
-        access::read((const Y *)p.dy + place, dy);
-        if (p.sum) access::read((const X *)p.sum + place, sum);
+        access::read((const X *)p.x + index, at);
+        access::read((const Y *)p.dy + index, dy);
+        if (p.sum) access::read((const X *)p.sum + index, sum);
         for (int k = 0; k < n; k++) {
             float h = (at[k] - z.mean) * z.inv, g = p.weight ? dy[k] * weight[k] : dy[k];
             dweight[k] += dy[k] * h;
             if (centred) dbias[k] += dy[k];
             at[k] = sum[k] + z.inv * (g - z.mean_g - h * z.mean_gh);
         }
-        access::write((X *)p.dx + place, at);
+        access::write((X *)p.dx + index, at);
     }
 }
 
@@ -114,14 +114,14 @@ GPU_DEVICE void add_to(float *sums, const float (&numbers)[n], bool is_first) {
     access::write(sums, total);
 }
 
-// Computes the gradient with p.parts thread blocks. Block b takes rows 16b to 16b + 15, then the 16
-// rows that come 16 * p.parts rows later, and so on.
+// Computes the gradient with p.blocks thread blocks. Block b takes rows 16b to 16b + 15, then the
+// 16 rows that come 16 * p.blocks rows later, and so on.
 template <bool centred, typename X, typename Y, typename access>
 GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
     constexpr int n = access::count;
     GPU_SHARED(row_numbers, numbers, ROWS);
-    int64_t part = blockIdx.x;
-    for (int64_t row = part * ROWS; row < p.rows; row += p.parts * ROWS) {
+    int64_t block = blockIdx.x;
+    for (int64_t row = block * ROWS; row < p.rows; row += p.blocks * ROWS) {
         int64_t rows = p.rows - row < ROWS ? p.rows - row : (int64_t)ROWS;
         for (int64_t r = threadIdx.x / GPU_WARP; r < rows; r += GPU_BLOCK / GPU_WARP) {
             row_numbers z = numbers_of<centred, X, Y, access>(p, row + r);
@@ -131,9 +131,9 @@ GPU_KERNEL row_norm_grad(cuda_row_norm_grad p) {
         for (int64_t i = (int64_t)threadIdx.x * n; i < p.width; i += GPU_BLOCK * n) {
             float dweight[n] = {}, dbias[n] = {};
             columns_of<centred, X, Y, access>(p, numbers, row, rows, i, dweight, dbias);
-            int64_t place = part * p.width + i;
-            if (p.dweight) add_to<access>(p.dweight + place, dweight, row == part * ROWS);
-            if (centred && p.dbias) add_to<access>(p.dbias + place, dbias, row == part * ROWS);
+            int64_t index = block * p.width + i;
+            if (p.dweight) add_to<access>(p.dweight + index, dweight, row == block * ROWS);
+            if (centred && p.dbias) add_to<access>(p.dbias + index, dbias, row == block * ROWS);
         }
         gpu_barrier();
     }
@@ -147,7 +147,7 @@ tri_status launch(cuda_stream *stream, const cuda_row_norm *p, char *why) {
 
 template <bool centred, typename X, typename Y, typename access>
 tri_status launch(cuda_stream *stream, const cuda_row_norm_grad *p, char *why) {
-    return gpu_launch(stream, row_norm_grad<centred, X, Y, access>, p->parts, GPU_BLOCK, *p, why);
+    return gpu_launch(stream, row_norm_grad<centred, X, Y, access>, p->blocks, GPU_BLOCK, *p, why);
 }
 
 uintptr_t addresses(const cuda_row_norm *p) {

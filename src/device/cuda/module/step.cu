@@ -131,7 +131,7 @@ GPU_KERNEL squares(cuda_squares p) {
         sum += own_squares(p.x + i, p.count - i < CUDA_SQUARES_TURN ? p.count - i
                                                                     : (int64_t)CUDA_SQUARES_TURN);
     sum = gpu_block_sum(sum, scratch);
-    if (threadIdx.x == 0) p.parts[blockIdx.x] = sum;
+    if (threadIdx.x == 0) p.block_sums[blockIdx.x] = sum;
 }
 
 // Sums squares chunk by chunk, so that the sums do not depend on the number of ranks or blocks. A
@@ -147,7 +147,7 @@ GPU_KERNEL squares_of_chunks(cuda_squares p) {
 GPU_KERNEL join_squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     double sum = 0;
-    for (int i = (int)threadIdx.x; i < p.blocks; i += GPU_BLOCK) sum += p.parts[i];
+    for (int i = (int)threadIdx.x; i < p.blocks; i += GPU_BLOCK) sum += p.block_sums[i];
     sum = gpu_block_sum(sum, scratch);
     if (threadIdx.x == 0) p.sums[0] = sum;
 }

@@ -39,7 +39,7 @@ void *open_in_list(const char *list, const char *suffix, const char *name) {
 void *vendor_open(const char *name) {
     // Where to search: in the folder that an environment variable names, or in a fixed one.
     static const struct {
-        const char *variable, *place, *suffix;
+        const char *variable, *fixed, *suffix;
     } folders[] = {
         {"TRIREME_CUDA_LIBRARIES", nullptr, ""},
 #if defined(__HIP__)
@@ -53,7 +53,7 @@ void *vendor_open(const char *name) {
     void *library = open_in("", 0, name);
     for (const auto &folder : folders) {
         if (library) break;
-        const char *list = folder.variable ? getenv(folder.variable) : folder.place;
+        const char *list = folder.variable ? getenv(folder.variable) : folder.fixed;
         library = open_in_list(list, folder.suffix, name);
     }
     return library;

@@ -31,7 +31,7 @@ bool vendor_has_products();
 bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
 
 bool vendor_has_convolutions();
-// Which part of a convolution the library has not done, so that the caller has to.
+// What of a convolution the library has not done, so that the caller has to.
 typedef enum vendor_left {
     VENDOR_LEFT_NOTHING,
     VENDOR_LEFT_FINISH, // apply bias and activation to y
