@@ -353,6 +353,38 @@ static void test_unpacked_meanwhile(void **state) {
     tri_ledger_close(ledger);
 }
 
+typedef struct asker {
+    const tri_ledger *ledger;
+    _Atomic int asked, stop;
+    int wrong;
+} asker;
+
+static void *ask_again_and_again(void *context) {
+    asker *a = context;
+    while (!atomic_load(&a->stop)) {
+        if (tri_ledger_is_compute_thread(a->ledger)) a->wrong++;
+        atomic_fetch_add(&a->asked, 1);
+    }
+    return NULL;
+}
+
+// Other threads ask whose lane 0 is while that thread begins steps. ThreadSanitizer shows whether
+// a step writes what they read.
+static void test_asked_meanwhile(void **state) {
+    tri_ledger *ledger;
+    pthread_t thread;
+    assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
+    tri_ledger_attach(ledger);
+    asker a = {.ledger = ledger};
+    assert_int_equal(pthread_create(&thread, NULL, ask_again_and_again, &a), 0);
+    for (int64_t i = 0; i < 1000 || atomic_load(&a.asked) < 1000; i++) tri_ledger_step(ledger, i);
+    atomic_store(&a.stop, 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(a.wrong, 0);
+    assert_true(tri_ledger_is_compute_thread(ledger));
+    tri_ledger_close(ledger);
+}
+
 static double cpu_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -380,10 +412,15 @@ static void test_cost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),           cmocka_unit_test(test_totals),
-        cmocka_unit_test(test_added),          cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_ring_and_trace), cmocka_unit_test(test_readers),
-        cmocka_unit_test(test_packed),         cmocka_unit_test(test_unpacked_meanwhile),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_totals),
+        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_ring_and_trace),
+        cmocka_unit_test(test_readers),
+        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_unpacked_meanwhile),
+        cmocka_unit_test(test_asked_meanwhile),
         cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
