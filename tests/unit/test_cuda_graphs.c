@@ -6,6 +6,7 @@
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
 #include "engine/engine.h"
+#include "ops/ops.h"
 #include "support/test_gpu.h"
 
 #include <dlfcn.h>
@@ -40,6 +41,16 @@ static void check(tri_status status) {
     if (status != TRI_OK) fail_msg("%s", tri_error_message());
 }
 
+// A linear layer whose weight is a parameter of another shape. In the backward pass the gradient is
+// copied into the parameter's memory, from the GPU to the GPU.
+static tri_value linear_of_reshaped(tri_graph *g, tri_value x) {
+    tri_value weight = tri_parameter(g, "reshaped.weight", (tri_shape){3, {5, 2, 10}},
+                                     (tri_init){.kind = TRI_INIT_UNIFORM, .a = -0.5, .b = 0.5});
+    weight = tri_reshape(g, weight, (tri_shape){2, {10, 10}});
+    const tri_value inputs[] = {x, weight, {0}};
+    return tri_node_add(g, &tri_op_linear, inputs, 3, &(tri_linear_attr){.axes = 1}, "reshaped");
+}
+
 static void net(tri_graph *g, const tri_batch *batch) {
     tri_value x = batch->inputs;
     for (int i = 0; i < 4; i++) {
@@ -47,6 +58,8 @@ static void net(tri_graph *g, const tri_batch *batch) {
         tri_block(g, names[i]);
         x = tri_relu(g, tri_linear(g, names[i], x, 10));
     }
+    tri_block(g, "reshaped");
+    x = linear_of_reshaped(g, x);
     tri_block(g, "head");
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 1), batch->targets));
 }

@@ -41,6 +41,8 @@ tri_status cuda_time(tri_queue *queue, int64_t *ns);
 tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status cuda_copy_in_later(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
+// Copies from the GPU's memory to the GPU's memory, so that it may be part of a graph.
+tri_status cuda_copy_within(tri_queue *queue, void *to, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
 // Sets whether work that is issued to the queue from now on is captured into a graph.

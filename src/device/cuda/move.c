@@ -210,9 +210,7 @@ static tri_status view_prepare(tri_device *device, const tri_graph *graph, const
 // memory of its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     if (args->out[0] == args->in[0]) return TRI_OK;
-    // Copies from the GPU to the GPU: cuda_copy_out passes its addresses on to a call of the
-    // runtime that copies between any two memories.
-    return cuda_copy_out(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
+    return cuda_copy_within(args->queue, args->out[0], args->in[0], *(const size_t *)kernel->state);
 }
 
 #define MOVE(identifier, layouts_function)                                                         \

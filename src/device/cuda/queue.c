@@ -337,6 +337,12 @@ tri_status cuda_copy_out(tri_queue *head, void *to, const void *from, size_t siz
     return size_bytes ? copy(q, to, from, size_bytes) : TRI_OK;
 }
 
+tri_status cuda_copy_within(tri_queue *head, void *to, const void *from, size_t size_bytes) {
+    cuda_queue *q = queue_of(head);
+    TRI_TRY(outcome_now(q));
+    return size_bytes ? copy(q, to, from, size_bytes) : TRI_OK;
+}
+
 tri_status cuda_zero(tri_queue *head, void *memory, size_t size_bytes) {
     cuda_queue *q = queue_of(head);
     char why[CUDA_WHY_BYTES] = "";
