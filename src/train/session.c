@@ -7,6 +7,7 @@
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
+#include "train/compare.h"
 #include "train/tell.h"
 
 #include <stdio.h>
@@ -264,11 +265,6 @@ static tri_status make_plan(tri_session *s) {
     return tri_task_check_options(&s->task_options, s->task->name);
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text) {
-    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash;
-}
-
 // Finds the field of the data whose numbers (labels or tokens) the node reads, either directly or
 // after ops that make labels from them; NULL: there is none. With this the numbers can be compared
 // with the model's classes.
@@ -322,38 +318,6 @@ static tri_status check_classes(const tri_session *s) {
         }
     }
     return TRI_OK;
-}
-
-// Checks that all ranks have the same recipe, program version, parameters and home layouts. If not,
-// they would add gradients of different parameters.
-static tri_status compare_ranks(tri_session *s) {
-    if (s->comm->size == 1) return TRI_OK;
-    uint64_t hash = hash_text(0xcbf29ce484222325u, tri_recipe_emit(s->arena, s->recipe));
-    hash = hash_text(hash, tri_version());
-    for (int i = 0; i < s->plan->graph->parameter_count; i++) {
-        const tri_parameter_info *p = &s->plan->graph->parameters[i];
-        char layout[64];
-        hash = hash_text(hash, p->name);
-        hash = hash_text(hash, tri_layout_text(&p->layout, &p->shape, layout, sizeof layout));
-    }
-    int64_t own = (int64_t)hash, *all = TRI_NEW_ARRAY(s->arena, int64_t, s->comm->size);
-    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
-                      .dtype = TRI_I64,
-                      .count = 1,
-                      .send = &own,
-                      .recv = all,
-                      .label = "comparison of the ranks' plans"};
-    TRI_TRY(tri_comm_run(s->comm, &op));
-    int other = 1;
-    while (other < s->comm->size && all[other] == all[0]) other++;
-    tri_status status = TRI_OK;
-    if (other < s->comm->size)
-        status =
-            TRI_FAIL(TRI_BAD_INPUT,
-                     "rank %d (host %.63s) differs from rank 0 (host %.63s) in recipe, program "
-                     "or CPU; start them with the same files on machines of the same kind",
-                     other, s->claims[other].host, s->claims[0].host);
-    return tri_tell_and_agree(s->comm, status, "comparison of the ranks' plans");
 }
 
 // Tells the other ranks about this rank's host, so that all know which ranks are on the same host.
@@ -464,7 +428,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
                                        tri_mesh_replicas(&s->mesh)));
     TRI_TRY(connect_ranks(s, r));
     TRI_TRY(tri_tell_and_agree(s->comm, open_data_and_plan(s, r), "opening of the data"));
-    TRI_TRY(compare_ranks(s));
+    TRI_TRY(tri_compare_plans(s->plan, s->recipe, s->comm, s->claims));
     tri_log_stage("planned");
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
     tri_status status =

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains on an emulated GPU: the losses have to be the CPU's, and those of a second run have to
-have the same bits.
+have the same bits. Ranks of a pipeline that keep images in different layouts are refused.
 
 usage: test_cuda.py BUILD_FOLDER
 """
 import json
 import os
+import shlex
 import sys
 import tempfile
 
@@ -61,6 +62,27 @@ def check_bench():
     assert all(row["time_us"] > 0 for row in rows if row["gflops"] > 0), rows
 
 
+def check_layouts(folder):
+    """Two stages of a pipeline have to agree where channels lie in what they send each other."""
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pointwise_net.c")
+    library = os.path.join(folder, "pointwise.so")
+    runs.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", source, "-o", library])
+    recipe = os.path.join(folder, "pointwise.yaml")
+    with open(recipe, "w", encoding="ascii") as file:
+        file.write(f"name: pointwise\nmodel: {{name: {library}}}\ndata: {{name: synthetic}}\n")
+    place = os.path.join(folder, "pointwise")
+    words = [runs.TRIREME, "train", recipe, "--run-dir", place, *runs.SYNTHETIC, "--device", "cuda",
+             "data.shape=[4,6,6]", "data.samples=8", "data.test_samples=2", "batch.global=4",
+             "batch.micro=2", "optimizer.name=sgd", "optimizer.lr=0.01", "trainer.max_epochs=1",
+             "trainer.precision=bf16-mixed", "strategy.name=pipeline"]
+    without = f'test "$RANK" = 1 && export EMULATED_DNN=0; exec {shlex.join(words)}'
+    done = runs.run(runs.on_ranks(2, ["sh", "-c", without]), 2)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and "in different layouts" in lines[0] and "rank 1" in lines[0], lines
+    assert not os.path.exists(place), "a refused run left a folder"
+    runs.run(runs.on_ranks(2, words))
+
+
 def main():
     """Trains in single precision and in mixed precision."""
     with tempfile.TemporaryDirectory() as folder:
@@ -68,6 +90,7 @@ def main():
         check(folder, [], 1e-5)
         check(folder, ["trainer.precision=bf16-mixed"], 5e-3)
         check_bench()
+        check_layouts(folder)
 
 
 main()

@@ -388,4 +388,9 @@ const emulated_function functions[] = {{"GetErrorString", (void *)name_of},
 
 } // namespace
 
+bool emulated_dnn_is_there() {
+    const char *wanted = getenv("EMULATED_DNN");
+    return !wanted || strcmp(wanted, "0") != 0;
+}
+
 void *emulated_dnn(const char *name) { return emulated_find(functions, "cudnn", name); }

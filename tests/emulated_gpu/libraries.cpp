@@ -24,7 +24,7 @@ const struct {
     {"cublasLt", emulated_blas, always},
 #endif
 #if defined(EMULATED_DNN)
-    {"cudnn", emulated_dnn, always},
+    {"cudnn", emulated_dnn, emulated_dnn_is_there},
 #endif
 #if defined(EMULATED_NCCL)
     {"nccl", emulated_nccl, emulated_nccl_is_there},
