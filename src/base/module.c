@@ -71,17 +71,28 @@ static tri_status check(const char *path, const tri_module *module, const char *
     return TRI_OK;
 }
 
+// Finds the module in the first folder that has it.
+static bool find(const char *name, module_folder folders[FOLDERS], int count, char path[PATH_MAX]) {
+    for (int i = 0; i < count; i++) {
+        bool fits = snprintf(path, PATH_MAX, "%s/%s.so", folders[i], name) < PATH_MAX;
+        if (fits && access(path, F_OK) == 0) return true;
+    }
+    return false;
+}
+
+bool tri_module_is_installed(const char *name) {
+    module_folder folders[FOLDERS];
+    char path[PATH_MAX];
+    return find(name, folders, list_folders(folders), path);
+}
+
 tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
                            const void **table) {
     module_folder folders[FOLDERS];
-    int count = list_folders(folders), at = 0;
+    int count = list_folders(folders);
     char path[PATH_MAX];
     *table = NULL;
-    for (; at < count; at++) {
-        bool fits = snprintf(path, sizeof path, "%s/%s.so", folders[at], name) < (int)sizeof path;
-        if (fits && access(path, F_OK) == 0) break;
-    }
-    if (at == count) return not_found(name, folders, count);
+    if (!find(name, folders, count, path)) return not_found(name, folders, count);
     // RTLD_GLOBAL, because some versions of MPI load further libraries that need MPI's symbols.
     void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!object)

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 // The contents of the symbol tri_module_entry of a module. The first two members never change, so
@@ -30,6 +31,8 @@ enum { TRI_MODULE_MAGIC = 0x54524d4f };
                                          .name = (module_name),                                    \
                                          .table = (functions)}
 
+// Whether the module NAME.so lies in one of the folders in which tri_module_load searches.
+bool tri_module_is_installed(const char *name);
 // Loads the module NAME.so and returns its table. It stays loaded until the process ends. It is
 // searched for in the folder TRIREME_MODULES, beside the program (bin/../lib/trireme), beside the
 // library, and where both were installed. TRI_NOT_FOUND: the message lists these folders.

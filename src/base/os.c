@@ -41,10 +41,10 @@ static int system_touch(int fd) { return futimens(fd, NULL); }
 #define SYSTEM_HOOKS                                                                               \
     {                                                                                              \
         .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
-        .sleep_ns = system_sleep_ns, .open = system_open, .close = close, .read = read,            \
-        .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync, .ftruncate = ftruncate,  \
-        .fallocate = fallocate, .rename = rename, .renameat2 = renameat2, .symlink = symlink,      \
-        .mkdir = mkdir, .unlink = unlink, .rmdir = rmdir, .lock = system_lock,                     \
+        .sleep_ns = system_sleep_ns, .open = system_open, .access = access, .close = close,        \
+        .read = read, .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync,            \
+        .ftruncate = ftruncate, .fallocate = fallocate, .rename = rename, .renameat2 = renameat2,  \
+        .symlink = symlink, .mkdir = mkdir, .unlink = unlink, .rmdir = rmdir, .lock = system_lock, \
         .touch = system_touch, .socket = socket, .connect = connect, .accept = accept,             \
         .send = send, .recv = recv,                                                                \
     }

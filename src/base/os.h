@@ -21,6 +21,7 @@ typedef struct tri_os_hooks {
     int64_t (*realtime_ns)(void);  // the time of CLOCK_REALTIME
     void (*sleep_ns)(int64_t duration_ns);
     int (*open)(const char *path, int flags, mode_t mode);
+    int (*access)(const char *path, int mode);
     int (*close)(int fd);
     ssize_t (*read)(int fd, void *data, size_t size);
     ssize_t (*pread)(int fd, void *data, size_t size, off_t offset);

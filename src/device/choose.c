@@ -42,6 +42,7 @@ static tri_status choose(const tri_device_backend *const *devices, const char *n
                          tri_device **opened) {
     bool any = !strcmp(name, "auto");
     char known[256] = "";
+    config.is_optional = any;
     for (const tri_device_backend *const *b = devices; *b; b++) {
         append(known, sizeof known, (*b)->name);
         if (!any && !names_backend(name, *b)) continue;

@@ -26,6 +26,7 @@ typedef struct tri_device_config {
     int index;                     // number of the device among those of this host
     // 0: the device chooses (OMP_NUM_THREADS, else the number of cores that this process may use).
     int threads;
+    bool is_optional; // another device is taken if this one is not here (--device auto)
 } tri_device_config;
 
 // What a plan has to know of a device. From it alone follows which kernels there are, which layouts

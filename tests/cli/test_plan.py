@@ -264,11 +264,15 @@ def check_gpus():
     assert abs(float(missing.group(1)) - float(missing.group(2)) - 64) < 0.11, whole
     for device in "h200", "a100-40", "mi250x":
         plan(*words, f"cuda:{device}", "--show", "memory")
+        # The module for AMD's GPUs calls no library that wants channels last.
+        graph = plan("recipes/denoise-cnn.yaml", "trainer.precision=bf16-mixed", "--device",
+                     f"cuda:{device}", "--show", "graph").stdout
+        assert ("acdb" in graph) == (device != "mi250x"), (device, graph)
     assert "of cuda:v100-32" in plan(*words, "cuda:v100-32", "--show", "memory", code=2).stderr
     if os.path.exists("/dev/nvidiactl"):
         return
     absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr
-    assert absent.count("\n") == 1 and "no NVIDIA driver" in absent, absent
+    assert absent.count("\n") == 1 and "no driver of NVIDIA or AMD" in absent, absent
     for script in "tests/gpu/test-gpu", "bench/gpu":
         done = subprocess.run([script], capture_output=True, text=True, check=False)
         assert done.returncode == 77, done

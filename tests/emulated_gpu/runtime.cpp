@@ -172,6 +172,7 @@ tri_status open_device(int, cuda_properties *properties, cuda_context **out, cha
     *properties = cuda_properties{};
     snprintf(properties->name, sizeof properties->name, "emulated GPU");
     properties->major = 8;
+    properties->has_bf16 = true;
     properties->multiprocessors = gpu_multiprocessors(nullptr);
     properties->memory_bytes = memory_bytes;
     properties->has_products = vendor_has_products();

@@ -3,14 +3,12 @@
 // can plan a run for one.
 #include "device/cuda/internal.h"
 
-#include "base/module.h"
 #include "device/cpu/cpu.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define X(name) &cuda_kernel_##name,
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
@@ -28,7 +26,9 @@ static const tri_device_model models[] = {
     {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT,
      .features = CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS},
-    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
+    // The module `hip` does not use AMD's matrix cores, and calls no library for products and
+    // convolutions, so this GPU has none of the features yet.
+    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
     {0}};
 
 tri_status cuda_check(tri_status status, const char *what, const char *why) {
@@ -41,27 +41,10 @@ tri_status cuda_check(tri_status status, const char *what, const char *why) {
                     why);
 }
 
-// Whether a GPU driver is installed, by its device files. If not, the module is not loaded, so that
-// a run on a CPU starts no slower. Tests set TRIREME_MODULES to load a module that needs no driver.
-static bool has_driver(void) {
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
-           getenv("TRIREME_MODULES");
-}
-
-tri_status cuda_load(const cuda_runtime **out) {
-    const void *table;
-    if (!has_driver())
-        return TRI_FAIL(TRI_NOT_FOUND, "device cuda: this host has no NVIDIA driver "
-                                       "(no /dev/nvidiactl): is this a login node?");
-    TRI_TRY(tri_module_load("cuda", CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, &table));
-    *out = table;
-    return TRI_OK;
-}
-
 static tri_status find(const tri_device_config *config, const cuda_runtime **runtime) {
     char why[CUDA_WHY_BYTES] = "";
     int count = 0;
-    TRI_TRY(cuda_load(runtime));
+    TRI_TRY(cuda_load(config, runtime));
     TRI_TRY(cuda_check((*runtime)->count(&count, why), "no GPU can be used", why));
     if (config->index < count) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
@@ -84,7 +67,7 @@ static const char *kind_of(const cuda_properties *properties) {
     } rows[] = {{"GH200", "gh200", INT64_MAX},    {"H200", "h200", INT64_MAX},
                 {"H100", "h100", INT64_MAX},      {"A100", "a100-40", 50000000000},
                 {"A100", "a100-64", 70000000000}, {"A100", "a100-80", INT64_MAX},
-                {"V100", "v100-32", INT64_MAX}};
+                {"V100", "v100-32", INT64_MAX},   {"MI250X", "mi250x", INT64_MAX}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strstr(properties->name, rows[i].name) &&
             properties->memory_bytes <= rows[i].most_bytes)
@@ -100,7 +83,7 @@ static tri_device_description described(const tri_device_config *config,
     d.kind = kind_of(properties);
     d.memory_bytes = properties->memory_bytes;
     d.alignment = GPU_ALIGNMENT;
-    d.features = (properties->major >= 8 ? CUDA_HAS_BF16 : 0) |
+    d.features = (properties->has_bf16 ? CUDA_HAS_BF16 : 0) |
                  (properties->has_products ? CUDA_HAS_PRODUCTS : 0) |
                  (properties->has_convolutions ? CUDA_HAS_CONVOLUTIONS : 0);
     return d;

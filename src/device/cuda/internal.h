@@ -8,7 +8,7 @@
 
 // Bits of tri_device_description.features.
 enum {
-    CUDA_HAS_BF16 = 1,         // tensor cores take BF16 and TF32 (compute capability 8.0 and up)
+    CUDA_HAS_BF16 = 1,         // tensor cores take BF16 and TF32
     CUDA_HAS_PRODUCTS = 2,     // cuBLASLt
     CUDA_HAS_CONVOLUTIONS = 4, // cuDNN
 };
@@ -26,8 +26,9 @@ static inline cuda_device *cuda_of(const tri_device *device) {
     return (cuda_device *)(uintptr_t)device;
 }
 
-// Loads the module. TRI_NOT_FOUND: there is no module, no driver or no GPU.
-tri_status cuda_load(const cuda_runtime **out);
+// Loads the module for the GPUs of this host (load.c). TRI_NOT_FOUND: there is no driver, or the
+// module is not installed. TRI_UNSUPPORTED: the module does not load or is of another version.
+tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out);
 // Prefixes the runtime's message `why` with "device cuda: " and the call `what`, so that the user
 // knows where the failure comes from, and returns the status. After TRI_IO the device does not work
 // any more, whatever the call was, so the call is left out.

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_RUNTIME_ABI = 6, // has to be raised with every change of this header or of params.h
+    CUDA_RUNTIME_ABI = 7, // has to be raised with every change of this header or of params.h
     CUDA_WHY_BYTES = 512,
     CUDA_NCCL_ID_BYTES = 128,
 };
@@ -34,6 +34,9 @@ typedef struct cuda_nccl cuda_nccl;   // one rank of a communicator of NCCL
 typedef struct cuda_properties {
     char name[128];
     int major, minor; // compute capability
+    // Kernels and libraries use tensor cores that take BF16 and TF32 (NVIDIA's from compute
+    // capability 8.0 on).
+    bool has_bf16;
     int multiprocessors;
     int64_t memory_bytes;
     bool has_products;     // cuBLASLt was found

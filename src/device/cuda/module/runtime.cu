@@ -116,6 +116,9 @@ tri_status set_up(cuda_context *context, char *why) {
     snprintf(p->name, sizeof p->name, "%s", found.name);
     p->major = found.major;
     p->minor = found.minor;
+#if !defined(__HIP__) // our kernels do not use AMD's matrix cores yet
+    p->has_bf16 = found.major >= 8;
+#endif
     p->multiprocessors = found.multiProcessorCount;
     p->memory_bytes = (int64_t)found.totalGlobalMem;
     p->has_products = vendor_has_products();

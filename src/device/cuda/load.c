@@ -1,0 +1,59 @@
+// Finds the module that computes on this host's GPUs: `cuda` for NVIDIA's, `hip` for AMD's. Both
+// are made of the same sources.
+#include "device/cuda/internal.h"
+
+#include "base/log.h"
+#include "base/module.h"
+#include "base/os.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+// A maker of GPUs: a file of /dev that exists where its driver is loaded (NVIDIA's on Windows'
+// Linux has another one), and the module that calls its runtime.
+typedef struct maker {
+    const char *device_file, *module;
+} maker;
+static const maker makers[] = {
+    {"/dev/nvidiactl", "cuda"}, {"/dev/dxg", "cuda"}, {"/dev/kfd", "hip"}};
+enum { MAKERS = sizeof makers / sizeof *makers };
+
+static bool has_driver(const maker *m) { return tri_os.access(m->device_file, F_OK) == 0; }
+
+// Returns the name of the module to load. NULL: the host has no driver; then no module is loaded,
+// so that a run on a CPU starts no slower.
+static const char *choose_module(void) {
+    // A host can have GPUs of both makers, and the module for one of them alone.
+    for (int i = 0; i < MAKERS; i++)
+        if (has_driver(&makers[i]) && tri_module_is_installed(makers[i].module))
+            return makers[i].module;
+    // Tests set TRIREME_MODULES to the folder of a module that needs no driver.
+    for (int i = 0; i < MAKERS && getenv("TRIREME_MODULES"); i++)
+        if (tri_module_is_installed(makers[i].module)) return makers[i].module;
+    for (int i = 0; i < MAKERS; i++)
+        if (has_driver(&makers[i])) return makers[i].module;
+    return NULL;
+}
+
+// Says once why --device auto takes no GPU although this host has one.
+static void warn(const tri_device_config *config) {
+    static bool is_said;
+    if (!config->is_optional || config->index > 0 || is_said) return;
+    tri_log(TRI_LOG_WARNING, "this host has a GPU that --device auto cannot use: %s",
+            tri_error_message());
+    is_said = true;
+}
+
+tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out) {
+    const void *table;
+    const char *module = choose_module();
+    if (!module)
+        return TRI_FAIL(TRI_NOT_FOUND,
+                        "device cuda: this host has no driver of NVIDIA or AMD (no /dev/nvidiactl, "
+                        "no /dev/kfd): is this a login node?");
+    tri_status status = tri_module_load(module, CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, &table);
+    if (status == TRI_NOT_FOUND) warn(config);
+    TRI_TRY(status);
+    *out = table;
+    return TRI_OK;
+}

@@ -1,0 +1,34 @@
+// A module `hip` for unit/test_cuda_load: the emulated GPU (the module that TRIREME_TEST_MODULE
+// names), described as the module for AMD's GPUs describes an MI250X.
+#include "base/module.h"
+#include "device/cuda/runtime.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const cuda_runtime *real;
+static cuda_runtime table;
+
+static tri_status open_amd(int index, cuda_properties *properties, cuda_context **out, char *why) {
+    tri_status status = real->open(index, properties, out, why);
+    snprintf(properties->name, sizeof properties->name, "AMD Instinct MI250X");
+    properties->major = 9; // gfx90a
+    properties->has_bf16 = properties->has_products = properties->has_convolutions = false;
+    return status;
+}
+
+__attribute__((constructor)) static void load(void) {
+    const char *path = getenv("TRIREME_TEST_MODULE");
+    void *object = path ? dlopen(path, RTLD_NOW) : NULL;
+    const tri_module *module = object ? dlsym(object, TRI_MODULE_SYMBOL) : NULL;
+    if (!module) {
+        fprintf(stderr, "no module in TRIREME_TEST_MODULE: %s\n", path ? dlerror() : "not set");
+        abort();
+    }
+    real = module->table;
+    table = *real;
+    table.open = open_amd;
+}
+
+TRI_MODULE(CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, "hip", &table);

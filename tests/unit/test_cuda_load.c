@@ -1,0 +1,143 @@
+// Which module the device cuda loads, by the drivers that a host has: that of the maker of its
+// GPUs. One that is not installed or of another version is refused with a line that says so.
+#include "base/os.h"
+#include "device/choose.h"
+#include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *drivers; // the files of drivers that the host has
+
+static int access_of_host(const char *path, int mode) {
+    if (strncmp(path, "/dev/", 5) != 0) return access(path, mode);
+    if (strstr(drivers, path)) return 0;
+    errno = ENOENT;
+    return -1;
+}
+
+static char modules[] = "/tmp/trireme-load-XXXXXX"; // the folder of the modules
+
+// Installs the module `file` of the build under a name; NULL: removes what has the name.
+static void install(const char *file, const char *name) {
+    char from[512], to[512];
+    snprintf(from, sizeof from, "%s/lib/%s", TRIREME_BUILD_DIR, file ? file : "");
+    snprintf(to, sizeof to, "%s/%s.so", modules, name);
+    (void)unlink(to);
+    if (file) assert_int_equal(symlink(from, to), 0);
+}
+
+static void check_refused(tri_status wanted, const char *says) {
+    tri_device_description d;
+    tri_status status = tri_device_cuda.describe(&(tri_device_config){0}, &d);
+    if (!strstr(tri_error_message(), says)) fail_msg("%s", tri_error_message());
+    assert_int_equal(status, wanted);
+}
+
+static void check_kind(const char *kind) {
+    tri_device_description d;
+    if (tri_device_cuda.describe(&(tri_device_config){0}, &d) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    if (!kind) assert_null(d.kind);
+    if (kind) assert_string_equal(d.kind, kind);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    drivers = "";
+    check_refused(TRI_NOT_FOUND, "no driver of NVIDIA or AMD");
+    drivers = "/dev/nvidiactl";
+    check_refused(TRI_NOT_FOUND, "module cuda is not installed: there is no cuda.so in");
+    drivers = "/dev/kfd";
+    check_refused(TRI_NOT_FOUND, "module hip is not installed: there is no hip.so in");
+    install("test-modules/hip_old.so", "hip");
+    check_refused(TRI_UNSUPPORTED, "hip.so is of another version of trireme");
+    install("emulated/cuda.so", "hip");
+    check_refused(TRI_UNSUPPORTED, "and not the cuda-runtime hip");
+    install(NULL, "hip");
+}
+
+// Chooses by --device auto twice. Returns how many lines it has written to standard error.
+static int choose_twice(const tri_device_backend *wanted) {
+    static const tri_device_backend *const devices[] = {&tri_device_cuda, &tri_device_cpu, NULL};
+    tri_device_description d;
+    FILE *said = tmpfile();
+    int lines = 0, usual = dup(STDERR_FILENO);
+    assert_true(said && usual >= 0 && dup2(fileno(said), STDERR_FILENO) >= 0);
+    for (int i = 0; i < 2; i++) {
+        tri_status status = tri_device_describe(devices, "auto", &d);
+        assert_int_equal(status, wanted ? TRI_OK : TRI_UNSUPPORTED);
+        if (wanted) assert_ptr_equal(d.backend, wanted);
+    }
+    assert_true(dup2(usual, STDERR_FILENO) >= 0 && close(usual) == 0);
+    rewind(said);
+    for (char line[1024]; fgets(line, sizeof line, said); lines++)
+        assert_non_null(strstr(line, "--device auto cannot use: module hip is not installed"));
+    (void)fclose(said);
+    return lines;
+}
+
+// --device auto goes on with the CPU where the module is missing, but not with a wrong one.
+static void test_auto(void **state) {
+    (void)state;
+    drivers = "";
+    assert_int_equal(choose_twice(&tri_device_cpu), 0);
+    drivers = "/dev/kfd";
+    assert_int_equal(choose_twice(&tri_device_cpu), 1);
+    install("test-modules/hip_old.so", "hip");
+    assert_int_equal(choose_twice(NULL), 0);
+    install(NULL, "hip");
+}
+
+static void test_chosen(void **state) {
+    (void)state;
+    install("test-modules/hip.so", "hip");
+    drivers = "/dev/kfd";
+    check_kind("mi250x");
+    drivers = "/dev/kfd /dev/nvidiactl"; // of GPUs of both makers, those that have a module
+    check_kind("mi250x");
+    install("emulated/cuda.so", "cuda");
+    check_kind(NULL); // the emulated GPU is of no known kind
+    drivers = "/dev/kfd";
+    check_kind("mi250x");
+    install(NULL, "hip"); // what TRIREME_MODULES names is used where it needs no driver
+    check_kind(NULL);
+    drivers = "";
+    check_kind(NULL);
+    install(NULL, "cuda");
+}
+
+// A plan for cuda:mi250x uses what the module uses.
+static void test_described(void **state) {
+    (void)state;
+    tri_device_description here, model;
+    static const tri_device_backend *const devices[] = {&tri_device_cuda, NULL};
+    install("test-modules/hip.so", "hip");
+    drivers = "/dev/kfd";
+    assert_int_equal(tri_device_describe(devices, "cuda", &here), TRI_OK);
+    assert_int_equal(tri_device_describe(devices, "cuda:mi250x", &model), TRI_OK);
+    assert_int_equal(here.features, model.features);
+    assert_int_equal(here.alignment, model.alignment);
+    install(NULL, "hip");
+}
+
+int main(void) {
+    if (!mkdtemp(modules)) return 1;
+    setenv("TRIREME_MODULES", modules, 1);
+    setenv("TRIREME_TEST_MODULE", TRIREME_BUILD_DIR "/lib/emulated/cuda.so", 1);
+    tri_os.access = access_of_host;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_auto),
+                                       cmocka_unit_test(test_chosen),
+                                       cmocka_unit_test(test_described)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)rmdir(modules);
+    return failed;
+}
