@@ -2,6 +2,9 @@
 // checks what the library would check (sizes, leading dimensions, types) and computes what the
 // descriptions say, so that a wrong description gives wrong numbers. It refuses products whose
 // operands are aligned to less than 16 bytes, so that tests run our own kernel as well.
+//
+// It has several algorithms, each of which adds up in another order, and so rounds otherwise. The
+// heuristic lists algorithm 0 first. EMULATED_BLAS_FASTEST=N: algorithm N takes the least time.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -14,7 +17,9 @@
 
 namespace {
 
-enum { ALIGNMENT = 16, WORKSPACE_BYTES = 1024 };
+enum { ALIGNMENT = 16, WORKSPACE_BYTES = 1024, ALGORITHMS = 3 };
+
+const uint64_t MARK = 0x616c676f; // in every algorithm that comes from the heuristic
 
 struct operation {
     cublasOperation_t first = CUBLAS_OP_N, second = CUBLAS_OP_N;
@@ -120,6 +125,12 @@ bool fits(const operation *x, const matrix *a, const matrix *b, const matrix *c)
            (a->type == c->type || wide) && !(wide && has_bias);
 }
 
+// The heuristic takes the alignment of the bias from its address. NULL: as aligned as any.
+uint64_t alignment_of(const void *bias) {
+    uintptr_t bits = (uintptr_t)bias | 256;
+    return bits & -bits;
+}
+
 cublasStatus_t choose(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                       cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t wish, int wanted,
@@ -129,10 +140,15 @@ cublasStatus_t choose(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     if (wanted < 1 || c != d || p->alignment < ALIGNMENT || p->workspace_bytes < WORKSPACE_BYTES ||
         !fits(of<operation>(operation_handle), of<matrix>(a), of<matrix>(b), of<matrix>(c)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    memset(results, 0, sizeof *results);
-    results->state = CUBLAS_STATUS_SUCCESS;
-    results->workspaceSize = WORKSPACE_BYTES;
-    *found = 1;
+    *found = wanted < ALGORITHMS ? wanted : ALGORITHMS;
+    for (int i = 0; i < *found; i++) {
+        memset(&results[i], 0, sizeof results[i]);
+        results[i].state = CUBLAS_STATUS_SUCCESS;
+        results[i].workspaceSize = WORKSPACE_BYTES;
+        results[i].algo.data[0] = (uint64_t)i;
+        results[i].algo.data[6] = alignment_of(of<operation>(operation_handle)->bias);
+        results[i].algo.data[7] = MARK;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -163,8 +179,9 @@ float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, 
 
 float rounded(const operation *x, float value) { return x->tf32 ? emulated_tf32(value) : value; }
 
-void compute(const operation *x, const matrix *a, const void *a_data, const matrix *b,
-             const void *b_data, const matrix *c, void *c_data) {
+// Algorithm i begins its sums with element i of k.
+void compute(uint64_t algorithm, const operation *x, const matrix *a, const void *a_data,
+             const matrix *b, const void *b_data, const matrix *c, void *c_data) {
     bool has_bias =
         x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
     bool relu = x->epilogue == CUBLASLT_EPILOGUE_RELU || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
@@ -172,9 +189,11 @@ void compute(const operation *x, const matrix *a, const void *a_data, const matr
     for (uint64_t column = 0; column < c->columns; column++) {
         for (uint64_t row = 0; row < c->rows; row++) {
             float sum = 0;
-            for (uint64_t k = 0; k < depth; k++)
+            for (uint64_t i = 0; i < depth; i++) {
+                uint64_t k = (i + algorithm) % depth;
                 sum += rounded(x, at(a, x->first, a_data, row, k)) *
                        rounded(x, at(b, x->second, b_data, k, column));
+            }
             if (has_bias) sum += read(x->bias_type, x->bias, (int64_t)row);
             if (relu && sum <= 0) sum = 0;
             write(c->type, c_data, (int64_t)(column * c->leading + row), sum);
@@ -182,30 +201,42 @@ void compute(const operation *x, const matrix *a, const void *a_data, const matr
     }
 }
 
+double seconds_of(uint64_t algorithm) {
+    const char *fastest = getenv("EMULATED_BLAS_FASTEST");
+    return algorithm == (fastest ? strtoull(fastest, nullptr, 10) : 0) ? 1e-3 : 2e-3;
+}
+
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle, const void *alpha,
                         const void *a_data, cublasLtMatrixLayout_t a, const void *b_data,
                         cublasLtMatrixLayout_t b, const void *beta, const void *c_data,
                         cublasLtMatrixLayout_t c, void *d_data, cublasLtMatrixLayout_t d,
-                        const cublasLtMatmulAlgo_t *, void *workspace, size_t workspace_bytes,
+                        const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t workspace_bytes,
                         cudaStream_t stream) {
     if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c_data != d_data || c != d ||
-        !workspace || workspace_bytes < WORKSPACE_BYTES)
+        !workspace || workspace_bytes < WORKSPACE_BYTES || chosen->data[7] != MARK)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (alignment_of(of<operation>(operation_handle)->bias) < chosen->data[6])
         return CUBLAS_STATUS_INVALID_VALUE;
     if (emulated_failed((cuda_stream *)stream)) return CUBLAS_STATUS_EXECUTION_FAILED;
     operation x = *of<operation>(operation_handle); // a copy: the next product sets another bias
+    uint64_t algorithm = chosen->data[0];
+    emulated_seconds += seconds_of(algorithm);
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);
-        compute(&x, first, a_data, second, b_data, result, d_data);
+        compute(algorithm, &x, first, a_data, second, b_data, result, d_data);
     });
     return CUBLAS_STATUS_SUCCESS;
 }
+
+size_t version() { return 1; }
 
 const char *name_of(cublasStatus_t status) {
     return status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED" : "another";
 }
 
 const emulated_function functions[] = {{"GetStatusName", (void *)name_of},
+                                       {"GetVersion", (void *)version},
                                        {"Create", (void *)create},
                                        {"MatmulDescCreate", (void *)create_operation},
                                        {"MatmulDescSetAttribute", (void *)set_operation},

@@ -42,6 +42,16 @@ void *vendor_open(const char *name) {
 void *vendor_symbol(void *library, const char *name) { return ((find_function *)library)(name); }
 void *vendor_stream(cuda_stream *stream) { return stream; }
 int vendor_device(cuda_stream *) { return 0; }
+std::string vendor_device_name(cuda_stream *) { return "emulated GPU"; }
+
+double emulated_seconds;
+double vendor_seconds(cuda_stream *, int times, const std::function<bool()> &issue) {
+    if (!issue()) return -1;
+    double before = emulated_seconds;
+    for (int i = 0; i < times; i++)
+        if (!issue()) return -1;
+    return (emulated_seconds - before) / times;
+}
 tri_status vendor_failed(cuda_stream *stream, const char *said, char *why) {
     bool failed = emulated_failed(stream);
     snprintf(why, CUDA_WHY_BYTES, "%s", failed ? "unspecified launch failure" : said);

@@ -24,6 +24,9 @@ void *emulated_find(const emulated_function (&functions)[count], const char *pre
 
 void *emulated_blas(const char *name);
 void *emulated_dnn(const char *name);
+// How many seconds the products that were issued so far would take; an algorithm's time is a choice
+// of the test (blas.cpp).
+extern double emulated_seconds;
 bool emulated_dnn_is_there(); // false: EMULATED_DNN=0 hides the double of cuDNN
 void *emulated_nccl(const char *name);
 bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the double of NCCL

@@ -1,10 +1,12 @@
 // Matrix products by cuBLASLt. The library is opened when the first product needs it; if it is not
 // installed, the kernel of product.cu computes. An algorithm is chosen once for each shape, type
-// and alignment, by the library's heuristic.
+// and alignment: the first of the library's heuristic or, with TRIREME_CUDA_CHOICES, the fastest of
+// its first ones, which is measured once and kept (choices.h).
 //
 // cuBLASLt's matrices are column-major. Row-major c = a · b is column-major cᵀ = bᵀ · aᵀ in the
 // same memory: so b becomes the first operand, a the second, and m and n change places. Our bias
 // has one number for each column of c, and so for each row of cᵀ, as cuBLASLt expects.
+#include "device/cuda/module/choices.h"
 #include "device/cuda/module/vendor.h"
 
 #if defined(__HIP__) // hipBLASLt is not called yet: our own kernel computes every product
@@ -32,6 +34,7 @@ namespace {
     X(MatmulPreferenceSetAttribute)                                                                \
     X(MatmulPreferenceDestroy)                                                                     \
     X(MatmulAlgoGetHeuristic)                                                                      \
+    X(GetVersion)                                                                                  \
     X(GetStatusName)                                                                               \
     X(Matmul)
 
@@ -105,6 +108,7 @@ cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
     (l->MatmulDescSetAttribute(x->operation, CUBLASLT_MATMUL_DESC_##attribute, &(value),           \
                                sizeof(value)) == CUBLAS_STATUS_SUCCESS)
 
+// The heuristic reads the bias' alignment from its address, so it has to be set before.
 bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -113,7 +117,7 @@ bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
     cublasComputeType_t compute = p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     return l->MatmulDescCreate(&x->operation, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            SET(TRANSA, first) && SET(TRANSB, second) && SET(EPILOGUE, epilogue) &&
-           (!p->bias || SET(BIAS_DATA_TYPE, bias_type));
+           (!p->bias || (SET(BIAS_DATA_TYPE, bias_type) && SET(BIAS_POINTER, p->bias)));
 }
 
 bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t columns,
@@ -131,42 +135,33 @@ bool describe_matrices(const library *l, const cuda_product *p, prepared *x) {
            describe_matrix(l, p->out_type, p->n, p->m, &x->c);
 }
 
-bool choose_algorithm(const library *l, cublasLtHandle_t handle, const cuda_product *p,
-                      prepared *x) {
+// Asks the heuristic for algorithms, the best first. Returns how many there are.
+int list_algorithms(const library *l, cublasLtHandle_t handle, const cuda_product *p,
+                    const prepared *x, int most, cublasLtMatmulHeuristicResult_t *results) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasLtMatmulPreference_t wish;
-    if (l->MatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return false;
-    uint64_t most = p->workspace_bytes;
+    if (l->MatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return 0;
+    uint64_t workspace_bytes = p->workspace_bytes;
     uint32_t alignment = alignment_of(p);
     bool good = l->MatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                &most, sizeof most) == CUBLAS_STATUS_SUCCESS;
+                                                &workspace_bytes,
+                                                sizeof workspace_bytes) == CUBLAS_STATUS_SUCCESS;
     for (cublasLtMatmulPreferenceAttributes_t which : alignments)
         good = good && l->MatmulPreferenceSetAttribute(wish, which, &alignment, sizeof alignment) ==
                            CUBLAS_STATUS_SUCCESS;
-    cublasLtMatmulHeuristicResult_t result;
-    int found = 0;
-    good = good &&
-           l->MatmulAlgoGetHeuristic(handle, x->operation, x->a, x->b, x->c, x->c, wish, 1, &result,
-                                     &found) == CUBLAS_STATUS_SUCCESS &&
-           found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    int found = 0, usable = 0;
+    good = good && l->MatmulAlgoGetHeuristic(handle, x->operation, x->a, x->b, x->c, x->c, wish,
+                                             most, results, &found) == CUBLAS_STATUS_SUCCESS;
     (void)l->MatmulPreferenceDestroy(wish);
-    if (!good) return false;
-    x->algorithm = result.algo;
-    x->workspace_bytes = result.workspaceSize;
-    return true;
+    while (good && usable < found && results[usable].state == CUBLAS_STATUS_SUCCESS) usable++;
+    return usable;
 }
 
-// Prepares a product, or finds it prepared. A product that the library cannot compute is remembered
-// too, so that the library is asked only once.
-prepared *prepare(const library *l, blas_state *state, const cuda_product *p) {
-    auto [at, is_new] = state->products.try_emplace(key_of(p));
-    prepared *x = &at->second;
-    if (is_new)
-        x->supported = describe_operation(l, p, x) && describe_matrices(l, p, x) &&
-                       choose_algorithm(l, state->handle, p, x);
-    return x;
+void set_algorithm(prepared *x, const cublasLtMatmulHeuristicResult_t &result) {
+    x->algorithm = result.algo;
+    x->workspace_bytes = result.workspaceSize;
 }
 
 blas_state *state_of(const library *l, int device) {
@@ -179,16 +174,87 @@ blas_state *state_of(const library *l, int device) {
     return state;
 }
 
+cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
+                        const cuda_product *p) {
+    const float one = 1, zero = 0;
+    if (p->bias && !SET(BIAS_POINTER, p->bias)) return CUBLAS_STATUS_INVALID_VALUE;
+    return l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b, &zero, p->c, x->c,
+                     p->c, x->c, &x->algorithm, p->workspace, x->workspace_bytes,
+                     (cudaStream_t)vendor_stream(stream));
+}
+
+// The line by which a choice is kept: all that the choice depends on.
+std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "; cuBLASLt %zu; product 1: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
+             "%d, activation %d, bias %d, aligned %u, workspace %lld",
+             l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
+             p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->activation,
+             p->bias != nullptr, alignment_of(p), (long long)p->workspace_bytes);
+    return vendor_device_name(stream) + text;
+}
+
+// Finds the fastest algorithm by running each on the product's own memory, into which the product
+// is computed afterwards. False: nothing could be measured, and the first one stays chosen.
+bool measure(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
+             const cuda_product *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
+    enum { TIMES = 10 };
+    const double worth = 0.98; // a later algorithm has to be faster by this factor: less is noise
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        set_algorithm(x, results[i]);
+        double seconds = vendor_seconds(stream, TIMES, [=] {
+            return multiply(l, state, x, stream, p) == CUBLAS_STATUS_SUCCESS;
+        });
+        if (seconds < 0 || (best >= 0 && seconds >= worth * least)) continue;
+        best = i;
+        least = seconds;
+    }
+    set_algorithm(x, results[best < 0 ? 0 : best]);
+    return best >= 0;
+}
+
+// Chooses the algorithm. Only with TRIREME_CUDA_CHOICES can this fail.
+tri_status choose(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
+                  const cuda_product *p, char *why) {
+    enum { MOST = 8 }; // how many algorithms are measured
+    cublasLtMatmulHeuristicResult_t results[MOST];
+    choice kept;
+    static_assert(sizeof kept.algorithm == sizeof x->algorithm, "as the library defines it");
+    std::string line = choices_folder() ? line_of(l, stream, p) : "";
+    bool is_kept = choices_folder() && choices_read(line, &kept);
+    if (!is_kept) {
+        int count = list_algorithms(l, state->handle, p, x, choices_folder() ? MOST : 1, results);
+        x->supported = count > 0;
+        if (!x->supported) return TRI_OK;
+        set_algorithm(x, results[0]);
+        if (!choices_folder() || !measure(l, state, x, stream, p, results, count)) return TRI_OK;
+        memcpy(kept.algorithm, &x->algorithm, sizeof kept.algorithm);
+        kept.workspace_bytes = x->workspace_bytes;
+        tri_status status = choices_write(line, &kept, why);
+        if (status != TRI_OK) return status;
+    }
+    memcpy(&x->algorithm, kept.algorithm, sizeof kept.algorithm);
+    x->workspace_bytes = kept.workspace_bytes;
+    x->supported = true;
+    return TRI_OK;
+}
+
+// Prepares a product, or finds it prepared. A product that the library cannot compute is remembered
+// too, so that the library is asked only once.
+tri_status prepare(const library *l, blas_state *state, cuda_stream *stream, const cuda_product *p,
+                   prepared **out, char *why) {
+    auto [at, is_new] = state->products.try_emplace(key_of(p));
+    prepared *x = *out = &at->second;
+    if (!is_new || !describe_operation(l, p, x) || !describe_matrices(l, p, x)) return TRI_OK;
+    return choose(l, state, x, stream, p, why);
+}
+
 tri_status run(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
                const cuda_product *p, char *why) {
-    const float one = 1, zero = 0;
-    if (p->bias && !SET(BIAS_POINTER, p->bias)) {
-        snprintf(why, CUDA_WHY_BYTES, "cublasLtMatmulDescSetAttribute: no bias");
-        return TRI_INTERNAL;
-    }
-    cublasStatus_t status = l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b,
-                                      &zero, p->c, x->c, p->c, x->c, &x->algorithm, p->workspace,
-                                      x->workspace_bytes, (cudaStream_t)vendor_stream(stream));
+    cublasStatus_t status = multiply(l, state, x, stream, p);
     if (status == CUBLAS_STATUS_SUCCESS) return TRI_OK;
     char said[160];
     snprintf(said, sizeof said, "cublasLtMatmul: %s", l->GetStatusName(status));
@@ -206,7 +272,9 @@ bool vendor_product(cuda_stream *stream, const cuda_product *p, tri_status *stat
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);
-    prepared *x = prepare(l, state, p);
+    prepared *x;
+    *status = prepare(l, state, stream, p, &x, why);
+    if (*status != TRI_OK) return true;
     if (!x->supported) return false;
     *status = run(l, state, x, stream, p, why);
     return true;

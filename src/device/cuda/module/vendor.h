@@ -6,6 +6,9 @@
 
 #include "device/cuda/runtime.h"
 
+#include <functional>
+#include <string>
+
 // Opens lib<name>.so of the newest major version. It searches where the dynamic loader does, then
 // in the folders of $TRIREME_CUDA_LIBRARIES (separated by ':'), $CUDA_HOME/lib64 and
 // /usr/local/cuda/lib64 (for AMD: $ROCM_PATH/lib and /opt/rocm/lib). NULL: the library was not
@@ -17,6 +20,12 @@ void *vendor_symbol(void *library, const char *name);
 // use it; -1: this failed.
 void *vendor_stream(cuda_stream *stream);
 int vendor_device(cuda_stream *stream);
+// Names the stream's device for choices that are kept: its name and number of multiprocessors.
+std::string vendor_device_name(cuda_stream *stream);
+// Measures how long the device takes for what `issue` issues to the stream, in seconds: waits for
+// the stream, issues it once, then issues it `times` times and takes the mean. Below 0: the stream
+// is captured, so that nothing can be measured, or a call failed.
+double vendor_seconds(cuda_stream *stream, int times, const std::function<bool()> &issue);
 // Returns the status for a library's failure, with the message `said`. It is TRI_IO if the device
 // no longer works, else TRI_INTERNAL. The device has to be asked, because a library says only that
 // a call failed.

@@ -1,0 +1,94 @@
+// Files of measured choices: one for each key, named after the key's hash. A file holds the key,
+// the choice and a checksum, so that a damaged file is recognised and replaced. It is written under
+// a temporary name and then linked to its own name, which fails if the name exists: so of several
+// processes that measure at the same time, the first one decides for all, also over NFS.
+#include "device/cuda/module/choices.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+uint64_t hash_of(const std::string &text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (char c : text) hash = (hash ^ (unsigned char)c) * 0x100000001b3u;
+    return hash;
+}
+
+std::string hex(uint64_t value) {
+    char text[20];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    return text;
+}
+
+std::string path_of(const std::string &key) {
+    return std::string(choices_folder()) + "/" + hex(hash_of(key)) + ".choice";
+}
+
+// The whole file: key, choice, and the hash of both.
+std::string text_of(const std::string &key, const choice &c) {
+    std::string text = key + "\n" + hex(c.workspace_bytes);
+    for (uint64_t word : c.algorithm) text += " " + hex(word);
+    return text + "\n" + hex(hash_of(text)) + "\n";
+}
+
+tri_status failed(const std::string &path, const char *what, char *why) {
+    snprintf(why, CUDA_WHY_BYTES, "TRIREME_CUDA_CHOICES: cannot %s %s: %s", what, path.c_str(),
+             strerror(errno));
+    return TRI_INTERNAL;
+}
+
+// Writes a new file, whose name becomes that of the template `path`.
+bool write_file(std::string *path, const std::string &text) {
+    int fd = mkstemp(path->data());
+    if (fd < 0) return false;
+    bool good = write(fd, text.data(), text.size()) == (ssize_t)text.size() && fsync(fd) == 0;
+    return close(fd) == 0 && good;
+}
+
+} // namespace
+
+const char *choices_folder() {
+    const char *folder = getenv("TRIREME_CUDA_CHOICES");
+    return folder && *folder ? folder : nullptr;
+}
+
+bool choices_read(const std::string &key, choice *out) {
+    char data[4096];
+    FILE *file = fopen(path_of(key).c_str(), "r");
+    if (!file) return false;
+    std::string text(data, fread(data, 1, sizeof data, file));
+    (void)fclose(file);
+    if (text.compare(0, key.size() + 1, key + "\n") != 0) return false;
+    const char *at = text.c_str() + key.size() + 1;
+    char *end;
+    choice found;
+    found.workspace_bytes = strtoull(at, &end, 16);
+    for (uint64_t &word : found.algorithm) word = strtoull(end, &end, 16);
+    if (text != text_of(key, found)) return false;
+    *out = found;
+    return true;
+}
+
+tri_status choices_write(const std::string &key, choice *own, char *why) {
+    std::string path = path_of(key), temporary = path + ".XXXXXX";
+    if (mkdir(choices_folder(), 0777) < 0 && errno != EEXIST)
+        return failed(choices_folder(), "make the folder", why);
+    if (!write_file(&temporary, text_of(key, *own))) {
+        tri_status status = failed(temporary, "write", why);
+        (void)unlink(temporary.c_str());
+        return status;
+    }
+    bool is_first = link(temporary.c_str(), path.c_str()) == 0;
+    // The name exists. Its file is another process' choice, or damaged: then it is replaced.
+    bool is_done = is_first || (errno == EEXIST && choices_read(key, own)) ||
+                   rename(temporary.c_str(), path.c_str()) == 0;
+    tri_status status = is_done ? TRI_OK : failed(path, "write", why);
+    (void)unlink(temporary.c_str());
+    return status;
+}
