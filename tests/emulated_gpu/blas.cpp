@@ -120,6 +120,8 @@ bool fits(const operation *x, const matrix *a, const matrix *b, const matrix *c)
     bool wide = c->type == CUDA_R_32F && a->type != CUDA_R_32F;
     bool has_bias =
         x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    // The gradient of a bias has the type of the output.
+    if (x->epilogue == CUBLASLT_EPILOGUE_BGRADB && x->bias_type != c->type) return false;
     return rows_of(a, x->first) == c->rows && columns_of(b, x->second) == c->columns &&
            columns_of(a, x->first) == rows_of(b, x->second) && a->type == b->type &&
            (a->type == c->type || wide) && !(wide && has_bias);
@@ -201,6 +203,17 @@ void compute(uint64_t algorithm, const operation *x, const matrix *a, const void
     }
 }
 
+// BGRADB: the sums of the second operand over k, one for each column of the result, into `bias`.
+void sum_columns(uint64_t algorithm, const operation *x, const matrix *b, const void *b_data) {
+    uint64_t depth = rows_of(b, x->second);
+    for (uint64_t column = 0; column < columns_of(b, x->second); column++) {
+        float sum = 0;
+        for (uint64_t i = 0; i < depth; i++)
+            sum += at(b, x->second, b_data, (i + algorithm) % depth, column);
+        write(x->bias_type, (void *)(uintptr_t)x->bias, (int64_t)column, sum);
+    }
+}
+
 double seconds_of(uint64_t algorithm) {
     const char *fastest = getenv("EMULATED_BLAS_FASTEST");
     return algorithm == (fastest ? strtoull(fastest, nullptr, 10) : 0) ? 1e-3 : 2e-3;
@@ -224,6 +237,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);
+        if (x.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(algorithm, &x, second, b_data);
         compute(algorithm, &x, first, a_data, second, b_data, result, d_data);
     });
     return CUBLAS_STATUS_SUCCESS;

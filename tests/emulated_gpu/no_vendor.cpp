@@ -3,4 +3,6 @@
 #include "device/cuda/module/vendor.h"
 
 bool vendor_has_products() { return false; }
-bool vendor_product(cuda_stream *, const cuda_product *, tri_status *, char *) { return false; }
+bool vendor_product(cuda_stream *, const cuda_product *, bool *, tri_status *, char *) {
+    return false;
+}

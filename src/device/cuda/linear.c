@@ -95,13 +95,13 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     p.bias = state->bias ? args->in[2] : NULL;
     p.c = args->out[0];
     p.workspace = args->workspace;
+    if (state->sums_bias) {
+        p.bias_grad = state->sums;
+        p.bias_grad.x = args->in[1];
+        p.bias_grad.sums = args->out[1];
+        p.bias_grad.room = args->workspace;
+    }
     CUDA_LAUNCH(args->queue, product, p);
-    if (!state->sums_bias) return TRI_OK;
-    cuda_column_sums sums = state->sums;
-    sums.x = args->in[1];
-    sums.sums = args->out[1];
-    sums.room = args->workspace;
-    CUDA_LAUNCH(args->queue, column_sums, sums);
     return TRI_OK;
 }
 

@@ -61,6 +61,15 @@ typedef struct cuda_pointwise {
     float slope; // slope of leaky ReLU and of its gradient
 } cuda_pointwise;
 
+// sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into slices,
+// whose sums are stored in `room` and then added, in an order that depends on `rows` alone.
+typedef struct cuda_column_sums {
+    int64_t rows, columns, slices;
+    tri_dtype type;
+    const void *x;
+    float *sums, *room; // room [slices, columns], needed if there is more than one slice
+} cuda_column_sums;
+
 // A product: c [m, n] = activation(a · b + bias), row-major, and densely packed. a is [m, k], or
 // [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the inputs are
 // F64).
@@ -73,18 +82,12 @@ typedef struct cuda_product {
     bool tf32;                   // F32 inputs may be rounded to TF32
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
+    // For the gradient of a weight, a is dyᵀ: the gradient of the bias, which the library may sum
+    // while it reads dy for the product. bias_grad.sums NULL: none.
+    cuda_column_sums bias_grad;
     void *workspace; // memory that the vendor's library uses while it computes
     int64_t workspace_bytes;
 } cuda_product;
-
-// sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into slices,
-// whose sums are stored in `room` and then added, in an order that depends on `rows` alone.
-typedef struct cuda_column_sums {
-    int64_t rows, columns, slices;
-    tri_dtype type;
-    const void *x;
-    float *sums, *room; // room [slices, columns], needed if there is more than one slice
-} cuda_column_sums;
 
 // Records at what time the GPU reaches this kernel: *ns = the time as CLOCK_MONOTONIC counts it.
 // `ns` is pinned host memory, which the device can write.

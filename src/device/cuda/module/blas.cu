@@ -11,7 +11,9 @@
 
 #if defined(__HIP__) // hipBLASLt is not called yet: our own kernel computes every product
 bool vendor_has_products() { return false; }
-bool vendor_product(cuda_stream *, const cuda_product *, tri_status *, char *) { return false; }
+bool vendor_product(cuda_stream *, const cuda_product *, bool *, tri_status *, char *) {
+    return false;
+}
 #else
 
 #include <cublasLt.h>
@@ -63,8 +65,8 @@ const library *blas() {
 }
 
 // The inputs of the choice of an algorithm: sizes, transpositions, types, TF32, activation and
-// whether there is a bias, and the alignment of all operands.
-typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, uint32_t>
+// whether there is a bias or the gradient of one, and the alignment of all operands.
+typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t>
     product_key;
 
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
@@ -89,17 +91,19 @@ cudaDataType_t type_of(tri_dtype dtype) {
 }
 
 uint32_t alignment_of(const cuda_product *p) {
-    uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->bias | 256;
+    uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->bias |
+                    (uintptr_t)p->bias_grad.sums | 256;
     return (uint32_t)(all & -all); // the largest power of 2 that divides all of them, up to 256
 }
 
 product_key key_of(const cuda_product *p) {
     return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
                        (int)p->out_type, p->tf32, p->activation, p->bias != nullptr,
-                       alignment_of(p));
+                       p->bias_grad.sums != nullptr, alignment_of(p));
 }
 
 cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
+    if (p->bias_grad.sums) return CUBLASLT_EPILOGUE_BGRADB; // the second operand is dyᵀ
     if (p->activation == 0) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
 }
@@ -108,16 +112,22 @@ cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
     (l->MatmulDescSetAttribute(x->operation, CUBLASLT_MATMUL_DESC_##attribute, &(value),           \
                                sizeof(value)) == CUBLAS_STATUS_SUCCESS)
 
+// The bias, or where the gradient of one is written.
+const void *bias_of(const cuda_product *p) {
+    return p->bias_grad.sums ? p->bias_grad.sums : p->bias;
+}
+
 // The heuristic reads the bias' alignment from its address, so it has to be set before.
 bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(p);
-    cudaDataType_t bias_type = type_of(p->in_type);
+    cudaDataType_t bias_type = p->bias_grad.sums ? CUDA_R_32F : type_of(p->in_type);
+    const void *bias = bias_of(p);
     cublasComputeType_t compute = p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     return l->MatmulDescCreate(&x->operation, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            SET(TRANSA, first) && SET(TRANSB, second) && SET(EPILOGUE, epilogue) &&
-           (!p->bias || (SET(BIAS_DATA_TYPE, bias_type) && SET(BIAS_POINTER, p->bias)));
+           (!bias || (SET(BIAS_DATA_TYPE, bias_type) && SET(BIAS_POINTER, bias)));
 }
 
 bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t columns,
@@ -177,7 +187,8 @@ blas_state *state_of(const library *l, int device) {
 cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
                         const cuda_product *p) {
     const float one = 1, zero = 0;
-    if (p->bias && !SET(BIAS_POINTER, p->bias)) return CUBLAS_STATUS_INVALID_VALUE;
+    const void *bias = bias_of(p);
+    if (bias && !SET(BIAS_POINTER, bias)) return CUBLAS_STATUS_INVALID_VALUE;
     return l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b, &zero, p->c, x->c,
                      p->c, x->c, &x->algorithm, p->workspace, x->workspace_bytes,
                      (cudaStream_t)vendor_stream(stream));
@@ -188,10 +199,11 @@ std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p
     char text[256];
     snprintf(text, sizeof text,
              "; cuBLASLt %zu; product 1: m %lld n %lld k %lld, transposed %d %d, types %d %d, tf32 "
-             "%d, activation %d, bias %d, aligned %u, workspace %lld",
+             "%d, activation %d, bias %d %d, aligned %u, workspace %lld",
              l->GetVersion(), (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
              p->transpose_b, (int)p->in_type, (int)p->out_type, p->tf32, p->activation,
-             p->bias != nullptr, alignment_of(p), (long long)p->workspace_bytes);
+             p->bias != nullptr, p->bias_grad.sums != nullptr, alignment_of(p),
+             (long long)p->workspace_bytes);
     return vendor_device_name(stream) + text;
 }
 
@@ -265,18 +277,27 @@ tri_status run(const library *l, blas_state *state, prepared *x, cuda_stream *st
 
 bool vendor_has_products() { return blas() != nullptr; }
 
-bool vendor_product(cuda_stream *stream, const cuda_product *p, tri_status *status, char *why) {
+bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
+                    tri_status *status, char *why) {
     const library *l = blas();
     // Activation 0 is none, and 1 is ReLU. cuBLASLt has no epilogue with leaky ReLU (2).
-    bool takes = p->activation <= 1 && p->m > 0 && p->n > 0 && p->k > 0;
+    bool takes = params->activation <= 1 && params->m > 0 && params->n > 0 && params->k > 0;
     blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);
-    prepared *x;
-    *status = prepare(l, state, stream, p, &x, why);
-    if (*status != TRI_OK) return true;
-    if (!x->supported) return false;
-    *status = run(l, state, x, stream, p, why);
-    return true;
+    cuda_product p = *params;
+    for (;;) {
+        prepared *x;
+        *status = prepare(l, state, stream, &p, &x, why);
+        if (*status != TRI_OK) return true;
+        *sums_bias = p.bias_grad.sums != nullptr;
+        if (x->supported) {
+            *status = run(l, state, x, stream, &p, why);
+            return true;
+        }
+        // Not every type and alignment has an algorithm that sums the gradient of a bias.
+        if (!*sums_bias) return false;
+        p.bias_grad.sums = nullptr;
+    }
 }
 #endif

@@ -100,13 +100,6 @@ tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why
 
 } // namespace
 
-extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
-    tri_status status;
-    if (vendor_product(stream, p, &status, why)) return status;
-    return gpu_with_output(p->in_type, p->out_type,
-                           [=](auto *in, auto *out) { return launch(stream, in, out, p, why); });
-}
-
 extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_column_sums *p,
                                               char *why) {
     cuda_column_sums slice = *p, all = *p;
@@ -118,4 +111,15 @@ extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_co
     all.x = p->room;
     tri_status status = launch_sums(stream, &slice, why);
     return status == TRI_OK ? launch_sums(stream, &all, why) : status;
+}
+
+extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
+    bool sums_bias = false;
+    tri_status status;
+    if (!vendor_product(stream, p, &sums_bias, &status, why))
+        status = gpu_with_output(p->in_type, p->out_type, [=](auto *in, auto *out) {
+            return launch(stream, in, out, p, why);
+        });
+    if (status != TRI_OK || sums_bias || !p->bias_grad.sums) return status;
+    return cuda_launch_column_sums(stream, &p->bias_grad, why);
 }

@@ -35,9 +35,11 @@ tri_status vendor_failed(cuda_stream *stream, const char *said, char *why);
 bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
-// Issues the product to the stream and sets *status. False: the library is not there or cannot
-// compute this product.
-bool vendor_product(cuda_stream *stream, const cuda_product *params, tri_status *status, char *why);
+// Issues the product to the stream and sets *status. *sums_bias: it computes the gradient of the
+// bias too; if not, the caller has to. False: the library is not there or cannot compute this
+// product.
+bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
+                    tri_status *status, char *why);
 
 bool vendor_has_convolutions();
 // What of a convolution the library has not done, so that the caller has to.
