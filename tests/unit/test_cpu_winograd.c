@@ -1,10 +1,11 @@
-// Compares our Winograd convolutions with `ref`: random shapes, exact zeros, and the same bits on
-// any number of threads and in any batch.
+// Compares our Winograd convolutions and their gradients with `ref`: random shapes, exact zeros,
+// and the same bits on any number of threads and, except for the gradient of the weight, in any
+// batch.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
 
-typedef enum task { FORWARD, GRAD_INPUT, TASKS } task;
+typedef enum task { FORWARD, GRAD_INPUT, GRAD_WEIGHT, TASKS } task;
 
 typedef struct size {
     int64_t n, c, o, height, width, padding;
@@ -28,6 +29,10 @@ static const tri_node *add(compare_case *c, const size *s, task what) {
         tri_value in[] = {compare_input(c, TRI_F32, x), compare_input(c, TRI_F32, weight), {0}};
         if (s->bias) in[2] = compare_input(c, TRI_F32, tri_shape_of(s->o));
         tri_node_add(c->graph, &tri_op_conv2d, in, 3, &attr, "conv");
+    } else if (what == GRAD_WEIGHT) {
+        tri_conv2d_grad_attr grad = {.conv = attr, .shape = weight, .has_bias = s->bias};
+        tri_value in[] = {compare_input(c, TRI_F32, x), compare_input(c, TRI_F32, y)};
+        tri_node_add(c->graph, &tri_op_conv2d_grad_weight, in, 2, &grad, "conv");
     } else {
         tri_conv2d_grad_attr grad = {.conv = attr, .shape = x};
         tri_value in[] = {compare_input(c, TRI_F32, y), compare_input(c, TRI_F32, weight)};
@@ -71,6 +76,7 @@ static float *result(const size *s, task what, int threads, void *const *in) {
     compare_run(c.cpu, &c, node, in, out, updated);
     assert_string_equal(c.kernel, "winograd");
     for (int i = 0; i < node->input_count; i++) free(updated[i]);
+    for (int i = 1; i < node->output_count; i++) free(out[i]);
     compare_close(&c);
     return out[0];
 }
@@ -92,7 +98,7 @@ static void test_same_bits(void **state) {
         int64_t height = several.height + 2 * several.padding - 2;
         int64_t y = several.o * height * (several.width + 2 * several.padding - 2);
         float *weight = numbers(several.o * several.c * 9), *bias = numbers(several.o);
-        for (task what = FORWARD; what < TASKS; what++) {
+        for (task what = FORWARD; what < GRAD_WEIGHT; what++) {
             float *from = numbers(5 * (what == FORWARD ? x : y));
             int64_t count = what == FORWARD ? y : x;
             void *in[TRI_MAX_INPUTS] = {from, weight, bias};
@@ -112,6 +118,47 @@ static void test_same_bits(void **state) {
     }
 }
 
+static void test_weight_same_bits(void **state) {
+    for (int i = 0; i < 20; i++) {
+        compare_seed = (uint64_t)i;
+        size s = random_size();
+        s.n = 5 + 30 * (i % 2); // less than a block of tiles for each group, and several
+        int64_t x = s.c * s.height * s.width;
+        int64_t y = s.o * (s.height + 2 * s.padding - 2) * (s.width + 2 * s.padding - 2);
+        void *in[TRI_MAX_INPUTS] = {numbers(s.n * x), numbers(s.n * y)};
+        float *wanted = result(&s, GRAD_WEIGHT, 1, in);
+        for (int threads = 2; threads <= 4; threads++) {
+            float *found = result(&s, GRAD_WEIGHT, threads, in);
+            assert_memory_equal(found, wanted, (size_t)(s.o * s.c * 9) * sizeof *found);
+            free(found);
+        }
+        free(wanted);
+        free(in[0]);
+        free(in[1]);
+    }
+}
+
+// The gradient of the weight between channels of which one is zero: 0, not noise.
+static void test_weight_zeros(void **state) {
+    size s = {.n = 3, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
+    const int64_t pixels = 11 * 13;
+    float *x = numbers(s.n * s.c * pixels), *dy = numbers(s.n * s.o * pixels);
+    for (int64_t i = 0; i < s.n * s.c * pixels; i++)
+        if (i / pixels % s.c == 7) x[i] = 0;
+    for (int64_t i = 0; i < s.n * s.o * pixels; i++)
+        if (i / pixels % s.o == 33) dy[i] = 0;
+    float *out = result(&s, GRAD_WEIGHT, 2, (void *[]){x, dy});
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < s.o * s.c * 9; i++) {
+        if (i / 9 % s.c == 7 || i / 9 / s.c == 33) assert_true(out[i] == 0);
+        zeros += out[i] == 0;
+    }
+    assert_int_equal(zeros, 9 * (s.c + s.o - 1));
+    free(out);
+    free(x);
+    free(dy);
+}
+
 // What only zeros go into is zero: an image of zeros, and a channel whose weights are zeros.
 static void test_zeros(void **state) {
     size s = {.n = 2, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
@@ -120,7 +167,7 @@ static void test_zeros(void **state) {
     for (int64_t i = 0; i < s.c * 9; i++) weight[i] = 0; // those of output channel 0
     for (int64_t i = 0; i < taps; i++)
         if (i / 9 % s.c == 5) weight[i] = 0; // those of input channel 5
-    for (task what = FORWARD; what < TASKS; what++) {
+    for (task what = FORWARD; what < GRAD_WEIGHT; what++) {
         int64_t from = what == FORWARD ? x : y, to = what == FORWARD ? y : x;
         float *in = numbers(2 * from);
         memset(in + from, 0, (size_t)from * sizeof *in); // the second image
@@ -166,10 +213,9 @@ static void test_rule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_shapes),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_rule),
+        cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_weight_same_bits), cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_weight_zeros),     cmocka_unit_test(test_rule),
     };
     if (!__builtin_cpu_supports("avx512bw")) {
         printf("this CPU has no AVX-512, and nothing else computes Winograd's convolutions\n");

@@ -8,9 +8,9 @@
 //   everything else                     plain, by im2col and GEMM              ("plain")
 // Blocked convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1
 // and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
-// attribute `direct` forbids it. The forward pass and the gradient of the input are our own
-// (winograd.c). The gradient of the weight is oneDNN's, or direct if the library has no Winograd
-// (oneDNN 3).
+// attribute `direct` forbids it. These kernels are our own (winograd.c, winograd_grad_weight.c).
+// Only the gradient of a weight of more than 96 × 96 channels is oneDNN's, if the library has
+// Winograd (oneDNN 2), because it is up to a fifth faster there.
 //
 // BF16 never uses Winograd, and needs AVX512_BF16. Its layouts are those above with pairs of input
 // channels innermost. The gradient of a weight is F32, and is reordered to the home layout.

@@ -177,6 +177,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_grad_input_blocked)                                                                   \
     X(conv2d_grad_input_one_output)                                                                \
     X(conv2d_grad_input_plain)                                                                     \
+    X(conv2d_grad_weight_winograd)                                                                 \
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_one_output)                                                               \
     X(conv2d_grad_weight_plain)                                                                    \

@@ -12,8 +12,8 @@
 //
 // The gradient of the input is a convolution too: of dy, padded by 2 − padding, with the taps
 // rotated by 180° and input and output channels exchanged.
-#include "device/cpu/conv.h"
 #include "device/cpu/epilogue.h"
+#include "device/cpu/winograd_tiles.h"
 #include "device/cpu/winograd_transform.h"
 
 #include <stdlib.h>
@@ -23,11 +23,8 @@ enum {
     CHUNK = 32, // channels of results that are computed together: two vectors
     U_AHEAD = 2048, // floats of u that are prefetched ahead of the product
     WEIGHT_FLOATS = CPU_BLOCK * CPU_BLOCK * WINOGRAD_TAPS * WINOGRAD_TAPS, // of a block of weights
-    WEIGHT_GRAIN = 4, // blocks of weights that are worth another thread
-    // Floats from position to position. A distance of a multiple of 4096 bytes would put all 36
-    // positions of a tile into the same set of the L1 cache, which holds fewer.
-    ALL = (1 << WINOGRAD_IN) - 1, // of the six rows or columns that a tile reads: all
-    M_STEP = BLOCK * CHUNK + CPU_BLOCK,
+    WEIGHT_GRAIN = 4,                   // blocks of weights that are worth another thread
+    M_STEP = BLOCK * CHUNK + CPU_BLOCK, // as winograd_step
 };
 
 // The correlation that is computed: x [n, c, in] with 3×3 taps makes y [n, o, out]. Arrays hold the
@@ -37,17 +34,9 @@ typedef struct winograd_state {
     bool forward; // false: x is dy and y is dx
     bool bias;
     cpu_epilogue epilogue; // its bias is set by each run
-    int64_t n, c, o, in[2], out[2], padding[2];
-    int64_t tiles[2]; // tiles of an image
-    int64_t v_step;   // floats from position to position of v
+    winograd_grid grid;
+    int64_t v_step; // floats from position to position of v
 } winograd_state;
-
-// The place of a tile: its image, row and column of its first result, and which of the six rows and
-// columns of pixels that it reads lie in the image (a bit for each).
-typedef struct tile_place {
-    int64_t image, row, column;
-    unsigned rows, columns;
-} tile_place;
 
 typedef struct winograd_job {
     const winograd_state *state;
@@ -61,16 +50,9 @@ typedef struct winograd_job {
 static winograd_state state_of(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
-    winograd_state t = {.forward = node->op == &tri_op_conv2d, .n = s.n};
-    t.c = t.forward ? s.c : s.o;
-    t.o = t.forward ? s.o : s.c;
-    for (int i = 0; i < 2; i++) {
-        t.in[i] = t.forward ? s.in[i] : s.out[i];
-        t.out[i] = t.forward ? s.out[i] : s.in[i];
-        t.padding[i] = t.forward ? s.padding[i] : WINOGRAD_TAPS - 1 - s.padding[i];
-        t.tiles[i] = (t.out[i] + WINOGRAD_OUT - 1) / WINOGRAD_OUT;
-    }
-    t.v_step = BLOCK * t.c + CPU_BLOCK;
+    winograd_state t = {.forward = node->op == &tri_op_conv2d};
+    t.grid = winograd_grid_of(&s, !t.forward);
+    t.v_step = winograd_step(BLOCK, t.grid.c);
     if (!t.forward) return t;
     const tri_conv2d_attr *attr = node->attr;
     t.bias = tri_value_is(node->inputs[2]);
@@ -96,14 +78,14 @@ static CPU_AVX512 void order_taps(const winograd_state *t, const float *weight, 
 static CPU_AVX512 void weight_range(void *context, int64_t begin, int64_t end, int thread) {
     const winograd_job *job = context;
     const winograd_state *t = job->state;
-    int64_t rows = t->c / CPU_BLOCK, columns = t->o / CPU_BLOCK;
+    int64_t rows = t->grid.c / CPU_BLOCK, columns = t->grid.o / CPU_BLOCK;
     float taps[WEIGHT_FLOATS] __attribute__((aligned(64)));
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i / columns, column = i % columns, channel = column * CPU_BLOCK;
         int64_t from = t->forward ? column * rows + row : row * columns + column;
         order_taps(t, job->weight + from * WEIGHT_FLOATS, taps);
         float *to = job->u + channel % CHUNK +
-                    (channel / CHUNK * WINOGRAD_POSITIONS * t->c + row * CPU_BLOCK) * CHUNK;
+                    (channel / CHUNK * WINOGRAD_POSITIONS * t->grid.c + row * CPU_BLOCK) * CHUNK;
         for (int c = 0; c < CPU_BLOCK; c++, to += CHUNK) {
             __m512 g[WINOGRAD_TAPS][WINOGRAD_TAPS], half[WINOGRAD_TAPS][WINOGRAD_IN];
             for (int k = 0; k < WINOGRAD_TAPS * WINOGRAD_TAPS; k++)
@@ -114,90 +96,10 @@ static CPU_AVX512 void weight_range(void *context, int64_t begin, int64_t end, i
                 __m512 u[WINOGRAD_IN];
                 winograd_taps(half[0] + k, WINOGRAD_IN, u);
                 for (int j = 0; j < WINOGRAD_IN; j++)
-                    _mm512_storeu_ps(to + (k * WINOGRAD_IN + j) * t->c * CHUNK, u[j]);
+                    _mm512_storeu_ps(to + (k * WINOGRAD_IN + j) * t->grid.c * CHUNK, u[j]);
             }
         }
     }
-}
-
-// Transforms 6×6 pixels of 16 channels, in rows of `width` pixels: v[position · step]. `edge`: only
-// the rows and columns of two masks exist, the others count as zeros.
-CPU_INLINE void transform_pixels(const float *pixels, int64_t width, bool edge, unsigned rows,
-                                 unsigned columns, float *v, int64_t step) {
-    __m512 half[WINOGRAD_IN][WINOGRAD_IN];
-#pragma GCC unroll 6
-    for (int j = 0; j < WINOGRAD_IN; j++) {
-        __m512 x[WINOGRAD_IN];
-        for (int i = 0; i < WINOGRAD_IN; i++) {
-            const float *at = pixels + (i * width + j) * CPU_BLOCK;
-            if (edge && !(rows >> i & columns >> j & 1))
-                x[i] = _mm512_setzero_ps();
-            else
-                x[i] = _mm512_loadu_ps(at);
-        }
-        winograd_pixels(x, 1, half[j]);
-    }
-#pragma GCC unroll 6
-    for (int i = 0; i < WINOGRAD_IN; i++) {
-        __m512 y[WINOGRAD_IN];
-        winograd_pixels(half[0] + i, WINOGRAD_IN, y);
-        for (int j = 0; j < WINOGRAD_IN; j++)
-            _mm512_storeu_ps(v + (i * WINOGRAD_IN + j) * step, y[j]);
-    }
-}
-
-// Which of the six rows or columns from `first` on lie inside of an image: a bit for each.
-static unsigned inside_of(int64_t first, int64_t size) {
-    unsigned inside = 0;
-    for (int i = 0; i < WINOGRAD_IN; i++)
-        if (first + i >= 0 && first + i < size) inside |= 1u << i;
-    return inside;
-}
-
-// Finds the places of up to 12 tiles, from number `first` on.
-static void find_places(const winograd_state *t, int64_t first, int64_t count, tile_place *places) {
-    int64_t each = t->tiles[0] * t->tiles[1], image = first / each, inside = first % each;
-    int64_t row = inside / t->tiles[1], column = inside % t->tiles[1];
-    for (int64_t i = 0; i < count; i++) {
-        tile_place place = {image, row * WINOGRAD_OUT, column * WINOGRAD_OUT, 0, 0};
-        place.rows = inside_of(place.row - t->padding[0], t->in[0]);
-        place.columns = inside_of(place.column - t->padding[1], t->in[1]);
-        places[i] = place;
-        if (++column < t->tiles[1]) continue;
-        column = 0;
-        if (++row < t->tiles[0]) continue;
-        row = 0;
-        image++;
-    }
-}
-
-// Two functions, so that the first has registers for all its addresses.
-static CPU_AVX512 __attribute__((noinline)) void
-transform_inside(const float *pixels, int64_t width, float *v, int64_t step) {
-    transform_pixels(pixels, width, false, ALL, ALL, v, step);
-}
-static CPU_AVX512 __attribute__((noinline)) void transform_edge(const float *pixels, int64_t width,
-                                                                const tile_place *place, float *v,
-                                                                int64_t step) {
-    transform_pixels(pixels, width, true, place->rows, place->columns, v, step);
-}
-
-static CPU_AVX512 void read_tiles(const winograd_job *job, const tile_place *places, int64_t count,
-                                  float *v) {
-    const winograd_state *t = job->state;
-    int64_t plane_floats = t->in[0] * t->in[1] * CPU_BLOCK, blocks = t->c / CPU_BLOCK;
-    for (int64_t block = 0; block < blocks; block++)
-        for (int64_t i = 0; i < count; i++) {
-            int64_t row = places[i].row - t->padding[0], width = t->in[1];
-            int64_t column = places[i].column - t->padding[1];
-            const float *plane = job->x + (places[i].image * blocks + block) * plane_floats;
-            const float *pixels = plane + (row * width + column) * CPU_BLOCK;
-            float *to = v + (block * BLOCK + i) * CPU_BLOCK;
-            if (places[i].rows == ALL && places[i].columns == ALL)
-                transform_inside(pixels, width, to, t->v_step);
-            else
-                transform_edge(pixels, width, &places[i], to, t->v_step);
-        }
 }
 
 // Computes m for `vectors` vectors of 16 channels: m[position][tile][32] = the sum over c of
@@ -211,7 +113,7 @@ CPU_INLINE void multiply(const winograd_state *t, const float *v, const float *u
 #pragma GCC unroll 12
         for (int i = 0; i < BLOCK; i++)
             for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_setzero_ps();
-        for (int64_t block = 0; block < t->c; block += CPU_BLOCK) {
+        for (int64_t block = 0; block < t->grid.c; block += CPU_BLOCK) {
             for (int c = 0; c < CPU_BLOCK; c++, u += CHUNK, a++) {
                 __m512 column[2];
                 for (int j = 0; j < vectors; j++) {
@@ -267,18 +169,19 @@ CPU_INLINE void write_results(const float *m, const cpu_epilogue *epilogue, int6
 }
 
 // Writes the results of channels [channel, channel + 16) of tiles.
-static CPU_AVX512 void write_tiles(const winograd_job *job, const tile_place *places, int64_t count,
-                                   const float *m, int64_t channel) {
+static CPU_AVX512 void write_tiles(const winograd_job *job, const winograd_tile *tiles,
+                                   int64_t count, const float *m, int64_t channel) {
     const winograd_state *t = job->state;
-    int64_t plane_floats = t->out[0] * t->out[1] * CPU_BLOCK;
+    int64_t plane_floats = t->grid.out[0] * t->grid.out[1] * CPU_BLOCK;
     for (int64_t i = 0; i < count; i++, m += CHUNK) {
-        int64_t rows = t->out[0] - places[i].row, columns = t->out[1] - places[i].column;
-        float *plane = job->y + (places[i].image * t->o + channel) / CPU_BLOCK * plane_floats;
-        float *y = plane + (places[i].row * t->out[1] + places[i].column) * CPU_BLOCK;
+        int64_t rows = t->grid.out[0] - tiles[i].row, columns = t->grid.out[1] - tiles[i].column;
+        float *plane = job->y + (tiles[i].image * t->grid.o + channel) / CPU_BLOCK * plane_floats;
+        float *y = plane + (tiles[i].row * t->grid.out[1] + tiles[i].column) * CPU_BLOCK;
         if (rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT)
-            write_results(m, &job->epilogue, channel, y, t->out[1], WINOGRAD_OUT, WINOGRAD_OUT);
+            write_results(m, &job->epilogue, channel, y, t->grid.out[1], WINOGRAD_OUT,
+                          WINOGRAD_OUT);
         else
-            write_results(m, &job->epilogue, channel, y, t->out[1], rows, columns);
+            write_results(m, &job->epilogue, channel, y, t->grid.out[1], rows, columns);
     }
 }
 
@@ -287,18 +190,17 @@ static void block_range(void *context, int64_t begin, int64_t end, int thread) {
     const winograd_state *t = job->state;
     float *v = job->blocks + thread * WINOGRAD_POSITIONS * (t->v_step + M_STEP);
     float *m = v + WINOGRAD_POSITIONS * t->v_step;
-    int64_t all = t->n * t->tiles[0] * t->tiles[1];
     for (int64_t block = begin; block < end; block++) {
-        int64_t left = all - block * BLOCK, count = left < BLOCK ? left : BLOCK;
-        tile_place places[BLOCK];
-        find_places(t, block * BLOCK, count, places);
-        read_tiles(job, places, count, v);
-        for (int64_t channel = 0; channel < t->o; channel += CHUNK) {
-            const float *u = job->u + channel * WINOGRAD_POSITIONS * t->c;
-            bool two = channel + CPU_BLOCK < t->o;
+        int64_t left = t->grid.count - block * BLOCK, count = left < BLOCK ? left : BLOCK;
+        winograd_tile tiles[BLOCK];
+        winograd_find_tiles(&t->grid, block * BLOCK, count, tiles);
+        winograd_read_tiles(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
+        for (int64_t channel = 0; channel < t->grid.o; channel += CHUNK) {
+            const float *u = job->u + channel * WINOGRAD_POSITIONS * t->grid.c;
+            bool two = channel + CPU_BLOCK < t->grid.o;
             (two ? multiply_two : multiply_one)(t, v, u, m);
-            write_tiles(job, places, count, m, channel);
-            if (two) write_tiles(job, places, count, m + CPU_BLOCK, channel + CPU_BLOCK);
+            write_tiles(job, tiles, count, m, channel);
+            if (two) write_tiles(job, tiles, count, m + CPU_BLOCK, channel + CPU_BLOCK);
         }
     }
 }
@@ -317,8 +219,8 @@ static void winograd_layouts(const tri_device_description *device, const tri_gra
 static tri_status winograd_workspace(const tri_device_description *device, const tri_graph *graph,
                                      const tri_node *node, size_t *out) {
     winograd_state t = state_of(device, graph, node);
-    int64_t chunks = (t.o + CHUNK - 1) / CHUNK;
-    int64_t floats = chunks * t.c * CHUNK + device->threads * (t.v_step + M_STEP);
+    int64_t chunks = (t.grid.o + CHUNK - 1) / CHUNK;
+    int64_t floats = chunks * t.grid.c * CHUNK + device->threads * (t.v_step + M_STEP);
     *out = (size_t)(floats * WINOGRAD_POSITIONS) * sizeof(float);
     return TRI_OK;
 }
@@ -342,11 +244,10 @@ static tri_status winograd_run(const tri_kernel *kernel, const tri_kernel_args *
                         .y = args->out[0],
                         .u = args->workspace};
     job.epilogue.bias = t->bias ? args->in[2] : NULL;
-    job.blocks = job.u + (t->o + CHUNK - 1) / CHUNK * WINOGRAD_POSITIONS * t->c * CHUNK;
-    cpu_parallel(t->device, t->c / CPU_BLOCK * (t->o / CPU_BLOCK), WEIGHT_GRAIN, weight_range,
-                 &job);
-    int64_t tiles = t->n * t->tiles[0] * t->tiles[1];
-    cpu_parallel(t->device, (tiles + BLOCK - 1) / BLOCK, 1, block_range, &job);
+    job.blocks = job.u + (t->grid.o + CHUNK - 1) / CHUNK * WINOGRAD_POSITIONS * t->grid.c * CHUNK;
+    cpu_parallel(t->device, t->grid.c / CPU_BLOCK * (t->grid.o / CPU_BLOCK), WEIGHT_GRAIN,
+                 weight_range, &job);
+    cpu_parallel(t->device, (t->grid.count + BLOCK - 1) / BLOCK, 1, block_range, &job);
     return TRI_OK;
 }
 

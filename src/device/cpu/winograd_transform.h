@@ -9,6 +9,9 @@
 // Lavin and Gray's 0, ±1, ±2 and infinity, because the matrices' numbers are less different in
 // size. All numbers of A and B are exact in F32.
 //
+// The gradient of the taps is Gᵀ[Σ (Bᵀ d B) ∘ (A dy Aᵀ)]G, summed over all tiles: the same formula,
+// differentiated.
+//
 // Each function transforms one row or column of 16 channels at once: `x` and `y` have a distance of
 // `step` vectors from element to element.
 #ifndef TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
@@ -29,6 +32,10 @@ enum {
 #define WINOGRAD_B 1.5f
 #define WINOGRAD_A2 (WINOGRAD_A * WINOGRAD_A)
 #define WINOGRAD_B2 (WINOGRAD_B * WINOGRAD_B)
+// The factors of G's rows of the points 0, ±a and ±b.
+#define WINOGRAD_G0 (1 / (WINOGRAD_A2 * WINOGRAD_B2))
+#define WINOGRAD_GA (1 / (2 * WINOGRAD_A2 * (WINOGRAD_A2 - WINOGRAD_B2)))
+#define WINOGRAD_GB (1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)))
 
 // y[6] = Bᵀ x[6].
 CPU_INLINE void winograd_pixels(const __m512 *x, int step, __m512 *y) {
@@ -66,9 +73,9 @@ CPU_INLINE void winograd_results(const __m512 *x, int step, __m512 *y) {
 
 // y[6] = G x[3].
 CPU_INLINE void winograd_taps(const __m512 *x, int step, __m512 *y) {
-    const __m512 zero = _mm512_set1_ps(1 / (WINOGRAD_A2 * WINOGRAD_B2));
-    const __m512 half_a = _mm512_set1_ps(1 / (2 * WINOGRAD_A2 * (WINOGRAD_A2 - WINOGRAD_B2)));
-    const __m512 half_b = _mm512_set1_ps(1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)));
+    const __m512 zero = _mm512_set1_ps(WINOGRAD_G0);
+    const __m512 half_a = _mm512_set1_ps(WINOGRAD_GA);
+    const __m512 half_b = _mm512_set1_ps(WINOGRAD_GB);
     const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
     const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
     const __m512 even_a = _mm512_fmadd_ps(a2, x[2 * step], x[0]), odd_a = _mm512_mul_ps(a, x[step]);
@@ -79,6 +86,36 @@ CPU_INLINE void winograd_taps(const __m512 *x, int step, __m512 *y) {
     y[3] = _mm512_mul_ps(half_b, _mm512_add_ps(even_b, odd_b));
     y[4] = _mm512_mul_ps(half_b, _mm512_sub_ps(even_b, odd_b));
     y[5] = x[2 * step];
+}
+
+// y[6] = A x[4].
+CPU_INLINE void winograd_gradients(const __m512 *x, int step, __m512 *y) {
+    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
+    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
+    const __m512 x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step];
+    const __m512 even_a = _mm512_fmadd_ps(a2, x2, x0), odd_a = _mm512_fmadd_ps(a2, x3, x1);
+    const __m512 even_b = _mm512_fmadd_ps(b2, x2, x0), odd_b = _mm512_fmadd_ps(b2, x3, x1);
+    y[0] = x0;
+    y[1] = _mm512_fmadd_ps(a, odd_a, even_a);
+    y[2] = _mm512_fnmadd_ps(a, odd_a, even_a);
+    y[3] = _mm512_fmadd_ps(b, odd_b, even_b);
+    y[4] = _mm512_fnmadd_ps(b, odd_b, even_b);
+    y[5] = x3;
+}
+
+// y[3] = Gᵀ x[6].
+CPU_INLINE void winograd_tap_gradients(const __m512 *x, int step, __m512 *y) {
+    const __m512 zero = _mm512_set1_ps(WINOGRAD_G0);
+    const __m512 half_a = _mm512_set1_ps(WINOGRAD_GA), half_b = _mm512_set1_ps(WINOGRAD_GB);
+    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
+    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
+    const __m512 even_a = _mm512_mul_ps(half_a, _mm512_add_ps(x[step], x[2 * step]));
+    const __m512 odd_a = _mm512_mul_ps(half_a, _mm512_sub_ps(x[step], x[2 * step]));
+    const __m512 even_b = _mm512_mul_ps(half_b, _mm512_add_ps(x[3 * step], x[4 * step]));
+    const __m512 odd_b = _mm512_mul_ps(half_b, _mm512_sub_ps(x[3 * step], x[4 * step]));
+    y[0] = _mm512_fmadd_ps(zero, x[0], _mm512_add_ps(even_a, even_b));
+    y[1] = _mm512_fmadd_ps(a, odd_a, _mm512_mul_ps(b, odd_b));
+    y[2] = _mm512_fmadd_ps(a2, even_a, _mm512_fmadd_ps(b2, even_b, x[5 * step]));
 }
 
 #endif

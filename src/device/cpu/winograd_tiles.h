@@ -1,0 +1,42 @@
+// The tiles into which Winograd's convolutions cut images, and their pixels, transformed.
+#ifndef TRIREME_DEVICE_CPU_WINOGRAD_TILES_H
+#define TRIREME_DEVICE_CPU_WINOGRAD_TILES_H
+
+#include "device/cpu/conv.h"
+
+// A correlation that makes y [n, o, out] of x [n, c, in], and the tiles of 4×4 pixels into which it
+// cuts y. Tiles are numbered over all images. Arrays hold the height's value and the width's.
+typedef struct winograd_grid {
+    int64_t n, c, o, in[2], out[2], padding[2];
+    int64_t tiles[2]; // of an image
+    int64_t count;    // of all images
+} winograd_grid;
+
+// The correlation of a convolution or, if `grad_input`, of the gradient of its input: x is then dy,
+// padded by 2 − padding, and y is dx.
+winograd_grid winograd_grid_of(const conv_shape *s, bool grad_input);
+
+// The place of a tile: its image, row and column of its first pixel of y, and which of the six rows
+// and columns of x that it reads lie in the image (a bit for each).
+typedef struct winograd_tile {
+    int64_t image, row, column;
+    unsigned rows, columns;
+} winograd_tile;
+
+// Finds the places of `count` tiles from number `first` on.
+void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count,
+                         winograd_tile *tiles);
+
+// Transforms the pixels that `count` tiles read, Bᵀ d B. Tile i of channel c gets v[position · step
+// + (c / 16 · room + i) · 16 + c % 16]: there is room for `room` tiles.
+void winograd_read_tiles(const winograd_grid *grid, const float *x, const winograd_tile *tiles,
+                         int64_t count, float *v, int64_t room, int64_t step);
+
+// Floats from position to position for `room` tiles of `channels` channels. A distance of a
+// multiple of 4096 bytes would put all 36 positions of a tile into the same set of the L1 cache,
+// which holds fewer.
+static inline int64_t winograd_step(int64_t room, int64_t channels) {
+    return room * channels + CPU_BLOCK;
+}
+
+#endif
