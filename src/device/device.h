@@ -110,7 +110,8 @@ struct tri_kernel_def {
     // such a kernel; all other devices keep a node for each product and for the loss.
     bool chunks_scores;
     // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
-    // captured and repeated. Only used on devices that capture.
+    // captured and repeated. Only used on devices that capture. Fusions make no node for which the
+    // device has only such a kernel.
     bool uses_host;
 };
 

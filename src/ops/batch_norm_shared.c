@@ -41,25 +41,19 @@ static tri_status shared_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
     TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
     TRI_TRY(want_replicas(op, a, s, 3, c));
-    s->out[0] = s->in[0];
+    TRI_TRY(ops_batch_norm_shape(op, &a->norm, &s->in[0], &s->out[0]));
     for (int i = 1; i < 5; i++) {
         s->out[i] = tri_shape_of(c);
         s->out_type[i] = ops_accumulator_type(s->in_type[0]);
     }
+    ops_batch_norm_index(&a->norm, s);
     return ops_narrow_type(op, a->norm.narrow, s->in_type[0], &s->out_type[0]);
 }
 
-// Checks that x, y and dy have one shape, and that y and dy have the type that the attribute
-// `narrow` demands.
 static tri_status want_gradient(const char *op, const tri_batch_norm_attr *a,
                                 const tri_op_signature *s, int64_t *channels) {
-    tri_dtype y;
     TRI_TRY(want_channels(op, s, channels));
-    TRI_TRY(ops_narrow_type(op, a->narrow, s->in_type[0], &y));
-    for (int i = 1; i < 3; i++) {
-        TRI_TRY(ops_want_type(op, i == 1 ? "y" : "dy", s->in_type[i], y));
-        TRI_TRY(ops_want_shape(op, i == 1 ? "y" : "dy", &s->in[i], s->in[0]));
-    }
+    TRI_TRY(ops_batch_norm_gradient(op, a, s));
     return ops_want_accumulators(op, s, 3, s->input_count);
 }
 
@@ -99,13 +93,14 @@ static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_va
     const tri_batch_norm_shared_attr *a = node->attr;
     if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;
     const tri_value *in = node->inputs, *out = node->outputs;
-    tri_value ends[] = {in[0], out[0], out_grads[0], out[1], out[2]};
+    tri_value mask = ops_batch_norm_mask(&a->norm, node);
+    tri_value ends[] = {in[0], mask, out_grads[0], out[1], out[2]};
     in_grads[1] = tri_node_add(graph, &tri_op_batch_norm_sums, ends, 5, &a->norm, node->name);
     in_grads[2] = tri_node_output(graph, in_grads[1], 1);
     if (!wanted[0]) return;
     tri_value sums = tri_node_output(graph, in_grads[1], 2);
     sums = tri_node_add(graph, &tri_op_all_reduce, &sums, 1, &a->replicas, node->name);
-    tri_value all[] = {in[0], out[0], out_grads[0], in[1], out[1], out[2], sums, in[3]};
+    tri_value all[] = {in[0], mask, out_grads[0], in[1], out[1], out[2], sums, in[3]};
     in_grads[0] = tri_node_add(graph, &tri_op_batch_norm_shared_grad, all, 8, a, node->name);
 }
 
@@ -131,16 +126,14 @@ static tri_cost gradient_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 5);
 }
 
-static const tri_attr_field norm_fields[] = {
-    OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_attr, relu),
-    OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_attr, narrow),
-    {0},
-};
-
 static const tri_attr_field shared_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_batch_norm_shared_attr, norm.eps),
     OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_shared_attr, norm.relu),
     OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_shared_attr, norm.narrow),
+    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, norm.pool.kernel, .count = 2),
+    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, norm.pool.stride, .count = 2),
+    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, norm.pool.padding, .count = 2),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_shared_attr, norm.pool.relu),
     OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, replicas.slices),
     {0},
 };
@@ -158,10 +151,11 @@ const tri_op tri_op_batch_norm_moments = {
 const tri_op tri_op_batch_norm_shared = {
     .name = "batch_norm_shared",
     .doc = "x [N, C, ...], weight, bias, moments [R, 2C + 1] of all replicas -> y, mean, inv_std, "
-           "mean_sum, var_sum: as batch_norm, with mean and variance over all replicas; mean_sum "
+           "mean_sum, var_sum, index: as batch_norm, with mean and variance over all replicas; "
+           "mean_sum "
            "and var_sum are this one's N times them",
     .input_count = 4,
-    .output_count = 5,
+    .output_count = 6,
     .attr_bytes = sizeof(tri_batch_norm_shared_attr),
     .attr_fields = shared_fields,
     .shape = shared_shape,
@@ -171,20 +165,21 @@ const tri_op tri_op_batch_norm_shared = {
 
 const tri_op tri_op_batch_norm_sums = {
     .name = "batch_norm_sums",
-    .doc = "x, y, dy, mean, inv_std -> dweight, dbias, sums [2, C]: with h = (x - mean) * inv_std "
-           "and dy = 0 where relu cut y off: dweight = sum dy * h, dbias = sum dy; both again",
+    .doc = "x, mask, dy, mean, inv_std -> dweight, dbias, sums [2, C]: dweight and dbias as "
+           "batch_norm_grad computes them, then both again",
     .input_count = 5,
     .output_count = 3,
     .attr_bytes = sizeof(tri_batch_norm_attr),
-    .attr_fields = norm_fields,
+    .attr_fields = ops_batch_norm_fields,
     .shape = sums_shape,
     .cost = gradient_cost,
 };
 
 const tri_op tri_op_batch_norm_shared_grad = {
     .name = "batch_norm_shared_grad",
-    .doc = "x, y, dy, weight, mean, inv_std, sums and moments of all replicas -> dx: weight * "
-           "inv_std * (dy - (sums[1] + h * sums[0]) / M), M values a channel of all replicas",
+    .doc = "x, mask, dy, weight, mean, inv_std, sums and moments of all replicas -> dx: weight * "
+           "inv_std * (d - (sums[1] + h * sums[0]) / M) with d and h as in batch_norm_grad, M "
+           "values a channel of all replicas",
     .input_count = 8,
     .output_count = 1,
     .attr_bytes = sizeof(tri_batch_norm_shared_attr),

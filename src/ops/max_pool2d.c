@@ -2,7 +2,7 @@
 // its shape rules, gradient rule and cost.
 #include "ops/rules.h"
 
-static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, const tri_shape *x,
+tri_status ops_max_pool_shape(const char *op, const tri_max_pool2d_attr *a, const tri_shape *x,
                               tri_shape *y) {
     TRI_TRY(ops_want_rank(op, "x [N, C, H, W]", x, 4));
     bool large = a->kernel[0] > TRI_POOL_NO_GRADIENT || a->kernel[1] > TRI_POOL_NO_GRADIENT;
@@ -37,7 +37,7 @@ static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, cons
 static tri_status max_pool2d_shape(const void *attr, tri_op_signature *s) {
     const tri_max_pool2d_attr *a = attr;
     TRI_TRY(ops_want_float("max_pool2d", "x", s->in_type[0]));
-    TRI_TRY(pool_window("max_pool2d", a, &s->in[0], &s->out[0]));
+    TRI_TRY(ops_max_pool_shape("max_pool2d", a, &s->in[0], &s->out[0]));
     if (s->present[1]) {
         TRI_TRY(ops_want_type("max_pool2d", "position", s->in_type[1], TRI_I64));
         TRI_TRY(ops_want_shape("max_pool2d", "position", &s->in[1], tri_shape_of(2)));
@@ -55,7 +55,7 @@ static tri_status max_pool2d_grad_shape(const void *attr, tri_op_signature *s) {
     tri_shape y;
     TRI_TRY(ops_want_type("max_pool2d_grad", "index", s->in_type[0], TRI_U8));
     TRI_TRY(ops_want_float("max_pool2d_grad", "dy", s->in_type[1]));
-    TRI_TRY(pool_window("max_pool2d_grad", a, &a->x_shape, &y));
+    TRI_TRY(ops_max_pool_shape("max_pool2d_grad", a, &a->x_shape, &y));
     TRI_TRY(ops_want_shape("max_pool2d_grad", "index", &s->in[0], y));
     TRI_TRY(ops_want_shape("max_pool2d_grad", "dy", &s->in[1], y));
     s->out[0] = a->x_shape;

@@ -34,13 +34,13 @@ typedef enum tri_activation {
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
     X(avg_pool2d)             /* x -> y */                                                         \
     X(avg_pool2d_grad)        /* dy -> dx */                                                       \
-    X(batch_norm)             /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum */         \
+    X(batch_norm)             /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum, index */  \
     X(batch_norm_inference)   /* x, weight, bias, running_mean, running_var -> y */                \
-    X(batch_norm_grad)        /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */          \
+    X(batch_norm_grad)        /* x, mask, dy, weight, mean, inv_std -> dx, dweight, dbias */       \
     X(batch_norm_moments)     /* x -> moments [1, 2C + 1] of this replica */                       \
     X(batch_norm_shared)      /* x, weight, bias, moments of all replicas -> as batch_norm */      \
-    X(batch_norm_sums)        /* x, y, dy, mean, inv_std -> dweight, dbias, sums [2, C] */         \
-    X(batch_norm_shared_grad) /* x, y, dy, weight, mean, inv_std, sums, moments -> dx */           \
+    X(batch_norm_sums)        /* x, mask, dy, mean, inv_std -> dweight, dbias, sums [2, C] */      \
+    X(batch_norm_shared_grad) /* x, mask, dy, weight, mean, inv_std, sums, moments -> dx */        \
     X(dropout)                /* x, position -> y */                                               \
     X(dropout_grad)           /* dy, position -> dx */                                             \
     X(reshape)                /* x -> y, a view */                                                 \
@@ -200,6 +200,9 @@ typedef struct tri_batch_norm_attr {
     bool relu; // true: ReLU is applied to y
     // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
     int64_t narrow;
+    // Max pooling without dropout, which makes y of the normalised tensor. With it, the input
+    // `mask` of gradients is the pooling's index, and without it, y. kernel 0: no pooling.
+    tri_max_pool2d_attr pool;
 } tri_batch_norm_attr;
 
 typedef struct tri_dropout_attr {

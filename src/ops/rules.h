@@ -54,6 +54,22 @@ tri_shape ops_last_axis(const tri_op_signature *s);
 // Checks that eps, which a norm adds to a variance, is above 0, because the variance may be 0.
 tri_status ops_want_eps(const char *op, double eps);
 
+// Finds the shape of max pooling's result y.
+tri_status ops_max_pool_shape(const char *op, const tri_max_pool2d_attr *pool, const tri_shape *x,
+                              tri_shape *y);
+// Finds the shape of batch norm's result y, which depends on the pooling that is fused into it.
+tri_status ops_batch_norm_shape(const char *op, const tri_batch_norm_attr *attr, const tri_shape *x,
+                                tri_shape *y);
+// Sets shape and type of batch norm's output number 5, the index of the pooling that is fused into
+// it: [0] without pooling.
+void ops_batch_norm_index(const tri_batch_norm_attr *attr, tri_op_signature *s);
+// Checks the inputs 0 to 2 of batch norm's gradients: x, mask and dy.
+tri_status ops_batch_norm_gradient(const char *op, const tri_batch_norm_attr *attr,
+                                   const tri_op_signature *s);
+// The output of the batch norm that its gradients read as `mask`: y, or the index of the pooling.
+tri_value ops_batch_norm_mask(const tri_batch_norm_attr *attr, const tri_node *node);
+// The attributes of a batch norm with its ReLU and pooling, for printing.
+extern const tri_attr_field ops_batch_norm_fields[];
 // Gives output 0 the shape and type of input 0.
 void ops_like_first(tri_op_signature *s);
 // Counts the windows along one axis; below 1: the kernel does not fit.

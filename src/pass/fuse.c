@@ -37,6 +37,8 @@ static tri_node *producer_of(const rewrite *w, const fusion *f, const tri_node *
     if (producer->op != f->producer) return NULL;
     if (f->result == FUSION_NODE_STAYS) return producer;
     bool near = producer->block == node->block && producer->phase == node->phase;
+    for (int k = 1; f->result == FUSION_PRODUCER_STAYS && k < node->output_count; k++)
+        if (w->uses[node->outputs[k].id] > 0) return NULL;
     return near && w->uses[x.id] == 1 ? producer : NULL;
 }
 
@@ -61,8 +63,23 @@ static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_nod
     return true;
 }
 
+// Gives the node's outputs the shapes and types that its op makes. False: its op refuses the node.
+static bool set_outputs(const rewrite *w, const tri_node *node) {
+    tri_op_signature s = tri_node_signature(w->graph, node);
+    if (node->op->shape(node->attr, &s) != TRI_OK) return false;
+    for (int k = 0; k < node->output_count; k++) {
+        w->graph->values[node->outputs[k].id].shape = s.out[k];
+        w->graph->values[node->outputs[k].id].dtype = s.out_type[k];
+    }
+    return true;
+}
+
+// A kernel that runs on the host beside the device does not count: it is slower than two kernels of
+// the device.
 static bool has_kernel(const rewrite *w, const tri_node *node) {
-    return !w->device || tri_device_select(w->device, w->graph, node);
+    if (!w->device) return true;
+    const tri_kernel_def *def = tri_device_select(w->device, w->graph, node);
+    return def && !def->uses_host;
 }
 
 static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
@@ -81,9 +98,11 @@ static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     bool node_stays = f->result != FUSION_PRODUCER_STAYS;
     bool producer_changes = f->result != FUSION_NODE_STAYS;
     if (node_stays && !has_kernel(w, &new_node)) return false;
-    if (producer_changes &&
-        !(is_made_before(w, &new_producer, producer) && has_kernel(w, &new_producer)))
+    if (producer_changes && !(is_made_before(w, &new_producer, producer) &&
+                              set_outputs(w, &new_producer) && has_kernel(w, &new_producer))) {
+        set_outputs(w, producer);
         return false;
+    }
     if (producer_changes) replace_node(w, producer, &new_producer);
     if (node_stays) {
         replace_node(w, node, &new_node);

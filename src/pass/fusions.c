@@ -60,6 +60,18 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
     return true;
 }
 
+// The batch norm applies the pooling while it normalises, so that the large tensor between the two
+// is neither written nor read, and its gradient reads that of the pooled tensor.
+static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_batch_norm_attr *attr = attr_of(producer);
+    const tri_max_pool2d_attr *pool = node->attr;
+    // With windows that overlap, an element would be normalised once for each of them.
+    bool overlap = pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1];
+    if (attr->relu || attr->pool.kernel[0] != 0 || pool->dropout > 0 || overlap) return false;
+    attr->pool = *pool;
+    return true;
+}
+
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
     const tri_dropout_attr *dropout = node->attr;
@@ -139,6 +151,11 @@ const fusion pass_fusions[] = {
             norm_relu_to_pool),
     FORWARD("ReLU behind max pooling", max_pool2d, batch_norm_shared, BOTH_STAY,
             norm_relu_to_pool),
+    FORWARD("max pooling into batch norm", max_pool2d, batch_norm, PRODUCER_STAYS, pool_into_norm),
+    FORWARD("max pooling into batch norm", max_pool2d, batch_norm_inference, PRODUCER_STAYS,
+            pool_into_norm),
+    FORWARD("max pooling into batch norm", max_pool2d, batch_norm_shared, PRODUCER_STAYS,
+            pool_into_norm),
     FORWARD("dropout into max pooling", dropout, max_pool2d, PRODUCER_STAYS, dropout_into_pool),
     FORWARD("flatten into linear", linear, reshape, NODE_STAYS, flatten_into_linear),
     FORWARD("log-softmax into loss", nll_loss, log_softmax, NODE_STAYS, log_softmax_into_loss),

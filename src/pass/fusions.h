@@ -6,9 +6,10 @@
 #include "pass/pass.h"
 
 typedef enum fusion_result {
-    // The producer does the work of both, and the node is removed. This is done only if nothing
-    // else reads the producer's output, because that is no longer computed, and if both nodes are
-    // in one block.
+    // The producer does the work of both, and the node is removed. Output 0 of the producer then
+    // has the node's shape and type. This is done only if nothing else reads the producer's output,
+    // because that is no longer computed, if nothing reads other outputs of the node, and if both
+    // nodes are in one block.
     FUSION_PRODUCER_STAYS,
     // Both nodes stay, and work moves from one to the other. The conditions are those of
     // FUSION_PRODUCER_STAYS.

@@ -142,18 +142,18 @@ static void test_avg_pool2d(void **state) {
     }
 }
 
-static void check_batch_norm(tri_shape shape, bool relu) {
+static void check_batch_norm(tri_shape shape, bool relu, tri_max_pool2d_attr pool) {
     subject s = begin();
-    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
+    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu, .pool = pool};
     tri_value in[] = {trained(&s, "x", shape), trained(&s, "weight", tri_shape_of(shape.dims[1])),
                       trained(&s, "bias", tri_shape_of(shape.dims[1]))};
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
 }
 
 // Runs on one replica.
-static void check_batch_norm_shared(tri_shape shape, bool relu) {
+static void check_batch_norm_shared(tri_shape shape, bool relu, tri_max_pool2d_attr pool) {
     subject s = begin();
-    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
+    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu, .pool = pool};
     tri_collective_attr alone = {.group = TRI_GROUP_REPLICAS, .slices = 1};
     tri_value in[] = {trained(&s, "x", shape), trained(&s, "weight", tri_shape_of(shape.dims[1])),
                       trained(&s, "bias", tri_shape_of(shape.dims[1]))};
@@ -162,15 +162,21 @@ static void check_batch_norm_shared(tri_shape shape, bool relu) {
 }
 
 static void test_batch_norm_shared(void **state) {
-    check_batch_norm_shared(tri_shape_of(3, 2, 2, 3), false);
-    check_batch_norm_shared(tri_shape_of(4, 1, 3, 1), true);
+    tri_max_pool2d_attr none = {0}, pool = {.kernel = {2, 3}, .stride = {2, 2}, .relu = true};
+    check_batch_norm_shared(tri_shape_of(3, 2, 2, 3), false, none);
+    check_batch_norm_shared(tri_shape_of(4, 1, 3, 1), true, none);
+    check_batch_norm_shared(tri_shape_of(3, 2, 4, 5), false, pool);
 }
 
 static void test_batch_norm(void **state) {
-    check_batch_norm(tri_shape_of(3, 2, 2, 3), false);
-    check_batch_norm(tri_shape_of(5, 3), false);
-    check_batch_norm(tri_shape_of(1, 2, 5), false);
-    check_batch_norm(tri_shape_of(4, 1, 3, 1), true);
+    tri_max_pool2d_attr none = {0}, pool = {.kernel = {2, 2}, .stride = {2, 2}, .relu = true};
+    check_batch_norm(tri_shape_of(3, 2, 2, 3), false, none);
+    check_batch_norm(tri_shape_of(5, 3), false, none);
+    check_batch_norm(tri_shape_of(1, 2, 5), false, none);
+    check_batch_norm(tri_shape_of(4, 1, 3, 1), true, none);
+    check_batch_norm(tri_shape_of(3, 2, 4, 5), false, pool);
+    pool = (tri_max_pool2d_attr){.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}};
+    check_batch_norm(tri_shape_of(2, 2, 5, 6), false, pool);
 }
 
 static void test_dropout(void **state) {

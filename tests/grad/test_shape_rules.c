@@ -211,7 +211,19 @@ static void test_batch_norm(void **state) {
             F(3), F(4));
     REFUSED(batch_norm_grad, &a, "y must be [4, 3], but is [3, 4]", F(4, 3), F(3, 4), F(4, 3), F(3),
             F(3), F(3));
-    a.eps = 0;
+    a.pool = (tri_max_pool2d_attr){.kernel = {2, 2}, .stride = {2, 2}};
+    REFUSED(batch_norm_inference, &a, "x [N, C, H, W] must have 4 axes, but is [8, 8]", F(8, 8),
+            F(8), F(8), F(8), F(8));
+    REFUSED(batch_norm_grad, &a, "index must be U8, but is F32", F(4, 3, 2, 2), F(4, 3, 1, 1),
+            F(4, 3, 1, 1), F(3), F(3), F(3));
+    REFUSED(batch_norm_grad, &a, "index must be [4, 3, 1, 1], but is [4, 3, 2, 2]", F(4, 3, 2, 2),
+            OF(TRI_U8, 4, 3, 2, 2), F(4, 3, 1, 1), F(3), F(3), F(3));
+    REFUSED(batch_norm_grad, &a, "dy must be [4, 3, 1, 1], but is [4, 3, 2, 2]", F(4, 3, 2, 2),
+            OF(TRI_U8, 4, 3, 1, 1), F(4, 3, 2, 2), F(3), F(3), F(3));
+    a.relu = true;
+    REFUSED(batch_norm, &a, "ReLU belongs to the pooling, which has no dropout here", F(4, 3, 2, 2),
+            F(3), F(3));
+    a = (tri_batch_norm_attr){0};
     REFUSED(batch_norm, &a, "eps must be above 0, not 0", F(4, 3), F(3), F(3));
 }
 

@@ -244,6 +244,30 @@ static void build_avg_pool2d(op_case *c) {
     op_add(c, &tri_op_avg_pool2d_grad, &dy, &a);
 }
 
+// Draws the pooling that is fused into a batch norm of x, for which it makes the inputs `mask` and
+// `dy` of the gradient. If there is no pooling, these have the shape of x.
+static void draw_norm_pool(op_case *c, tri_shape x, tri_batch_norm_attr *a, tri_value *mask,
+                           tri_value *dy) {
+    bool pools = x.rank == 4 && x.dims[2] > 2 && x.dims[3] > 2 && op_chance(c, 60);
+    bool usual = op_chance(c, 60); // 2 x 2
+    tri_shape y = x;
+    for (int i = 0; pools && i < 2; i++) {
+        a->pool.kernel[i] = usual ? 2 : op_draw(c, 1, 3);
+        a->pool.stride[i] = usual ? 2 : op_draw(c, 1, 4);
+        a->pool.padding[i] = usual ? 0 : op_draw(c, 0, a->pool.kernel[i] / 2);
+        y.dims[2 + i] =
+            window(x.dims[2 + i], a->pool.kernel[i], a->pool.stride[i], a->pool.padding[i], 1);
+    }
+    *dy = numbers(c, y);
+    *mask = pools ? (tri_value){0} : numbers(c, x);
+    if (!pools) return;
+    a->pool.relu = a->relu;
+    a->relu = false;
+    tri_value in = numbers(c, x);
+    *mask = tri_node_output(c->graph,
+                            tri_node_add(c->graph, &tri_op_max_pool2d, &in, 1, &a->pool, ""), 1);
+}
+
 static void build_batch_norm(op_case *c) {
     tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
@@ -251,14 +275,14 @@ static void build_batch_norm(op_case *c) {
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.narrow), weight = op_wide_unit(c, ch),
               bias = op_wide_unit(c, ch);
-    tri_value mean = op_wide(c, ch, -0.5, 0.5), positive = op_wide(c, ch, 0.5, 2);
+    tri_value mean = op_wide(c, ch, -0.5, 0.5), positive = op_wide(c, ch, 0.5, 2), mask, dy;
+    draw_norm_pool(c, x, &a, &mask, &dy);
     if (op_chance(c, 50)) {
         op_add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
         op_add(c, &tri_op_batch_norm_inference, (tri_value[]){xv, weight, bias, mean, positive},
                &a);
     } else {
-        tri_value y = numbers(c, x), dy = numbers(c, x);
-        op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
+        op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, mask, dy, weight, mean, positive}, &a);
     }
 }
 
@@ -270,18 +294,20 @@ static void build_batch_norm_shared(op_case *c) {
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.norm.narrow), weight = op_wide_unit(c, ch),
               bias = op_wide_unit(c, ch);
+    tri_value mask, dy;
+    draw_norm_pool(c, x, &a.norm, &mask, &dy);
     // Means, squares and numbers of samples are all positive.
     tri_value all = op_wide(c, tri_shape_of(a.replicas.slices, 2 * x.dims[1] + 1), 1, 3);
     if (op_chance(c, 50)) {
         op_add(c, &tri_op_batch_norm_moments, &xv, NULL);
         op_add(c, &tri_op_batch_norm_shared, (tri_value[]){xv, weight, bias, all}, &a);
     } else {
-        tri_value y = numbers(c, x), dy = numbers(c, x), mean = op_wide(c, ch, -0.5, 0.5);
+        tri_value mean = op_wide(c, ch, -0.5, 0.5);
         tri_value inv_std = op_wide(c, ch, 0.5, 2),
                   sums = op_wide_unit(c, tri_shape_of(2, x.dims[1]));
-        tri_value in[] = {xv, y, dy, weight, mean, inv_std, sums, all};
+        tri_value in[] = {xv, mask, dy, weight, mean, inv_std, sums, all};
         op_add(c, &tri_op_batch_norm_shared_grad, in, &a);
-        op_add(c, &tri_op_batch_norm_sums, (tri_value[]){xv, y, dy, mean, inv_std}, &a.norm);
+        op_add(c, &tri_op_batch_norm_sums, (tri_value[]){xv, mask, dy, mean, inv_std}, &a.norm);
     }
 }
 

@@ -1,5 +1,6 @@
 // Fusion: each row of the table is used where the device has a kernel for the merged node, and only
-// there. Sums that gradients of norms take over keep their bits.
+// there. Sums that gradients of norms take over, and poolings that batch norms take over, keep
+// their bits.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pass/fusions.h"
@@ -86,36 +87,53 @@ static tri_graph *build_residual(tri_precision precision) {
     return g;
 }
 
+// Checks that value b of the second session has the bits of value a of the first.
+static void same_bits(op_session *const *sessions, tri_value a, tri_value b, const char *what,
+                      int number) {
+    for (int64_t n = 0; n < op_count(sessions[0], a); n++) {
+        double wanted = op_get(sessions[0], a, n), got = op_get(sessions[1], b, n);
+        if (got != wanted)
+            fail_msg("%s %d, element %d: %.9g, not %.9g", what, number, (int)n, got, wanted);
+    }
+}
+
+// Runs both graphs, and checks that their metrics and gradients have the same bits. Closes the
+// graphs and the device.
+static void compare_runs(tri_graph *const *graphs, tri_device *device) {
+    op_session *sessions[2];
+    for (int k = 0; k < 2; k++) {
+        sessions[k] = op_session_open(graphs[k], device, true);
+        for (int i = 0; i < graphs[k]->parameter_count; i++) {
+            // A running variance is positive.
+            double low = graphs[k]->parameters[i].role == TRI_ROLE_STATISTIC ? 0.1 : -1;
+            if (graphs[k]->parameters[i].role != TRI_ROLE_COUNTER)
+                op_fill(sessions[k], graphs[k]->parameters[i].value, 7, low, 1);
+        }
+        for (int i = 0; i < graphs[k]->input_count; i++)
+            op_fill(sessions[k], graphs[k]->inputs[i].value, 7, -1, 1);
+        if (graphs[k]->gradient_count > 0)
+            op_set(sessions[k], tri_scalar(graphs[k], TRI_SCALAR_SEED), 0, 1);
+        op_run_ok(sessions[k]);
+    }
+    for (int i = 0; i < graphs[0]->metric_count; i++)
+        same_bits(sessions, graphs[0]->metrics[i].value, graphs[1]->metrics[i].value, "metric", i);
+    for (int i = 0; i < graphs[0]->gradient_count; i++)
+        same_bits(sessions, graphs[0]->gradients[i].value, graphs[1]->gradients[i].value,
+                  "gradient", i);
+    for (int k = 0; k < 2; k++) {
+        op_session_close(sessions[k]);
+        op_graph_close(graphs[k]);
+    }
+    device->backend->close(device);
+}
+
 static void test_sums_of_gradients(const tri_device_backend *backend, tri_precision precision) {
     tri_device *device = op_device_open(backend, 2);
     tri_graph *graphs[2] = {build_residual(precision), build_residual(precision)};
     assert_int_equal(count_op(graphs[0], &tri_op_add), 6);
     ok(tri_pass_fuse(graphs[1], &device->description, TRI_FUSE_AFTER_AUTODIFF));
     assert_int_equal(count_op(graphs[1], &tri_op_add), 3);
-    op_session *sessions[2];
-    for (int k = 0; k < 2; k++) {
-        sessions[k] = op_session_open(graphs[k], device, true);
-        for (int i = 0; i < graphs[k]->parameter_count; i++)
-            op_fill(sessions[k], graphs[k]->parameters[i].value, 7, -1, 1);
-        for (int i = 0; i < graphs[k]->input_count; i++)
-            op_fill(sessions[k], graphs[k]->inputs[i].value, 7, -1, 1);
-        op_set(sessions[k], tri_scalar(graphs[k], TRI_SCALAR_SEED), 0, 1);
-        op_run_ok(sessions[k]);
-    }
-    for (int i = 0; i < graphs[0]->gradient_count; i++) {
-        tri_value a = graphs[0]->gradients[i].value, b = graphs[1]->gradients[i].value;
-        for (int64_t n = 0; n < op_count(sessions[0], a); n++) {
-            double wanted = op_get(sessions[0], a, n), got = op_get(sessions[1], b, n);
-            if (got != wanted)
-                fail_msg("%s: gradient %d, element %d: %.9g, not %.9g", backend->name, i, (int)n,
-                         got, wanted);
-        }
-    }
-    for (int k = 0; k < 2; k++) {
-        op_session_close(sessions[k]);
-        op_graph_close(graphs[k]);
-    }
-    device->backend->close(device);
+    compare_runs(graphs, device);
 }
 
 static void test_sums(void **state) {
@@ -125,8 +143,102 @@ static void test_sums(void **state) {
     test_sums_of_gradients(&tri_device_cpu, TRI_PRECISION_BF16_MIXED);
 }
 
+// ---- max pooling in batch norm
+
+// What differs between the cases.
+typedef struct pool_case {
+    int64_t height, width;
+    tri_pool2d_options pool;
+    bool relu, shared, evaluates;
+    bool reads_twice; // another node reads the batch norm's y
+    int fused;        // how many of the two poolings a batch norm takes over
+} pool_case;
+
+// Two batch norms, each with a pooling behind it. A convolution reads the first result, and a
+// linear layer the second.
+static tri_graph *build_pooled(const pool_case *c) {
+    tri_graph_options options = {.seed = 1, .training = !c->evaluates, .dtype = TRI_F32};
+    tri_graph *g = tri_graph_create(NULL, &options);
+    tri_block(g, "test");
+    tri_value x = tri_parameter(g, "x", tri_shape_of(3, 16, c->height, c->width), (tri_init){0});
+    for (int i = 0; i < 2; i++) {
+        const char *name = tri_name(g, "norm%d", i);
+        x = tri_conv2d(g, tri_name(g, "conv%d", i), x,
+                       (tri_conv2d_options){.channels = 32, .kernel = 3, .padding = 1});
+        tri_value norm = tri_batch_norm(g, name, x, (tri_batch_norm_options){0});
+        if (c->shared) {
+            tri_node like = *tri_value_node(g, norm);
+            tri_collective_attr alone = {.group = TRI_GROUP_REPLICAS, .slices = 1};
+            norm = ops_batch_norm_shared(g, &like, like.inputs, &alone);
+        }
+        x = tri_max_pool2d(g, c->relu ? tri_relu(g, norm) : norm, c->pool);
+        if (c->reads_twice) {
+            tri_value mean = tri_adaptive_avg_pool2d(g, norm, 1);
+            x = tri_add(g, x, tri_max_pool2d(g, norm, c->pool));
+            tri_metric(g, tri_name(g, "mean%d", i), tri_mse_loss(g, mean, mean));
+        }
+    }
+    x = tri_linear(g, "fc", tri_flatten(g, x), 5);
+    tri_value loss = tri_mse_loss(g, x, tri_input(g, "target", TRI_F32, tri_value_shape(g, x)));
+    if (c->evaluates)
+        tri_metric(g, "loss", loss);
+    else
+        tri_loss(g, loss);
+    return g;
+}
+
+// A device that computes batch norm with pooling only on its host.
+static bool is_separate(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node) {
+    bool norm = node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_shared ||
+                node->op == &tri_op_batch_norm_inference;
+    return !norm || ((const tri_batch_norm_attr *)node->attr)->pool.kernel[0] == 0;
+}
+static const tri_kernel_def separate = {.name = "separate", .supports = is_separate};
+static const tri_kernel_def on_host = {.name = "on-host", .uses_host = true};
+static const tri_kernel_def *const separate_kernels[] = {&separate, &on_host, NULL};
+static const tri_device_backend separate_backend = {.name = "separate",
+                                                    .kernels = separate_kernels};
+
+static void compare_pooled(const pool_case *c, const tri_device_backend *backend,
+                           tri_precision precision) {
+    tri_device *device = op_device_open(backend, 2);
+    tri_device_description without = {.backend = &separate_backend};
+    const tri_device_description *devices[] = {&without, &device->description};
+    tri_graph *graphs[2];
+    for (int k = 0; k < 2; k++) {
+        graphs[k] = build_pooled(c);
+        int poolings = count_op(graphs[k], &tri_op_max_pool2d);
+        ok(tri_pass_fuse(graphs[k], devices[k], TRI_FUSE_BEFORE_AUTODIFF));
+        assert_int_equal(count_op(graphs[k], &tri_op_max_pool2d), poolings - k * c->fused);
+        ok(tri_pass_precision(graphs[k], precision));
+        if (!c->evaluates) ok(tri_pass_autodiff(graphs[k]));
+    }
+    compare_runs(graphs, device);
+}
+
+static void test_pooling_in_batch_norm(void **state) {
+    (void)state;
+    static const pool_case cases[] = {
+        {8, 12, {.kernel = 2}, .relu = true, .fused = 2},
+        {8, 12, {.kernel = 2}, .relu = false, .fused = 2},
+        {9, 13, {.kernel = 2}, .relu = true, .fused = 2},
+        {9, 13, {.kernel = 2}, .relu = true, .shared = true, .fused = 2},
+        {9, 13, {.kernel = 2}, .relu = true, .evaluates = true, .fused = 2},
+        {20, 17, {.kernel = 3, .stride = 4, .padding = 1}, .relu = true, .fused = 2},
+        {11, 10, {.kernel = 3, .stride = 2, .padding = 1}, .relu = true, .fused = 0},
+        {8, 12, {.kernel = 2}, .relu = true, .reads_twice = true, .fused = 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        compare_pooled(&cases[i], &tri_device_ref, TRI_PRECISION_32_TRUE);
+        compare_pooled(&cases[i], &tri_device_cpu, TRI_PRECISION_32_TRUE);
+        compare_pooled(&cases[i], &tri_device_cpu, TRI_PRECISION_BF16_MIXED);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_device_is_asked),
-                                       cmocka_unit_test(test_sums)};
+                                       cmocka_unit_test(test_sums),
+                                       cmocka_unit_test(test_pooling_in_batch_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

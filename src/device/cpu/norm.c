@@ -1,10 +1,11 @@
-// Batch norm of nChw16c tensors, fused with ReLU.
+// Batch norm of nChw16c tensors, fused with ReLU, or with max pooling, whose windows must not
+// overlap.
 //
 // A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs. The moments of
 // the planes are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
 // and a pairwise algorithm for computing sample variances", 1979), so that the results do not
 // depend on the number of threads.
-#include "device/cpu/simd.h"
+#include "device/cpu/pool.h"
 #include "device/moments.h"
 
 #include <math.h>
@@ -13,13 +14,23 @@
 
 enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum is added in F64
 
+// For a pixel of a plane that is pooled: the pixel of the pooled plane that its window makes, and
+// which position in the window it has.
+typedef struct norm_place {
+    uint32_t pooled;
+    uint8_t position;
+} norm_place;
+enum { NORM_NO_PLACE = 254 }; // the position of a pixel that lies in no window
+
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, pixels;
     int64_t replicas; // number of replicas whose moments the node joins
     double eps;
     bool relu;
-    bool bf16; // x, y and their gradients are BF16, else F32
+    bool bf16;          // x, y and their gradients are BF16, else F32
+    norm_place *places; // [pixels]; NULL: no pooling is fused
+    cpu_pool pool;
 } norm_state;
 
 typedef struct norm_job {
@@ -30,6 +41,7 @@ typedef struct norm_job {
     // [samples][channels]: two sums of each plane; the functions below say which.
     double *first, *second;
     const float *scale, *shift, *slope; // [channels]: factors of the loop over all elements
+    cpu_pool_job pool;                  // where pooling is fused
 } norm_job;
 
 typedef struct norm_sum {
@@ -107,25 +119,53 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-// Loads dy of a pixel. With a fused ReLU, dy is 0 where y is not positive.
-CPU_INLINE __m512 relu_gradient(const norm_job *job, bool bf16, int64_t pixel) {
-    __m512 dy = load(job->dy, bf16, pixel);
-    if (!job->state->relu) return dy;
-    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, bf16, pixel), _mm512_setzero_ps(), _CMP_GT_OQ);
-    return _mm512_maskz_mov_ps(on, dy);
+// A plane of the gradient of the normalised tensor.
+typedef struct norm_dy {
+    const norm_job *job;
+    int64_t first;       // the number of the plane's first pixel
+    const float *pooled; // with pooling: the plane of dy, and of the indices of its maxima
+    const uint8_t *index;
+} norm_dy;
+
+CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, bool pools) {
+    const norm_state *s = job->state;
+    norm_dy dy = {.job = job, .first = plane * s->pixels};
+    if (!pools) return dy;
+    dy.pooled = cpu_pool_dy(&job->pool, plane, thread);
+    dy.index = job->pool.index + plane * cpu_pooled_pixels(&s->pool) * CPU_BLOCK;
+    return dy;
+}
+
+// Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is not
+// positive. With pooling it is dy of the pixel's window, or 0 where that has its maximum elsewhere.
+CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
+    const norm_state *s = from.job->state;
+    if (pools) {
+        norm_place place = s->places[pixel];
+        int64_t at = (int64_t)place.pooled * CPU_BLOCK;
+        __m128i maximum = _mm_loadu_si128((const __m128i *)(from.index + at));
+        __mmask16 here = _mm_cmpeq_epi8_mask(maximum, _mm_set1_epi8((char)place.position));
+        return _mm512_maskz_loadu_ps(here, from.pooled + at);
+    }
+    __m512 dy = load(from.job->dy, bf16, from.first + pixel);
+    if (!s->relu) return dy;
+    __m512 y = load(from.job->y, bf16, from.first + pixel);
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), dy);
 }
 
 // Computes each plane's sum of dy (first) and of dy · (x − mean) (second).
-CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
+CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, int thread,
+                                bool bf16, bool pools) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
+        norm_dy from = dy_of_plane(job, i, thread, pools);
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
         norm_sum sum = sum_zero(), product = sum_zero();
         for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
             __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
             int64_t stop = p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
             for (int64_t q = p; q < stop; q++) {
-                __m512 dy = relu_gradient(job, bf16, i * s->pixels + q);
+                __m512 dy = load_dy(from, bf16, pools, q);
                 __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->pixels + q), mean);
                 part = _mm512_add_ps(part, dy);
                 cross = _mm512_fmadd_ps(dy, h, cross);
@@ -139,36 +179,71 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
 }
 
 // Computes, for all elements, out = scale · dy + slope · (x − mean) + shift: the gradient of x.
-CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
+CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, int thread, bool bf16,
+                         bool pools) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
+        norm_dy from = dy_of_plane(job, i, thread, pools);
         int64_t channel = i % s->blocks * CPU_BLOCK;
         __m512 mean = _mm512_loadu_ps(job->mean + channel);
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 slope = _mm512_loadu_ps(job->slope + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
-            __m512 h = _mm512_sub_ps(load(job->x, bf16, p), mean);
+        for (int64_t p = 0; p < s->pixels; p++) {
+            __m512 h = _mm512_sub_ps(load(job->x, bf16, from.first + p), mean);
             __m512 value = _mm512_fmadd_ps(slope, h, shift);
-            value = _mm512_fmadd_ps(scale, relu_gradient(job, bf16, p), value);
-            cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
+            value = _mm512_fmadd_ps(scale, load_dy(from, bf16, pools, p), value);
+            cpu_store(job->out, bf16, (from.first + p) * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
+#define NORM_RANGE(name, call)                                                                     \
+    static CPU_AVX512 void name(void *context, int64_t begin, int64_t end, int thread) { call; }
 // Defines NAME_ranges: the function for F32, then the one for BF16.
 #define NORM_RANGES(name)                                                                          \
-    static CPU_AVX512 void name##_f32(void *context, int64_t begin, int64_t end, int thread) {     \
-        name(context, begin, end, false);                                                          \
-    }                                                                                              \
-    static CPU_AVX512 void name##_bf16(void *context, int64_t begin, int64_t end, int thread) {    \
-        name(context, begin, end, true);                                                           \
-    }                                                                                              \
+    NORM_RANGE(name##_f32, name(context, begin, end, false))                                       \
+    NORM_RANGE(name##_bf16, name(context, begin, end, true))                                       \
     static const cpu_range name##_ranges[] = {name##_f32, name##_bf16};
+// As NORM_RANGES, and then both again for nodes with pooling.
+#define NORM_GRADIENT_RANGES(name)                                                                 \
+    NORM_RANGE(name##_f32, name(context, begin, end, thread, false, false))                        \
+    NORM_RANGE(name##_bf16, name(context, begin, end, thread, true, false))                        \
+    NORM_RANGE(name##_pool_f32, name(context, begin, end, thread, false, true))                    \
+    NORM_RANGE(name##_pool_bf16, name(context, begin, end, thread, true, true))                    \
+    static const cpu_range name##_ranges[] = {name##_f32, name##_bf16, name##_pool_f32,            \
+                                              name##_pool_bf16};
 NORM_RANGES(moments)
 NORM_RANGES(affine)
-NORM_RANGES(gradient_planes)
-NORM_RANGES(gradient)
+NORM_GRADIENT_RANGES(gradient_planes)
+NORM_GRADIENT_RANGES(gradient)
+
+// The attributes of all ops of batch norm begin with tri_batch_norm_attr; only batch_norm_moments
+// has none.
+static const tri_batch_norm_attr *attr_of(const tri_node *node) {
+    static const tri_batch_norm_attr none = {0};
+    return node->op->attr_bytes ? node->attr : &none;
+}
+
+static bool pools(const tri_node *node) { return attr_of(node)->pool.kernel[0] != 0; }
+
+static bool is_forward(const tri_node *node) {
+    return node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_inference ||
+           node->op == &tri_op_batch_norm_shared;
+}
+
+// The result of the fused pooling, or its gradient.
+static tri_value pooled_value(const tri_node *node) {
+    return is_forward(node) ? node->outputs[0] : node->inputs[2];
+}
+
+static bool pool_supports(const tri_graph *graph, const tri_node *node) {
+    const tri_max_pool2d_attr *pool = &attr_of(node)->pool;
+    tri_dtype x = tri_value_get(graph, node->inputs[0])->dtype;
+    return tri_value_get(graph, pooled_value(node))->dtype == x &&
+           pool->stride[0] >= pool->kernel[0] && pool->stride[1] >= pool->kernel[1] &&
+           pool->kernel[0] * pool->kernel[1] <= NORM_NO_PLACE;
+}
 
 // Whether all inputs and outputs that have the shape of x also have its type.
 static bool have_type_of_x(const tri_graph *graph, const tri_node *node) {
@@ -186,28 +261,73 @@ static bool norm_supports(const tri_device_description *device, const tri_graph 
                           const tri_node *node) {
     const tri_shape *x = cpu_in_shape(graph, node, 0);
     return cpu_has_avx512_float(device, graph, node) && have_type_of_x(graph, node) &&
-           x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0;
+           x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0 &&
+           (!pools(node) || pool_supports(graph, node));
 }
 
 static void norm_layouts(const tri_device_description *device, const tri_graph *graph,
                          const tri_node *node, tri_layout *in, tri_layout *out) {
-    in[0] = cpu_format_layout(CPU_NCHW16C);
+    tri_layout blocked = cpu_format_layout(CPU_NCHW16C);
+    bool dy_is_blocked = pools(node) && !is_forward(node) && cpu_layout_is(&in[2], CPU_NCHW16C);
+    in[0] = blocked;
     cpu_layouts_of_first(device, graph, node, in, out);
+    if (!pools(node)) return;
+    if (is_forward(node)) {
+        out[0] = cpu_is_read_blocked(graph, node->outputs[0]) ? blocked : TRI_LAYOUT_PLAIN;
+        if (node->output_count > 5) out[5] = blocked;
+        return;
+    }
+    in[1] = blocked;
+    in[2] = dy_is_blocked ? blocked : TRI_LAYOUT_PLAIN;
+}
+
+static cpu_pool pool_of(const tri_graph *graph, const tri_node *node) {
+    return cpu_pool_of(&attr_of(node)->pool, cpu_in_shape(graph, node, 0),
+                       tri_value_get(graph, pooled_value(node)));
+}
+
+// Where in the workspace the pooling's own begins: behind two sums of each plane and three numbers
+// for each channel.
+static size_t pool_offset(int64_t samples, int64_t channels) {
+    size_t vectors = 3 * (size_t)channels * sizeof(float);
+    size_t sums = 2 * (size_t)(samples * channels) * sizeof(double);
+    return (sums + vectors + 63) / 64 * 64;
 }
 
 static tri_status norm_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     const int64_t *x = cpu_in_shape(graph, node, 0)->dims;
-    size_t vectors = 3 * (size_t)x[1] * sizeof(float);
-    size_t sums = 2 * (size_t)(x[0] * x[1]) * sizeof(double);
-    *out = sums + vectors;
+    *out = pool_offset(x[0], x[1]);
+    if (!pools(node)) return TRI_OK;
+    cpu_pool pool = pool_of(graph, node);
+    *out += cpu_pool_workspace(&pool, device->threads);
     return TRI_OK;
+}
+
+// Finds the place of each pixel of a plane in its window.
+static norm_place *places_of(const cpu_pool *pool) {
+    norm_place *places = calloc((size_t)(pool->in[0] * pool->in[1]), sizeof *places);
+    for (int64_t p = 0; places && p < pool->in[0] * pool->in[1]; p++) {
+        int64_t h = p / pool->in[1] + pool->padding[0], w = p % pool->in[1] + pool->padding[1];
+        int64_t row = h / pool->stride[0], column = w / pool->stride[1];
+        int64_t kh = h % pool->stride[0], kw = w % pool->stride[1];
+        bool inside = row < pool->out[0] && column < pool->out[1] && kh < pool->kernel[0] &&
+                      kw < pool->kernel[1];
+        places[p].position = inside ? (uint8_t)(kh * pool->kernel[1] + kw) : NORM_NO_PLACE;
+        if (inside) places[p].pooled = (uint32_t)(row * pool->out[1] + column);
+    }
+    return places;
+}
+
+static void norm_release(tri_kernel *kernel) {
+    norm_state *state = kernel->state;
+    if (state) free(state->places);
+    free(state);
 }
 
 static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
-    static const tri_batch_norm_attr none = {0};
-    const tri_batch_norm_attr *attr = node->op->attr_bytes ? node->attr : &none;
+    const tri_batch_norm_attr *attr = attr_of(node);
     const tri_shape *x = cpu_in_shape(graph, node, 0);
     const tri_shape *last = cpu_in_shape(graph, node, node->input_count - 1);
     norm_state *state = calloc(1, sizeof *state);
@@ -222,7 +342,10 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .relu = attr->relu,
                           .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
-    return TRI_OK;
+    if (!pools(node)) return TRI_OK;
+    state->pool = pool_of(graph, node);
+    state->places = places_of(&state->pool);
+    return state->places ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
 }
 
 static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
@@ -236,7 +359,19 @@ static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
                       .second = sums + count,
                       .scale = vectors,
                       .shift = vectors + s->channels,
-                      .slope = vectors + 2 * s->channels};
+                      .slope = vectors + 2 * s->channels,
+                      .pool.pool = &s->pool,
+                      .pool.workspace =
+                          (char *)args->workspace + pool_offset(s->samples, s->channels)};
+}
+
+static norm_job gradient_job_of(const norm_state *s, const tri_kernel_args *args) {
+    norm_job job = job_of(s, args);
+    job.y = args->in[1];
+    job.dy = args->in[2];
+    job.pool.index = args->in[1];
+    job.pool.from = args->in[2];
+    return job;
 }
 
 static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *job) {
@@ -282,12 +417,28 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
     ((float *)job->shift)[c] = (float)(bias[c] - m.mean * inv_std * weight[c]);
 }
 
+// Computes y from x, scale and shift. `index` is the output for the indices of the maxima; NULL:
+// there is none.
+static void apply(norm_job *job, void *index) {
+    const norm_state *s = job->state;
+    if (!s->places) {
+        each_plane(s, affine_ranges, job);
+        return;
+    }
+    job->pool.from = job->x;
+    job->pool.to = job->out;
+    job->pool.index = index;
+    job->pool.scale = job->scale;
+    job->pool.shift = job->shift;
+    cpu_parallel(s->device, s->pool.planes, 2, cpu_pool_planes, &job->pool);
+}
+
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
     each_plane(s, moments_ranges, &job);
     for (int64_t c = 0; c < s->channels; c++) normalise(&job, args, c, join_planes(&job, c));
-    each_plane(s, affine_ranges, &job);
+    apply(&job, args->out[5]);
     return TRI_OK;
 }
 
@@ -310,7 +461,7 @@ static tri_status shared_run(const tri_kernel *kernel, const tri_kernel_args *ar
     norm_job job = job_of(s, args);
     for (int64_t c = 0; c < s->channels; c++)
         normalise(&job, args, c, join_replicas(s, args->in[3], c));
-    each_plane(s, affine_ranges, &job);
+    apply(&job, args->out[5]);
     return TRI_OK;
 }
 
@@ -325,7 +476,7 @@ static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args 
         scale[c] = (float)(weight[c] * inv_std);
         shift[c] = (float)(bias[c] - mean[c] * inv_std * weight[c]);
     }
-    each_plane(s, affine_ranges, &job);
+    apply(&job, NULL);
     return TRI_OK;
 }
 
@@ -335,7 +486,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
                           float *dbias) {
     const norm_state *s = job->state;
     job->mean = mean;
-    each_plane(s, gradient_planes_ranges, job);
+    each_plane(s, &gradient_planes_ranges[s->places ? 2 : 0], job);
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
@@ -362,23 +513,19 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     const norm_state *s = kernel->state;
     const float *weight = args->in[3], *inv_std = args->in[5];
     float *dweight = args->out[1], *dbias = args->out[2];
-    norm_job job = job_of(s, args);
-    job.y = args->in[1];
-    job.dy = args->in[2];
+    norm_job job = gradient_job_of(s, args);
     gradient_sums(&job, args->in[4], inv_std, dweight, dbias);
     double all = (double)s->pixels * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
-    each_plane(s, gradient_ranges, &job);
+    each_plane(s, &gradient_ranges[s->places ? 2 : 0], &job);
     return TRI_OK;
 }
 
 static tri_status sums_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     float *dweight = args->out[0], *dbias = args->out[1], *sums = args->out[2];
-    norm_job job = job_of(s, args);
-    job.y = args->in[1];
-    job.dy = args->in[2];
+    norm_job job = gradient_job_of(s, args);
     gradient_sums(&job, args->in[3], args->in[4], dweight, dbias);
     memcpy(sums, dweight, (size_t)s->channels * sizeof *sums);
     memcpy(sums + s->channels, dbias, (size_t)s->channels * sizeof *sums);
@@ -388,18 +535,14 @@ static tri_status sums_run(const tri_kernel *kernel, const tri_kernel_args *args
 static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     const float *weight = args->in[3], *inv_std = args->in[5], *sums = args->in[6];
-    norm_job job = job_of(s, args);
-    job.y = args->in[1];
-    job.dy = args->in[2];
+    norm_job job = gradient_job_of(s, args);
     job.mean = args->in[4];
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
                      join_replicas(s, args->in[7], c).count);
-    each_plane(s, gradient_ranges, &job);
+    each_plane(s, &gradient_ranges[s->places ? 2 : 0], &job);
     return TRI_OK;
 }
-
-static void norm_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define NORM_KERNEL(identifier, runs)                                                              \
     const tri_kernel_def cpu_##identifier##_blocked = {                                            \

@@ -3,35 +3,14 @@
 // If no convolution, pooling or batch norm reads the result, a linear layer does. The result is
 // then written plain: transposing 16 × 16 values in registers is cheaper than a reorder through
 // memory.
-#include "device/cpu/simd.h"
+#include "device/cpu/pool.h"
 
 #include <stdlib.h>
 
 typedef struct pool_state {
     const cpu_device *device;
-    // Number of planes of all samples; number of blocks of 16 channels of a sample.
-    int64_t planes, blocks;
-    int64_t in[2], out[2], kernel[2], stride[2], padding[2];
-    bool relu;
-    // True: the result of pooling has the plain layout; false: blocks of 16 channels, which the
-    // tensor of the maxima's indices always has.
-    bool plain;
-    bool bf16; // true: BF16, where each plane is converted to F32 before and back after; false: F32
-    bool has_dropout;
-    cpu_dropout dropout;
+    cpu_pool pool;
 } pool_state;
-
-typedef struct pool_job {
-    const pool_state *state;
-    cpu_dropout dropout;
-    uint32_t first_sample;
-    const void *from;
-    void *to;
-    uint8_t *index;
-    char *workspace; // one pool_space for each thread
-} pool_job;
-
-static int64_t pooled_pixels(const pool_state *s) { return s->out[0] * s->out[1]; }
 
 // The buffers of one thread: a plane of the pooled tensor and one of the full tensor in F32, and
 // the dropout masks of a plane.
@@ -40,27 +19,48 @@ typedef struct pool_space {
     uint16_t *masks;
 } pool_space;
 
-static size_t pooled_bytes(const pool_state *s) {
-    return (size_t)pooled_pixels(s) * CPU_BLOCK * sizeof(float);
+static size_t pooled_bytes(const cpu_pool *s) {
+    return (size_t)cpu_pooled_pixels(s) * CPU_BLOCK * sizeof(float);
 }
-static size_t whole_bytes(const pool_state *s) {
+static size_t whole_bytes(const cpu_pool *s) {
     return s->bf16 ? (size_t)(s->in[0] * s->in[1]) * CPU_BLOCK * sizeof(float) : 0;
 }
-static size_t workspace_of_thread(const pool_state *s) {
-    size_t masks = (size_t)pooled_pixels(s) * sizeof(uint16_t);
+static size_t workspace_of_thread(const cpu_pool *s) {
+    size_t masks = (size_t)cpu_pooled_pixels(s) * sizeof(uint16_t);
     return (pooled_bytes(s) + whole_bytes(s) + masks + 63) / 64 * 64;
 }
-static pool_space space_of_thread(const pool_job *job, int thread) {
-    const pool_state *s = job->state;
+static pool_space space_of_thread(const cpu_pool_job *job, int thread) {
+    const cpu_pool *s = job->pool;
     char *own = job->workspace + workspace_of_thread(s) * (size_t)thread;
     return (pool_space){.pooled = (float *)own,
                         .whole = (float *)(own + pooled_bytes(s)),
                         .masks = (uint16_t *)(own + pooled_bytes(s) + whole_bytes(s))};
 }
 
+// A plane in F32. If `affine`, its pixels are x · scale + shift.
+typedef struct pool_source {
+    const float *x;
+    bool affine;
+    __m512 scale, shift;
+} pool_source;
+
+// Loads the pixel whose first element has the number `at`.
+CPU_INLINE __m512 source_pixel(pool_source from, int64_t at) {
+    __m512 x = _mm512_loadu_ps(from.x + at);
+    return from.affine ? _mm512_fmadd_ps(x, from.scale, from.shift) : x;
+}
+
 static CPU_AVX512 void widen_plane(const void *from, int64_t at, int64_t count, float *to) {
     for (int64_t i = 0; i < count; i += CPU_BLOCK)
         _mm512_storeu_ps(to + i, cpu_load(from, true, at + i, 0xFFFF));
+}
+
+// Replaces each pixel by pixel · scale + shift, rounded to BF16.
+static CPU_AVX512 void affine_plane(float *plane, int64_t count, __m512 scale, __m512 shift) {
+    for (int64_t i = 0; i < count; i += CPU_BLOCK) {
+        __m512 value = _mm512_fmadd_ps(_mm512_loadu_ps(plane + i), scale, shift);
+        _mm512_storeu_ps(plane + i, cpu_round_bf16(value));
+    }
 }
 
 static CPU_AVX512 void narrow_plane(const float *from, void *to, int64_t at, int64_t count) {
@@ -81,7 +81,7 @@ CPU_INLINE __mmask16 is_better(__m512 value, __m512 best) {
            _mm512_mask_cmp_ps_mask(nan, best, best, _CMP_ORD_Q);
 }
 
-CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row, int64_t column) {
+CPU_INLINE pool_best window_max(pool_source x, const cpu_pool *s, int64_t row, int64_t column) {
     pool_best best = {.value = _mm512_setzero_ps(), .index = _mm512_setzero_si512()};
     bool first = true;
     for (int64_t kh = 0; kh < s->kernel[0]; kh++) {
@@ -90,7 +90,7 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
         for (int64_t kw = 0; kw < s->kernel[1]; kw++) {
             int64_t w = column * s->stride[1] - s->padding[1] + kw;
             if (w < 0 || w >= s->in[1]) continue;
-            __m512 value = _mm512_loadu_ps(x + (h * s->in[1] + w) * CPU_BLOCK);
+            __m512 value = source_pixel(x, (h * s->in[1] + w) * CPU_BLOCK);
             __mmask16 better = is_better(value, best.value);
             if (first) better = 0xFFFF;
             first = false;
@@ -105,12 +105,12 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
 // The maximum of a 2 × 2 window, the most common one. A test for NaN comes first: if there is none,
 // ordinary comparisons are enough. With ReLU the maximum starts as zero and the index as
 // TRI_POOL_NO_GRADIENT.
-CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
-                                    int64_t column, bool relu) {
-    const float *top = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
-    const float *bottom = top + s->in[1] * CPU_BLOCK;
-    __m512 value[4] = {_mm512_loadu_ps(top), _mm512_loadu_ps(top + CPU_BLOCK),
-                       _mm512_loadu_ps(bottom), _mm512_loadu_ps(bottom + CPU_BLOCK)};
+CPU_INLINE pool_best window_max_2x2(pool_source x, const cpu_pool *s, int64_t row, int64_t column,
+                                    bool relu) {
+    int64_t top = (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
+    int64_t bottom = top + s->in[1] * CPU_BLOCK;
+    __m512 value[4] = {source_pixel(x, top), source_pixel(x, top + CPU_BLOCK),
+                       source_pixel(x, bottom), source_pixel(x, bottom + CPU_BLOCK)};
     __mmask16 nan = _mm512_cmp_ps_mask(value[0], value[1], _CMP_UNORD_Q) |
                     _mm512_cmp_ps_mask(value[2], value[3], _CMP_UNORD_Q);
     if (__builtin_expect(nan != 0, 0)) return window_max(x, s, row, column);
@@ -127,9 +127,9 @@ CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t
     return best;
 }
 
-CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_t *index,
+CPU_INLINE void pool_plane(const cpu_pool_job *job, pool_source x, float *y, uint8_t *index,
                            const uint16_t *keep, bool small, bool relu) {
-    const pool_state *s = job->state;
+    const cpu_pool *s = job->pool;
     const __m512i none = _mm512_set1_epi32(TRI_POOL_NO_GRADIENT);
     __m512 scale = _mm512_set1_ps(job->dropout.scale);
     int64_t pixel = 0;
@@ -147,26 +147,53 @@ CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_
                 best.index = _mm512_mask_mov_epi32(none, keep[pixel], best.index);
             }
             _mm512_storeu_ps(y + pixel * CPU_BLOCK, best.value);
+            if (!index) continue;
             _mm_storeu_si128((__m128i *)(index + pixel * CPU_BLOCK),
                              _mm512_cvtepi32_epi8(best.index));
         }
     }
 }
 
-static bool is_2x2(const pool_state *s) {
+bool cpu_pool_is_2x2(const cpu_pool *s) {
     for (int i = 0; i < 2; i++)
         if (s->kernel[i] != 2 || s->stride[i] != 2 || s->padding[i]) return false;
     return true;
 }
 
-static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, int thread) {
-    const pool_job *job = context;
-    const pool_state *s = job->state;
-    int64_t pixels = pooled_pixels(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    int64_t y_plane = pixels * CPU_BLOCK;
+// Gives plane i of x, scaled and shifted as the job says.
+CPU_INLINE pool_source source_of(const cpu_pool_job *job, int64_t i, pool_space space) {
+    const cpu_pool *s = job->pool;
+    int64_t plane = s->in[0] * s->in[1] * CPU_BLOCK, channel = i % s->blocks * CPU_BLOCK;
+    pool_source source = {.x = s->bf16 ? space.whole : (const float *)job->from + i * plane};
+    if (s->bf16) widen_plane(job->from, i * plane, plane, space.whole);
+    if (!job->scale) return source;
+    source.scale = _mm512_loadu_ps(job->scale + channel);
+    source.shift = _mm512_loadu_ps(job->shift + channel);
+    source.affine = !s->bf16;
+    if (s->bf16) affine_plane(space.whole, plane, source.scale, source.shift);
+    return source;
+}
+
+// Calls pool_plane with constant arguments, so that the compiler removes what they do not need.
+CPU_INLINE void pool_forms(const cpu_pool_job *job, pool_source x, float *y, uint8_t *index,
+                           const uint16_t *keep, bool small, bool affine) {
+    bool relu = job->pool->relu;
+    x.affine = affine;
+    if (small && relu)
+        pool_plane(job, x, y, index, keep, true, true);
+    else if (small)
+        pool_plane(job, x, y, index, keep, true, false);
+    else
+        pool_plane(job, x, y, index, keep, false, relu);
+}
+
+CPU_AVX512 void cpu_pool_planes(void *context, int64_t begin, int64_t end, int thread) {
+    const cpu_pool_job *job = context;
+    const cpu_pool *s = job->pool;
+    int64_t pixels = cpu_pooled_pixels(s), y_plane = pixels * CPU_BLOCK;
     pool_space space = space_of_thread(job, thread);
     uint16_t *keep = NULL;
-    bool small = is_2x2(s);
+    bool small = cpu_pool_is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
         if (s->has_dropout) {
             keep = space.masks;
@@ -174,16 +201,13 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
             cpu_dropout_block_masks(&job->dropout, job->first_sample + (uint32_t)(i / s->blocks),
                                     first, pixels, keep);
         }
-        const float *x = s->bf16 ? space.whole : (const float *)job->from + i * x_plane;
-        if (s->bf16) widen_plane(job->from, i * x_plane, x_plane, space.whole);
-        uint8_t *index = job->index + i * y_plane;
+        uint8_t *index = job->index ? job->index + i * y_plane : NULL;
         float *to = s->plain || s->bf16 ? space.pooled : (float *)job->to + i * y_plane;
-        if (small && s->relu)
-            pool_plane(job, x, to, index, keep, true, true);
-        else if (small)
-            pool_plane(job, x, to, index, keep, true, false);
+        pool_source source = source_of(job, i, space);
+        if (source.affine)
+            pool_forms(job, source, to, index, keep, small, true);
         else
-            pool_plane(job, x, to, index, keep, false, s->relu);
+            pool_forms(job, source, to, index, keep, small, false);
         if (s->plain)
             cpu_block_to_rows(s->bf16, to, job->to, i * y_plane, pixels);
         else if (s->bf16)
@@ -191,8 +215,20 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
     }
 }
 
-CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t *index,
-                            __m512 scale, float *dx) {
+const float *cpu_pool_dy(const cpu_pool_job *job, int64_t i, int thread) {
+    const cpu_pool *s = job->pool;
+    int64_t pixels = cpu_pooled_pixels(s), at = i * pixels * CPU_BLOCK;
+    float *pooled = space_of_thread(job, thread).pooled;
+    if (!s->plain && !s->bf16) return (const float *)job->from + at;
+    if (s->plain)
+        cpu_rows_to_block(s->bf16, job->from, at, pooled, pixels);
+    else
+        widen_plane(job->from, at, pixels * CPU_BLOCK, pooled);
+    return pooled;
+}
+
+CPU_INLINE void scatter_2x2(const cpu_pool *s, const float *dy, const uint8_t *index, __m512 scale,
+                            float *dx) {
     int64_t width = s->in[1];
     for (int64_t row = 0; row < s->out[0]; row++) {
         float *top = dx + row * 2 * width * CPU_BLOCK, *bottom = top + width * CPU_BLOCK;
@@ -216,11 +252,11 @@ CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t 
 }
 
 // The gradient for windows that may overlap: sets dx to zero, then adds to it.
-CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t *index,
-                            __m512 scale, float *dx) {
+CPU_INLINE void scatter_any(const cpu_pool *s, const float *dy, const uint8_t *index, __m512 scale,
+                            float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
-    for (int64_t pixel = 0; pixel < pooled_pixels(s); pixel++) {
+    for (int64_t pixel = 0; pixel < cpu_pooled_pixels(s); pixel++) {
         int64_t row = pixel / s->out[1], column = pixel % s->out[1];
         __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + pixel * CPU_BLOCK), scale);
         __m128i at = _mm_loadu_si128((const __m128i *)(index + pixel * CPU_BLOCK));
@@ -237,22 +273,17 @@ CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t 
 }
 
 static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end, int thread) {
-    const pool_job *job = context;
-    const pool_state *s = job->state;
-    int64_t pixels = pooled_pixels(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    int64_t y_plane = pixels * CPU_BLOCK;
+    const cpu_pool_job *job = context;
+    const cpu_pool *s = job->pool;
+    int64_t x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
+    int64_t y_plane = cpu_pooled_pixels(s) * CPU_BLOCK;
     pool_space space = space_of_thread(job, thread);
     __m512 scale = _mm512_set1_ps(s->has_dropout ? job->dropout.scale : 1);
-    bool small = is_2x2(s);
+    bool small = cpu_pool_is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
-        const float *dy =
-            s->plain || s->bf16 ? space.pooled : (const float *)job->from + i * y_plane;
+        const float *dy = cpu_pool_dy(job, i, thread);
         const uint8_t *index = job->index + i * y_plane;
         float *dx = s->bf16 ? space.whole : (float *)job->to + i * x_plane;
-        if (s->plain)
-            cpu_rows_to_block(s->bf16, job->from, i * y_plane, space.pooled, pixels);
-        else if (s->bf16)
-            widen_plane(job->from, i * y_plane, y_plane, space.pooled);
         if (small)
             scatter_2x2(s, dy, index, scale, dx);
         else
@@ -279,7 +310,9 @@ bool cpu_is_read_blocked(const tri_graph *graph, tri_value value) {
         const tri_node *node = &graph->pending_nodes[i];
         bool blocked = node->op == &tri_op_conv2d || node->op == &tri_op_conv2d_grad_weight ||
                        node->op == &tri_op_max_pool2d || node->op == &tri_op_avg_pool2d ||
-                       node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_inference;
+                       node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_inference ||
+                       node->op == &tri_op_batch_norm_moments ||
+                       node->op == &tri_op_batch_norm_shared;
         for (int k = 0; blocked && k < node->input_count; k++)
             if (node->inputs[k].id == value.id) return true;
     }
@@ -301,33 +334,38 @@ static void pool_layouts(const tri_device_description *device, const tri_graph *
     out[0] = blocked;
 }
 
-static pool_state state_of(const tri_graph *graph, const tri_node *node) {
-    const tri_max_pool2d_attr *attr = node->attr;
-    bool forward = node->op == &tri_op_max_pool2d;
-    const tri_shape *x = x_shape_of(graph, node);
-    const tri_value_info *pooled =
-        tri_value_get(graph, forward ? node->outputs[0] : node->inputs[1]);
-    pool_state state = {.blocks = x->dims[1] / CPU_BLOCK,
-                        .relu = attr->relu,
-                        .plain = tri_layout_is_plain(&pooled->layout),
-                        .bf16 = pooled->dtype == TRI_BF16,
-                        .has_dropout = attr->dropout > 0,
-                        .dropout = cpu_dropout_of(attr->dropout, attr->key)};
-    state.planes = x->dims[0] * state.blocks;
+cpu_pool cpu_pool_of(const tri_max_pool2d_attr *attr, const tri_shape *x,
+                     const tri_value_info *pooled) {
+    cpu_pool pool = {.blocks = x->dims[1] / CPU_BLOCK,
+                     .relu = attr->relu,
+                     .plain = tri_layout_is_plain(&pooled->layout),
+                     .bf16 = pooled->dtype == TRI_BF16,
+                     .has_dropout = attr->dropout > 0,
+                     .dropout = cpu_dropout_of(attr->dropout, attr->key)};
+    pool.planes = x->dims[0] * pool.blocks;
     for (int i = 0; i < 2; i++) {
-        state.in[i] = x->dims[2 + i];
-        state.out[i] = pooled->shape.dims[2 + i];
-        state.kernel[i] = attr->kernel[i];
-        state.stride[i] = attr->stride[i];
-        state.padding[i] = attr->padding[i];
+        pool.in[i] = x->dims[2 + i];
+        pool.out[i] = pooled->shape.dims[2 + i];
+        pool.kernel[i] = attr->kernel[i];
+        pool.stride[i] = attr->stride[i];
+        pool.padding[i] = attr->padding[i];
     }
-    return state;
+    return pool;
+}
+
+static cpu_pool pool_of_node(const tri_graph *graph, const tri_node *node) {
+    tri_value pooled = node->op == &tri_op_max_pool2d ? node->outputs[0] : node->inputs[1];
+    return cpu_pool_of(node->attr, x_shape_of(graph, node), tri_value_get(graph, pooled));
+}
+
+size_t cpu_pool_workspace(const cpu_pool *pool, int threads) {
+    return workspace_of_thread(pool) * (size_t)threads;
 }
 
 static tri_status pool_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
-    pool_state state = state_of(graph, node);
-    *out = workspace_of_thread(&state) * (size_t)device->threads;
+    cpu_pool pool = pool_of_node(graph, node);
+    *out = cpu_pool_workspace(&pool, device->threads);
     return TRI_OK;
 }
 
@@ -335,38 +373,37 @@ static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const
                                tri_kernel *kernel) {
     pool_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for pooling");
-    *state = state_of(graph, node);
-    state->device = cpu_of(device);
+    *state = (pool_state){.device = cpu_of(device), .pool = pool_of_node(graph, node)};
     kernel->state = state;
     return TRI_OK;
 }
 
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const pool_state *state = kernel->state;
-    pool_job job = {.state = state,
-                    .dropout = state->dropout,
-                    .from = args->in[0],
-                    .to = args->out[0],
-                    .index = args->out[1],
-                    .workspace = args->workspace};
-    if (state->has_dropout) {
+    cpu_pool_job job = {.pool = &state->pool,
+                        .dropout = state->pool.dropout,
+                        .from = args->in[0],
+                        .to = args->out[0],
+                        .index = args->out[1],
+                        .workspace = args->workspace};
+    if (state->pool.has_dropout) {
         const int64_t *position = args->in[1];
         job.dropout.step = (uint64_t)position[0];
         job.first_sample = (uint32_t)position[1];
     }
-    cpu_parallel(state->device, state->planes, 2, forward_range, &job);
+    cpu_parallel(state->device, state->pool.planes, 2, cpu_pool_planes, &job);
     return TRI_OK;
 }
 
 static tri_status backward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const pool_state *state = kernel->state;
-    pool_job job = {.state = state,
-                    .dropout = state->dropout,
-                    .index = args->in[0],
-                    .from = args->in[1],
-                    .to = args->out[0],
-                    .workspace = args->workspace};
-    cpu_parallel(state->device, state->planes, 2, backward_range, &job);
+    cpu_pool_job job = {.pool = &state->pool,
+                        .dropout = state->pool.dropout,
+                        .index = args->in[0],
+                        .from = args->in[1],
+                        .to = args->out[0],
+                        .workspace = args->workspace};
+    cpu_parallel(state->device, state->pool.planes, 2, backward_range, &job);
     return TRI_OK;
 }
 

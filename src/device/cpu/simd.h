@@ -59,6 +59,11 @@ CPU_INLINE __m256i cpu_to_bf16(__m512 values) {
     return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, quiet));
 }
 
+// Rounds as cpu_to_bf16 does, and gives the results as F32.
+CPU_INLINE __m512 cpu_round_bf16(__m512 values) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(cpu_to_bf16(values)), 16));
+}
+
 CPU_INLINE void cpu_store(void *to, bool bf16, int64_t at, __mmask16 inside, __m512 values) {
     if (!bf16)
         _mm512_mask_storeu_ps((float *)to + at, inside, values);

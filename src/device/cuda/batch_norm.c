@@ -35,6 +35,8 @@ static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
 static bool supports(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
     const tri_shape *x = cuda_in_shape(graph, node, 0);
+    const tri_batch_norm_attr *a = node->op->attr_bytes ? node->attr : NULL;
+    if (a && a->pool.kernel[0] != 0) return false;
     return cuda_is_real(cuda_in_type(graph, node, 0)) && tri_shape_count(x) > 0;
 }
 

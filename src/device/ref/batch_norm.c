@@ -1,27 +1,59 @@
 // Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are
 // joined.
-#include "device/ref/node.h"
+#include "device/ref/pool.h"
 
 #include "device/moments.h"
 
-#include <math.h>
+// The sizes of a node's tensors.
+typedef struct norm_sizes {
+    int64_t samples, channels;
+    int64_t inner;  // elements of a channel of a sample of x
+    int64_t pooled; // the same of y
+} norm_sizes;
 
-// Normalises channel c: y = activation((x - mean) · inv_std · weight + bias). Also writes the
-// outputs that training needs: mean and inv_std for the gradient, and sums over samples for the two
-// running statistics.
+REF_BODY norm_sizes norm_sizes_of(const tri_shape *x, const tri_shape *y) {
+    norm_sizes sizes = {.samples = x->dims[0], .channels = x->dims[1]};
+    int64_t planes = sizes.samples * sizes.channels;
+    sizes.inner = planes ? ref_count(x) / planes : 0;
+    sizes.pooled = planes ? ref_count(y) / planes : 0;
+    return sizes;
+}
+
+// Computes channel c of sample n of y: (x - mean) · inv_std · weight + bias, then ReLU or pooling.
+REF_BODY void normalise_plane(const ref_node *node, const tri_kernel_args *args, bool f64,
+                              const tri_batch_norm_attr *a, int64_t n, int64_t c, double mean,
+                              double inv_std) {
+    norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.out[0]);
+    const int64_t *xd = node->s.in[0].dims, *yd = node->s.out[0].dims;
+    double weight = get(ref_input(args, 1, f64), c), bias = get(ref_input(args, 2, f64), c);
+    int64_t plane = n * sizes.channels + c;
+    ref_array x = ref_from(ref_input(args, 0, f64), plane * sizes.inner);
+    ref_array y = ref_from(ref_output(args, 0, f64), plane * sizes.pooled);
+    bool pools = a->pool.kernel[0] != 0;
+    ref_array to = pools ? (ref_array){args->workspace, f64} : y;
+    for (int64_t i = 0; i < sizes.inner; i++) {
+        double v = (get(x, i) - mean) * inv_std * weight + bias;
+        put(to, i, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+    }
+    if (!pools) return;
+    uint8_t *index = node->s.output_count > 5 ? args->out[5] : NULL;
+    for (int64_t i = 0; i < sizes.pooled; i++) {
+        double value = 0;
+        int best = ref_pool_maximum(&a->pool, to, xd[2], xd[3], i / yd[3], i % yd[3], &value);
+        bool cut = a->pool.relu && value <= 0;
+        put(y, i, cut ? 0 : value);
+        if (index) index[plane * sizes.pooled + i] = (uint8_t)(cut ? TRI_POOL_NO_GRADIENT : best);
+    }
+}
+
+// Normalises channel c. Also writes the outputs that training needs: mean and inv_std for the
+// gradient, and sums over samples for the two running statistics.
 REF_BODY void normalise_channel(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, int64_t c, tri_moments m) {
-    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
-    double weight = get(ref_input(args, 1, f64), c), bias = get(ref_input(args, 2, f64), c);
-    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
-    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    int64_t samples = node->s.in[0].dims[0];
     double inv_std = 1 / sqrt(m.squares / m.count + a->eps);
     for (int64_t n = 0; n < samples; n++)
-        for (int64_t i = 0; i < inner; i++) {
-            int64_t at = (n * channels + c) * inner + i;
-            double v = (get(x, at) - m.mean) * inv_std * weight + bias;
-            put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
-        }
+        normalise_plane(node, args, f64, a, n, c, m.mean, inv_std);
     put(ref_output(args, 1, f64), c, m.mean);
     put(ref_output(args, 2, f64), c, inv_std);
     put(ref_output(args, 3, f64), c, (double)samples * m.mean);
@@ -56,45 +88,53 @@ REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args 
 REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_kernel_args *args,
                                               bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-              bias = ref_input(args, 2, f64);
     ref_array mean = ref_input(args, 3, f64), var = ref_input(args, 4, f64);
-    ref_array y = ref_output(args, 0, f64);
-    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
-    int64_t count = ref_count(&node->s.in[0]), inner = count ? count / (samples * channels) : 1;
-    for (int64_t at = 0; at < count; at++) {
-        int64_t c = at / inner % channels;
-        double v = (get(x, at) - get(mean, c)) / sqrt(get(var, c) + a->eps);
-        v = v * get(weight, c) + get(bias, c);
-        put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
-    }
+    norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.out[0]);
+    for (int64_t n = 0; n < sizes.samples; n++)
+        for (int64_t c = 0; c < sizes.channels; c++)
+            normalise_plane(node, args, f64, a, n, c, get(mean, c), 1 / sqrt(get(var, c) + a->eps));
     return TRI_OK;
 }
 
-// Computes two sums for channel c, from which the gradients follow: the sum of dy, and of dy times
-// the normalised x. Where a fused ReLU made y 0, dy counts as 0. Inputs 0 to 2 are x, y and dy.
+// Finds the gradient of channel c of sample n of the normalised tensor. Inputs 0 to 2 are x, mask
+// and dy. Where a fused ReLU made y 0, the gradient is 0; with pooling it is 0 wherever there is no
+// maximum.
+REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *args, bool f64,
+                                  const tri_batch_norm_attr *a, int64_t n, int64_t c) {
+    norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.in[2]);
+    int64_t at = (n * sizes.channels + c) * sizes.pooled;
+    ref_array y = ref_from(ref_input(args, 1, f64), at), dy = ref_from(ref_input(args, 2, f64), at);
+    ref_array out = {args->workspace, f64};
+    if (a->pool.kernel[0] != 0)
+        ref_pool_scatter(&a->pool, &node->s.in[0], &node->s.in[2],
+                         (const uint8_t *)args->in[1] + at, dy, 1, out);
+    for (int64_t i = 0; a->pool.kernel[0] == 0 && i < sizes.inner; i++)
+        put(out, i, a->relu && !(get(y, i) > 0) ? 0 : get(dy, i));
+    return out;
+}
+
+// Computes two sums for channel c, from which the gradients follow: the sum of the gradient d of
+// the normalised x, and of d times the normalised x.
 REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
-                                bool relu, double mean, double inv_std, int64_t c, double *sum,
-                                double *sum_h) {
-    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-              dy = ref_input(args, 2, f64);
+                                const tri_batch_norm_attr *a, double mean, double inv_std,
+                                int64_t c, double *sum, double *sum_h) {
+    ref_array x = ref_input(args, 0, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     *sum = *sum_h = 0;
-    for (int64_t n = 0; n < samples; n++)
+    for (int64_t n = 0; n < samples; n++) {
+        ref_array d = plane_gradient(node, args, f64, a, n, c);
         for (int64_t i = 0; i < inner; i++) {
-            int64_t at = (n * channels + c) * inner + i;
-            double d = relu && !(get(y, at) > 0) ? 0 : get(dy, at);
-            *sum += d;
-            *sum_h += d * (get(x, at) - mean) * inv_std;
+            *sum += get(d, i);
+            *sum_h += get(d, i) * (get(x, (n * channels + c) * inner + i) - mean) * inv_std;
         }
+    }
 }
 
 REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-              dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 3, f64);
     ref_array mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64);
     ref_array dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
               dbias = ref_output(args, 2, f64);
@@ -103,14 +143,16 @@ REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_
     double values = (double)(samples * inner);
     for (int64_t c = 0; c < channels; c++) {
         double sum, sum_h;
-        channel_grad_sums(node, args, f64, a->relu, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
-        for (int64_t n = 0; n < samples; n++)
+        channel_grad_sums(node, args, f64, a, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
+        for (int64_t n = 0; n < samples; n++) {
+            ref_array d = plane_gradient(node, args, f64, a, n, c);
             for (int64_t i = 0; i < inner; i++) {
                 int64_t at = (n * channels + c) * inner + i;
-                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
                 double h = (get(x, at) - get(mean, c)) * get(inv_std, c);
-                put(dx, at, get(weight, c) * get(inv_std, c) * (d - (sum + h * sum_h) / values));
+                put(dx, at,
+                    get(weight, c) * get(inv_std, c) * (get(d, i) - (sum + h * sum_h) / values));
             }
+        }
         put(dweight, c, sum_h);
         put(dbias, c, sum);
     }
@@ -161,7 +203,7 @@ REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_
     int64_t channels = node->s.in[0].dims[1];
     for (int64_t c = 0; c < channels; c++) {
         double sum, sum_h;
-        channel_grad_sums(node, args, f64, a->relu, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
+        channel_grad_sums(node, args, f64, a, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
         put(dweight, c, sum_h);
         put(sums, c, sum_h);
         put(dbias, c, sum);
@@ -173,8 +215,7 @@ REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_
 REF_BODY tri_status batch_norm_shared_grad_body(const ref_node *node, const tri_kernel_args *args,
                                                 bool f64) {
     const tri_batch_norm_shared_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-              dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 3, f64);
     ref_array mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64),
               sums = ref_input(args, 6, f64);
     ref_array dx = ref_output(args, 0, f64);
@@ -183,22 +224,29 @@ REF_BODY tri_status batch_norm_shared_grad_body(const ref_node *node, const tri_
     for (int64_t c = 0; c < channels; c++) {
         double values =
             join_moments(ref_input(args, 7, f64), node->s.in[7].dims[0], channels, inner, c).count;
-        for (int64_t n = 0; n < samples; n++)
+        for (int64_t n = 0; n < samples; n++) {
+            ref_array d = plane_gradient(node, args, f64, &a->norm, n, c);
             for (int64_t i = 0; i < inner; i++) {
                 int64_t at = (n * channels + c) * inner + i;
-                double d = a->norm.relu && !(get(y, at) > 0) ? 0 : get(dy, at);
                 double h = (get(x, at) - get(mean, c)) * get(inv_std, c);
                 double rest = get(sums, channels + c) + h * get(sums, c);
-                put(dx, at, get(weight, c) * get(inv_std, c) * (d - rest / values));
+                put(dx, at, get(weight, c) * get(inv_std, c) * (get(d, i) - rest / values));
             }
+        }
     }
     return TRI_OK;
 }
 
-REF_KERNEL(batch_norm)
-REF_KERNEL(batch_norm_inference)
-REF_KERNEL(batch_norm_grad)
+// The workspace holds one channel of one sample: normalised, or the gradient of that.
+#define NORM_KERNEL(op_name) REF_SUMMING_KERNEL(op_name, ref_plane(s))
+static int64_t ref_plane(const tri_op_signature *s) {
+    int64_t planes = s->in[0].dims[0] * s->in[0].dims[1];
+    return planes ? ref_count(&s->in[0]) / planes : 0;
+}
+NORM_KERNEL(batch_norm)
+NORM_KERNEL(batch_norm_inference)
+NORM_KERNEL(batch_norm_grad)
 REF_KERNEL(batch_norm_moments)
-REF_KERNEL(batch_norm_shared)
-REF_KERNEL(batch_norm_sums)
-REF_KERNEL(batch_norm_shared_grad)
+NORM_KERNEL(batch_norm_shared)
+NORM_KERNEL(batch_norm_sums)
+NORM_KERNEL(batch_norm_shared_grad)
