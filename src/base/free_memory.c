@@ -1,11 +1,13 @@
 // Finds how much memory is free: the smallest amount that three limits leave, because each of them
 // alone can end the process. They are the host's memory, the memory of the process's control group
-// (of either version), and the process's own limit.
+// and of the groups around it (of either version), and the process's own limit.
 #include "base/free_memory.h"
 
 #include "base/os.h"
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -30,15 +32,89 @@ static int64_t number_in(const char *path, const char *key) {
     return value;
 }
 
-static int64_t group_free(const char *limit_path, const char *used_path, const char *stat_path,
-                          const char *file_key) {
-    int64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
+// The files of a control group, which the two versions name differently.
+typedef struct group_version {
+    const char *root; // where the groups are mounted
+    const char
+        *controller; // which line of /proc/self/cgroup names the group; "": that of version 2
+    const char *limit, *used;
+    const char *file_key; // what precedes the bytes of cached files in memory.stat
+} group_version;
+
+static const group_version group_versions[] = {
+    {.root = "/sys/fs/cgroup",
+     .controller = "",
+     .limit = "memory.max",
+     .used = "memory.current",
+     .file_key = "\ninactive_file "},
+    {.root = "/sys/fs/cgroup/memory",
+     .controller = "memory",
+     .limit = "memory.limit_in_bytes",
+     .used = "memory.usage_in_bytes",
+     .file_key = "\ntotal_inactive_file "},
+};
+
+static int64_t least_of(int64_t a, int64_t b) { return b < 0 || (a >= 0 && a < b) ? a : b; }
+
+static int64_t number_of_group(const group_version *version, const char *group, const char *file,
+                               const char *key) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s%s/%s", version->root, group, file);
+    return length < (int)sizeof path ? number_in(path, key) : -1;
+}
+
+// How much the limit of one group leaves; -1: it has none. `group`: its path below the root.
+static int64_t group_free(const group_version *version, const char *group) {
+    int64_t limit = number_of_group(version, group, version->limit, "");
+    int64_t used = number_of_group(version, group, version->used, "");
     if (limit < 0 || used < 0) return -1;
     int64_t files =
         // Cached pages of files count as free, because the system can drop them.
-        number_in(stat_path, file_key);
+        number_of_group(version, group, "memory.stat", version->file_key);
     if (files > 0) used -= files < used ? files : used;
     return limit > used ? limit - used : 0;
+}
+
+// True if the comma-separated names contain `name`.
+static bool lists(const char *names, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = names; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
+    }
+    return false;
+}
+
+// Finds this process's group in the lines of /proc/self/cgroup, "NUMBER:CONTROLLERS:PATH". "": the
+// root, or not known.
+static void find_own_group(const group_version *version, char out[PATH_MAX]) {
+    char *text, *next;
+    size_t size;
+    *out = 0;
+    if (tri_os_read_file("/proc/self/cgroup", MAX_FILE_BYTES, &text, &size) != TRI_OK) return;
+    for (char *line = strtok_r(text, "\n", &next); line; line = strtok_r(NULL, "\n", &next)) {
+        char *controllers = strchr(line, ':'), *path = controllers;
+        if (path) path = strchr(path + 1, ':');
+        if (!path) continue;
+        *controllers++ = *path++ = 0;
+        if (!lists(controllers, version->controller)) continue;
+        snprintf(out, PATH_MAX, "%s", path);
+        break;
+    }
+    free(text);
+}
+
+// The least that this process's group and the groups around it leave, because the limit of each
+// holds for all that is in it: a batch system limits a job, and a container its root group.
+static int64_t groups_free(const group_version *version) {
+    char group[PATH_MAX], *end;
+    find_own_group(version, group);
+    int64_t least = -1;
+    while ((end = strrchr(group, '/'))) {
+        least = least_of(least, group_free(version, group));
+        *end = 0;
+    }
+    return least_of(least, group_free(version, ""));
 }
 
 // How much the limit of this process's address space leaves; -1: there is no such limit.
@@ -51,16 +127,9 @@ static int64_t own_free(void) {
 }
 
 int64_t tri_free_memory(int sharers, const char **whose) {
-    const int64_t found[] = {
-        1024 * number_in("/proc/meminfo", "MemAvailable:"),
-        group_free("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
-                   "/sys/fs/cgroup/memory.stat", "\ninactive_file "),
-        group_free("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                   "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-                   "/sys/fs/cgroup/memory/memory.stat", "\ntotal_inactive_file ")};
-    int64_t least = -1, own = own_free();
-    for (int i = 0; i < 3; i++)
-        if (found[i] >= 0 && (least < 0 || found[i] < least)) least = found[i];
+    int64_t least = 1024 * number_in("/proc/meminfo", "MemAvailable:"), own = own_free();
+    for (size_t i = 0; i < sizeof group_versions / sizeof *group_versions; i++)
+        least = least_of(least, groups_free(&group_versions[i]));
     least = least < 0 ? -1 : least / sharers;
     bool is_own = own >= 0 && (least < 0 || own < least);
     if (whose)

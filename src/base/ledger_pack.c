@@ -148,10 +148,13 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
         packed_event event;
         memcpy(&event, at, sizeof event);
         // Readers look up the name of an event's kind. An event whose kind has no name gets the
-        // number 0, so that readers ignore it.
+        // number 0, so that readers ignore it. Only an open action needs an entry then, because its
+        // index says how deep it is nested; any other would overwrite the entry of another event.
         if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
-        unpack_event(&event, i < head->depth ? &ring->open[i]
-                                             : &ring->events[event.number % TRI_LEDGER_EVENTS]);
+        if (i < head->depth)
+            unpack_event(&event, &ring->open[i]);
+        else if (event.number)
+            unpack_event(&event, &ring->events[event.number % TRI_LEDGER_EVENTS]);
     }
     atomic_store(&ring->peers, head->peers);
     atomic_store(&ring->kinds, head->kinds);

@@ -40,7 +40,11 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
                                   int count) {
     TRI_ASSERT(count <= TRI_MAX_SINKS);
     tri_observer *o = calloc(1, sizeof *o);
-    if (!o) return NULL;
+    if (!o) {
+        tri_log(TRI_LOG_WARNING, "no memory for what reports a run; training continues without its "
+                                 "metrics and its progress");
+        return NULL;
+    }
     o->log_every_n_steps = info->log_every_n_steps > 0 ? info->log_every_n_steps : 1;
     o->arithmetic_s = info->arithmetic_s;
     o->traffic_s = info->traffic_s;

@@ -1,5 +1,5 @@
 // Rare events of shared memory between ranks: a rank is lost in a split, a pid means another
-// process, a client gives up, and two threads wait.
+// process, a client gives up, two threads wait, and one rank looks at what another one does.
 #include "comm_ranks.h"
 
 #include "base/os.h"
@@ -120,12 +120,15 @@ static _Atomic int slow_turns; // of the slow thread
 
 progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);
+static void ask_about_rank_1(shm_comm *comm);
 int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
 
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item) {
     if (is_slow) slow_at = &comm->base.lock;
-    return __real_shm_collective_advance(comm, item);
+    progress_result result = __real_shm_collective_advance(comm, item);
+    ask_about_rank_1(comm);
+    return result;
 }
 
 // Sleeps where another program could take the core: after an advance, before `executing` is
@@ -196,12 +199,78 @@ static void test_two_waiters(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_two_waiters, NULL), 0);
 }
 
+// ---- what the other rank does, while a collective is under way
+
+static tri_comm *asks_about_1; // the communicator in which rank 0 asks after each step
+static _Atomic int old_entries;
+
+static void ask_about_rank_1(shm_comm *comm) {
+    char text[80];
+    if (asks_about_1 != &comm->base.head) return;
+    ranks_sleep_ms(2); // until rank 1 has gone on to its next meeting, which needs no entry
+    if (shm_collective_text(comm, 1, text, sizeof text)) atomic_fetch_add(&old_entries, 1);
+}
+
+// A collective of several windows in staging memory, each with two meetings of its own.
+static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { COUNT = 3 * TRI_SHM_STAGE_BYTES / 8 };
+    int64_t *mine = calloc(COUNT, sizeof *mine), *all = calloc(2 * COUNT, sizeof *all);
+    CHECK(mine && all);
+    CHECK_OK(tri_comm_barrier(comm, "long ago"));
+    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
+                      .dtype = TRI_I64,
+                      .count = COUNT,
+                      .send = mine,
+                      .recv = all,
+                      .label = "now",
+                      .waits_at_once = true};
+    if (comm->rank == 0) asks_about_1 = comm;
+    CHECK_OK(tri_comm_run(comm, &op));
+    asks_about_1 = NULL;
+    CHECK(atomic_load(&old_entries) == 0);
+    // Between collectives the other rank's next one is known once it has begun.
+    char text[80];
+    if (comm->rank == 0)
+        while (!shm_collective_text(shm_of(comm), 1, text, sizeof text)) ranks_sleep_ms(1);
+    if (comm->rank == 0) CHECK(strcmp(text, "barrier 'next'") == 0);
+    CHECK_OK(tri_comm_barrier(comm, "next"));
+    free(mine);
+    free(all);
+}
+
+static void test_old_entry(void **state) {
+    assert_int_equal(ranks_run(2, NULL, body_old_entry, NULL), 0);
+}
+
+// ---- the text about a rank without a heartbeat
+
+// Names the limit that was applied.
+static void body_silence(tri_comm *comm, ranks_table *table, void *argument) {
+    shm_family *family = shm_family_of(shm_of(comm));
+    char want[80];
+    const char *what = NULL;
+    snprintf(want, sizeof want, "no heartbeat for %g s;", TRI_DEAD_AFTER_MS / 1000.0);
+    CHECK_OK(tri_comm_barrier(comm, "both are there"));
+    for (int tries = 0; comm->rank == 0 && !what && tries < 1000; tries++) {
+        pthread_mutex_lock(&family->watched_lock); // rank 1 was silent for a little longer
+        shm_watched *seen = &family->watched[1];
+        seen->changed_ns = seen->looked_ns - (TRI_DEAD_AFTER_MS + 1) * (int64_t)1000000;
+        pthread_mutex_unlock(&family->watched_lock);
+        what = shm_loss(progress_of(comm), 1);
+    }
+    CHECK(comm->rank == 1 || (what && strstr(what, want)));
+    CHECK_OK(tri_comm_barrier(comm, "the end"));
+}
+
+static void test_silence(void **state) {
+    assert_int_equal(ranks_run(2, NULL, body_silence, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split_lost),
-        cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_client_gives_up),
-        cmocka_unit_test(test_two_waiters),
+        cmocka_unit_test(test_split_lost),      cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_client_gives_up), cmocka_unit_test(test_two_waiters),
+        cmocka_unit_test(test_old_entry),       cmocka_unit_test(test_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

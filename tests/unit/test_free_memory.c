@@ -13,10 +13,11 @@
 
 static char folder[64];
 
-// Finds the files of the control group in the test's folder.
+// Finds the files of the control groups, and this process's line about them, in the test's folder.
 static int open_in_folder(const char *path, int flags, mode_t mode) {
     static const char group[] = "/sys/fs/cgroup/";
     char own[128];
+    if (!strcmp(path, "/proc/self/cgroup")) path = "/sys/fs/cgroup/self";
     if (strncmp(path, group, sizeof group - 1) != 0) return tri_os_system.open(path, flags, mode);
     snprintf(own, sizeof own, "%s/%s", folder, path + sizeof group - 1);
     return tri_os_system.open(own, flags, mode);
@@ -69,10 +70,43 @@ static void test_full_group(void **state) {
     assert_int_equal(tri_free_memory(8, &whose), 1);
 }
 
+// A batch system limits a group of its job, in which this process's group lies.
+static void test_job_group(void **state) {
+    static const char *const folders[] = {"job_1", "job_1/step_0", "memory", "memory/uid_0",
+                                          "memory/uid_0/job_1"};
+    char path[128];
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, folders[i]);
+        assert_int_equal(tri_os_make_folders(path), TRI_OK);
+    }
+    put("self", "0::/job_1/step_0\n");
+    put("job_1/memory.max", "7000000\n");
+    put("job_1/memory.current", "5000000\n");
+    put("job_1/memory.stat", "anon 1\ninactive_file 500000\n");
+    put("job_1/step_0/memory.max", "max\n");
+    put("job_1/step_0/memory.current", "4000000\n");
+    assert_int_equal(tri_free_memory(1, NULL), 2500000);
+    put("job_1/step_0/memory.max", "4900000\n");
+    assert_int_equal(tri_free_memory(3, NULL), 300000);
+    put("memory.max", "5100000\n");
+    put("memory.current", "5000000\n");
+    assert_int_equal(tri_free_memory(1, NULL), 100000);
+    // Version 1, of which a host may have other controllers beside version 2.
+    put("self", "12:cpuset,memory_other:/none\n4:cpu,memory:/uid_0/job_1\n0::/elsewhere\n");
+    put("memory.max", "max\n");
+    put("memory/uid_0/memory.limit_in_bytes", "9223372036854771712\n");
+    put("memory/uid_0/memory.usage_in_bytes", "5000000\n");
+    put("memory/uid_0/job_1/memory.limit_in_bytes", "6000000\n");
+    put("memory/uid_0/job_1/memory.usage_in_bytes", "5000000\n");
+    put("memory/uid_0/job_1/memory.stat", "cache 3\ntotal_inactive_file 200000\n");
+    assert_int_equal(tri_free_memory(1, NULL), 1200000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_group, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_group, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_job_group, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,6 +296,30 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
+// An event whose kind has no name is left out, and the other one stays, also in entry 0.
+static void test_packed_unknown_kind(void **state) {
+    tri_ledger *ledger;
+    tri_ledger_ring *there = calloc(1, sizeof *there);
+    char bytes[TRI_LEDGER_PACKED_BYTES];
+    tri_ledger_event operates, operated;
+    assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
+    tri_ledger_ring *ring = (tri_ledger_ring *)(uintptr_t)tri_ledger_ring_of(ledger);
+    int lane = tri_ledger_lane(ledger, "shard");
+    tri_ledger_end(ledger, begin(ledger, FORWARD, "x", lane, 1));
+    while (ring->begun < TRI_LEDGER_EVENTS - 1)
+        tri_ledger_end(ledger, begin(ledger, FORWARD, "x", lane, 1));
+    begin(ledger, FORWARD, "in entry 0", lane, 1); // has not ended, so it is packed first
+    assert_true(ring->begun % TRI_LEDGER_EVENTS == 0);
+    tri_ledger_end(ledger, begin(ledger, SUM, "of an unknown kind", lane, 2));
+    atomic_store(&ring->kinds, 1);
+    assert_true(tri_ledger_unpack(bytes, tri_ledger_pack(ring, bytes), there));
+    tri_ledger_latest(there, &operates, &operated);
+    assert_true(operates.number == TRI_LEDGER_EVENTS && operated.number == 0);
+    assert_string_equal(operates.label, "in entry 0");
+    free(there);
+    tri_ledger_close(ledger);
+}
+
 typedef struct unpacker {
     char bytes[2][TRI_LEDGER_PACKED_BYTES];
     size_t size[2];
@@ -419,6 +443,7 @@ int main(void) {
         cmocka_unit_test(test_ring_and_trace),
         cmocka_unit_test(test_readers),
         cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_packed_unknown_kind),
         cmocka_unit_test(test_unpacked_meanwhile),
         cmocka_unit_test(test_asked_meanwhile),
         cmocka_unit_test(test_cost),

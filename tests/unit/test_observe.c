@@ -292,6 +292,33 @@ static void full_disk_run(void) {
     tri_observer_destroy(o);
 }
 
+static bool has_memory = true;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size) {
+    return has_memory ? __real_calloc(count, size) : NULL;
+}
+
+static void no_memory_run(void) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+    has_memory = false;
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    has_memory = true;
+    assert_null(o);
+    train(o, 1, 1, 1);
+    tri_observer_destroy(o);
+}
+
+static void warns_without_memory(void **state) {
+    char *text = stderr_of(no_memory_run, 0);
+    assert_non_null(strstr(text, "no memory"));
+    assert_non_null(strstr(text, "training continues without its metrics"));
+    free(text);
+}
+
 static void warns_once_when_the_disk_is_full(void **state) {
     char *text = stderr_of(full_disk_run, 0);
     const char *first = strstr(text, "gaps in metrics.jsonl");
@@ -395,6 +422,7 @@ int main(void) {
         WITH_FOLDER(prints_plain_lines_on_a_pipe),
         WITH_FOLDER(redraws_on_a_terminal),
         WITH_FOLDER(fits_a_narrow_terminal),
+        WITH_FOLDER(warns_without_memory),
         WITH_FOLDER(warns_once_when_the_disk_is_full),
         WITH_FOLDER(goes_on_without_a_sink_that_cannot_open),
         WITH_FOLDER(writes_curves),

@@ -151,7 +151,10 @@ bool shm_collective_rests(const shm_comm *comm) {
 }
 
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
-    if (!shm_reached(comm, rank, comm->meetings + 1)) return false;
+    // While this rank is in a collective, the other's next meeting may be one of the same
+    // collective, which writes no entry.
+    bool is_between = comm->current.state == SHM_ANNOUNCE;
+    if (!is_between || !shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);
     snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->call.whole.kind),
              entry->call.label);

@@ -59,6 +59,7 @@ typedef struct shm_family {
     shm_region *regions;
     uint64_t regions_made;
     shm_watched *watched; // by member: whether the member still lives
+    char silence[64];     // what shm_loss says of a rank without a heartbeat
 } shm_family;
 
 typedef enum shm_state {

@@ -21,6 +21,8 @@ enum {
 tri_status shm_watch_begin(shm_family *family) {
     family->watched = calloc((size_t)family->base.size, sizeof *family->watched);
     if (!family->watched) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    snprintf(family->silence, sizeof family->silence, "does not move: no heartbeat for %g s; it is",
+             TRI_DEAD_AFTER_MS * 1e-3);
     int64_t now = tri_os.monotonic_ns();
     for (int r = 0; r < family->base.size; r++)
         family->watched[r] =
@@ -96,7 +98,7 @@ const char *shm_loss(progress_comm *base, int r) {
     if (member_died(family, comm->member[r])) return "died";
     if (atomic_load(&comm->board->seats[r].closed)) return "left the communicator";
     if (member_silent_ns(family, comm->member[r]) > TRI_DEAD_AFTER_MS * (int64_t)1000000)
-        return "does not move: no heartbeat for 4 s; it is";
+        return family->silence;
     return NULL;
 }
 
