@@ -20,11 +20,39 @@ static void test_never_came(void **state) {
     munmap(table, sizeof *table);
 }
 
+static void recv_into_less(tri_transport_end *end, int peer, uint32_t tag, void *memory,
+                           size_t size, tri_transport_request *request) {
+    socket_transport.recv(end, peer, tag, memory, size - 1, request);
+}
+
+// A rank whose first message is longer than it may be can be reached, so the network is not blamed.
+static void test_other_version(void **state) {
+    ranks_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_message_config config = {.timeout_ms = 5000};
+    tri_comm *comm;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)!tri_comm_message_open(&socket_transport, 1, 2, &meeting, &config, &comm);
+        _exit(0);
+    }
+    tri_transport less = socket_transport;
+    less.recv = recv_into_less;
+    assert_int_equal(tri_comm_message_open(&less, 0, 2, &meeting, &config, &comm), TRI_MISMATCH);
+    assert_string_equal(tri_error_message(), "rank 1 runs another version of this program");
+    assert_null(comm);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    munmap(table, sizeof *table);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_never_came), cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_leaver),
-        cmocka_unit_test(test_abort),      cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_never_came),    cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_timeout),       cmocka_unit_test(test_leaver),
+        cmocka_unit_test(test_abort),         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_other_version),
     };
     ranks_transport = &socket_transport;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,12 +74,16 @@ static tri_status make_card(const open_call *call, message_card *out) {
     return TRI_OK;
 }
 
+static tri_status report_version(const open_call *call, int rank) {
+    return TRI_FAIL(TRI_MISMATCH, "rank %d runs another version of this program",
+                    job_rank(call, rank));
+}
+
 static tri_status know(const open_call *call, int rank, message_card *card) {
     char why[TRI_TRANSPORT_WHY_BYTES] = "";
     card->host[sizeof card->host - 1] = 0;
     if (card->magic != CARD_MAGIC || card->address_bytes > sizeof card->address)
-        return TRI_FAIL(TRI_MISMATCH, "rank %d runs another version of this program",
-                        job_rank(call, rank));
+        return report_version(call, rank);
     if (!call->transport->know) return TRI_OK;
     tri_status status =
         call->transport->know(call->family->end, rank, card->address, card->address_bytes, why);
@@ -157,6 +161,15 @@ static tri_status report_silence(const open_call *call, const char *host, int si
                     call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
 }
 
+// Reports why a round of `gather` has failed.
+static tri_status report_round(const open_call *call, const char *host,
+                               const tri_transport_request requests[2], int from, int to) {
+    // The network carries messages, but that rank's cards are larger than ours.
+    if (requests[0].state == TRI_REQUEST_TOO_LARGE) return report_version(call, from);
+    bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
+    return report_silence(call, host, find_silent(requests, from, to), late);
+}
+
 // Gathers the cards of all ranks. cards[i] is the card of rank own + i, so that the cards to send,
 // and those to receive, lie in one range each.
 static tri_status gather(const open_call *call, message_card *cards) {
@@ -172,9 +185,7 @@ static tri_status gather(const open_call *call, message_card *cards) {
         transport->send(call->family->end, to, MESSAGE_ADDRESS, cards,
                         (size_t)count * sizeof *cards, &requests[1]);
         if (message_await(transport, call->family->end, requests, 2, until_ns)) continue;
-        bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
-        tri_status status =
-            report_silence(call, cards[0].host, find_silent(requests, from, to), late);
+        tri_status status = report_round(call, cards[0].host, requests, from, to);
         if (call->config && call->config->failed)
             status = call->config->failed(call->config->context, status);
         transport->stop(call->family->end); // because the requests lie on this function's stack

@@ -35,6 +35,12 @@ struct tri_transport_end {
 // True once a tri_transport_end was stopped, or closed after a failure: then the process calls
 // MPI_Abort when it ends, because MPI_Finalize could wait for ranks that are lost.
 static bool has_failed;
+// True once an end was stopped while MPI still had a send of it. MPI cannot take back a send, and
+// the caller may free its memory after the stop. Any later call of MPI, also by another end of this
+// process, could go on with that send and read the freed memory. So MPI is not called any more,
+// except to end all ranks. Other ranks may still read the memory themselves, over RDMA or, on this
+// host, through the kernel. That cannot harm this process, and they have failed too.
+static bool is_silent;
 
 static tri_status refuse(char *why, const char *call, int code) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -174,7 +180,9 @@ static void add(tri_transport_end *end, tri_transport_request *request, MPI_Requ
 static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *data, size_t size,
                      tri_transport_request *request) {
     MPI_Request handle;
-    *request = (tri_transport_request){.peer = r, .bytes = size, .end = end};
+    *request =
+        (tri_transport_request){.state = TRI_REQUEST_LOST, .peer = r, .bytes = size, .end = end};
+    if (is_silent) return;
     if (!grow(end)) abort(); // MPI would write to memory of which nobody keeps track
     end->sent_to[r]++;
     int code = MPI_Isend(data, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
@@ -187,7 +195,9 @@ static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *da
 static void receive(tri_transport_end *end, int r, uint32_t tag, void *memory, size_t size,
                     tri_transport_request *request) {
     MPI_Request handle;
-    *request = (tri_transport_request){.peer = r == MPI_ANY_SOURCE ? -1 : r, .end = end};
+    *request = (tri_transport_request){
+        .state = TRI_REQUEST_LOST, .peer = r == MPI_ANY_SOURCE ? -1 : r, .end = end};
+    if (is_silent) return;
     if (!grow(end)) abort();
     int code = MPI_Irecv(memory, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
     if (code == MPI_SUCCESS)
@@ -221,6 +231,7 @@ static void compact(tri_transport_end *end) {
 
 static bool mpi_progress(tri_transport_end *end) {
     int done = 0;
+    if (is_silent) return false;
     int code = MPI_Testsome(end->pending_count, end->handles, &done, end->indices, end->statuses);
     if (done != MPI_UNDEFINED && done > 0) {
         for (int i = 0; i < done; i++) {
@@ -240,6 +251,7 @@ static bool mpi_progress(tri_transport_end *end) {
 static int mpi_event_fd(tri_transport_end *end) { return -1; }
 
 static const char *mpi_loss(tri_transport_end *end, int r) {
+    if (is_silent) return "cannot be reached any more (MPI has stopped)";
     return end->loss[r][0] ? end->loss[r] : NULL;
 }
 
@@ -250,7 +262,8 @@ static void cancel_receives(tri_transport_end *end) {
         MPI_Status status;
         int is_cancelled = 1;
         if (!end->is_receive[i]) continue;
-        if (MPI_Cancel(&end->handles[i]) == MPI_SUCCESS &&
+        // If MPI may not be called, the receive stays, and MPI does not write to its memory either.
+        if (!is_silent && MPI_Cancel(&end->handles[i]) == MPI_SUCCESS &&
             MPI_Wait(&end->handles[i], &status) == MPI_SUCCESS)
             (void)MPI_Test_cancelled(&status, &is_cancelled);
         end->received += !is_cancelled;
@@ -260,11 +273,12 @@ static void cancel_receives(tri_transport_end *end) {
     compact(end);
 }
 
-// Ends all requests. Receives are cancelled. MPI cannot take back a send that has begun; it would
-// read the request's memory only during a later call of MPI, and this end calls MPI no more.
+// Ends all requests. Receives are cancelled. If sends are left, MPI is not called any more
+// (is_silent).
 static void mpi_stop(tri_transport_end *end) {
     has_failed = true;
     cancel_receives(end);
+    is_silent |= end->pending_count > 0;
     for (int i = 0; i < end->pending_count; i++) end->pending[i]->state = TRI_REQUEST_ENDED;
     end->pending_count = 0;
 }
@@ -290,7 +304,7 @@ static void receive_rest(tri_transport_end *end) {
 }
 
 static void mpi_close(tri_transport_end *end, bool is_whole) {
-    if (is_whole) {
+    if (is_whole && !is_silent) {
         cancel_receives(end);
         receive_rest(end);
         (void)MPI_Comm_free(&end->comm);
