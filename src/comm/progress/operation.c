@@ -1,5 +1,5 @@
 // Starts operations, tests them and waits for them: decides which thread advances an operation, and
-// how long a caller spins before it sleeps.
+// when a caller sleeps.
 #include "comm/progress/operation.h"
 
 #include "base/limits.h"
@@ -7,12 +7,9 @@
 #include "comm/op.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/queue.h"
+#include "comm/progress/spin.h"
 #include "comm/progress/thread.h"
 #include "comm/progress/watch.h"
-
-#include <sched.h>
-
-enum { SPINS_BEFORE_YIELD = 100 }; // takes some microseconds
 
 typedef enum lock_use { LOCK_WAITS, LOCK_ONLY_IF_FREE } lock_use;
 
@@ -98,33 +95,6 @@ void progress_notify(tri_comm *head, void (*wake)(void *context), void *context,
     }
 }
 
-static void pause_core(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-typedef struct spin_state {
-    int spins;
-    int64_t since_ns; // since when this thread spins; 0: not yet
-} spin_state;
-
-// Whether the caller should look again at once. It spins for a moment, then yields its core before
-// each look; after TRI_COMM_YIELD_US it returns false. Yielding helps if another program occupies
-// the other rank's core, so that the other rank needs this one: spinning would delay the operation.
-static bool may_spin(progress_comm *comm, spin_state *spin) {
-    if (!comm->family->can_spin) return false;
-    if (spin->spins < SPINS_BEFORE_YIELD) {
-        spin->spins++;
-        pause_core();
-        return true;
-    }
-    int64_t now = tri_os.monotonic_ns();
-    if (!spin->since_ns) spin->since_ns = now;
-    sched_yield();
-    return now - spin->since_ns < TRI_COMM_YIELD_US * 1000;
-}
-
 // Sleeps until the backend wakes this thread. It first announces its sleep and then tries once more
 // to advance the operation, so that no wake is lost.
 static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
@@ -160,7 +130,7 @@ static tri_ledger_mark record_wait(progress_comm *comm, uint64_t ticket) {
 
 // Advances operations, spins and sleeps until the operation group is done or has failed.
 static void wait_until_over(progress_comm *comm, uint64_t ticket) {
-    spin_state spin = {0};
+    progress_spin spin = {0};
     while (!is_over(comm, ticket, LOCK_WAITS)) {
         progress_result result = PROGRESS_BLOCKED;
         if (progress_try_execute(comm)) {
@@ -168,10 +138,10 @@ static void wait_until_over(progress_comm *comm, uint64_t ticket) {
             progress_end_execute(comm);
         }
         if (result == PROGRESS_BLOCKED) {
-            if (may_spin(comm, &spin)) continue;
+            if (progress_spin_on(comm->family, &spin)) continue;
             result = sleep_blocked(comm, ticket);
         }
-        if (result == PROGRESS_ADVANCED) spin = (spin_state){0};
+        if (result == PROGRESS_ADVANCED) spin = (progress_spin){0};
     }
 }
 
@@ -196,7 +166,7 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     if (done) return TRI_OK;
     // Returns only when no thread of this process touches the buffers of the failed operation, so
     // that the caller may free them.
-    while (!progress_try_execute(comm)) pause_core();
+    while (!progress_try_execute(comm)) progress_pause();
     if (family->backend->quiesce) family->backend->quiesce(comm);
     progress_end_execute(comm);
     return progress_failure_status(comm);

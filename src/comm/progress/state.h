@@ -14,6 +14,7 @@
 //   queue         the operations of a communicator in order, and the right to advance them
 //   watch         which ranks are lost, and how long nothing advanced
 //   thread        advances operations that no thread waits for
+//   spin          what a thread that waits does before it sleeps
 //   operation     start, test, wait
 //   communicator  making, splitting and closing
 #ifndef TRIREME_COMM_PROGRESS_STATE_H
@@ -139,6 +140,9 @@ struct progress_family {
     int size, job_rank; // how many ranks the family has, and this rank's number in the job
     int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
     bool can_spin;      // every rank has a core to itself
+    // The last thread to which a waiting thread of this family yielded its core soon gave it back.
+    // Most likely it is a rank that the system has put on the same core.
+    _Atomic bool shares_core;
     // Where failures are recorded: in memory that all ranks share if there is such memory, else in
     // own_failure.
     progress_failure *failure, own_failure;

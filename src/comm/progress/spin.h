@@ -1,0 +1,24 @@
+// How a thread that waits for another rank spends the time before it sleeps.
+#ifndef TRIREME_COMM_PROGRESS_SPIN_H
+#define TRIREME_COMM_PROGRESS_SPIN_H
+
+#include "comm/progress/state.h"
+
+// One wait. It is zero at the start of the wait, and again after each advance.
+typedef struct progress_spin {
+    int looks;
+    int64_t since_ns; // since when the thread has yielded its core; 0: it has not yet
+} progress_spin;
+
+// True: the caller should look at once whether its operation can advance. This function has spun
+// for a moment, or yielded the core. False: it is time to sleep.
+bool progress_spin_on(progress_family *family, progress_spin *spin);
+
+// Tells the core that this thread spins, so that a thread beside it on the same core runs faster.
+static inline void progress_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+#endif
