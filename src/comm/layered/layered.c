@@ -248,12 +248,13 @@ static tri_status open_family(const layered_open *open, layered_family **out) {
                          tri_ledger_retain(open->inner[0]->ledger), NULL);
     family->base.size = open->size;
     family->base.job_rank = open->job_rank[open->rank];
-    family->base.can_spin = true;
+    family->base.can_spin = family->base.yields_early = true;
     for (int i = 0; i < LAYERED_INNER; i++) {
         tri_comm *inner = open->inner[i];
         if (!inner || inner->size == 1) continue;
         struct progress_family *of = inner->backend->family ? inner->backend->family(inner) : NULL;
         family->base.can_spin &= of && of->can_spin;
+        family->base.yields_early &= of && of->yields_early;
         family->has_to_look |= !inner->backend->notify;
     }
     return TRI_OK;

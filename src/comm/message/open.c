@@ -224,6 +224,8 @@ static tri_status exchange_cards(const open_call *call) {
         memcpy(family->members[r].host, turned[i].host, sizeof family->members[r].host);
     }
     if (status == TRI_OK) family->base.can_spin = can_spin(&turned[0], turned, call->size);
+    // Of the transports only MPI has no descriptor.
+    family->base.yields_early = call->transport->event_fd(family->end) >= 0;
     free(cards);
     return status;
 }

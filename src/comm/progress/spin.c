@@ -24,7 +24,8 @@ enum {
 
 bool progress_spin_on(progress_family *family, progress_spin *spin) {
     if (!family->can_spin) return false;
-    bool shares = atomic_load_explicit(&family->shares_core, memory_order_relaxed);
+    bool shares =
+        family->yields_early && atomic_load_explicit(&family->shares_core, memory_order_relaxed);
     if (spin->looks < (shares ? SPINS_ON_SHARED_CORE : SPINS_BEFORE_YIELD)) {
         spin->looks++;
         progress_pause();

@@ -140,6 +140,9 @@ struct progress_family {
     int size, job_rank; // how many ranks the family has, and this rank's number in the job
     int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
     bool can_spin;      // every rank has a core to itself
+    // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
+    // may themselves yield the core, so that a second yield after each of them only costs time.
+    bool yields_early;
     // The last thread to which a waiting thread of this family yielded its core soon gave it back.
     // Most likely it is a rank that the system has put on the same core.
     _Atomic bool shares_core;

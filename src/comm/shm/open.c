@@ -173,6 +173,7 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
     if (status == TRI_OK) status = tri_comm_barrier(&comm->base.head, "join");
     if (status == TRI_OK) {
         family->base.can_spin = open_can_spin(family);
+        family->base.yields_early = true;
         *out = &comm->base.head;
     } else {
         progress_close(&comm->base.head);
