@@ -72,9 +72,10 @@ static double host_seconds(const tri_plan *plan, const tri_rates *rates, double 
 }
 
 // All ranks decide alike, because the rates depend only on the kind of device. They have to: ranks
-// that hold copies of the same state must change it in the same way. With trainer.deterministic the
-// device runs the optimizer, because its kernels may round otherwise than the host's, and then the
-// bits would depend on the number of ranks.
+// that hold copies of the same state must change it in the same way. But the choice depends on the
+// number of ranks, because they share the host's memory, and the kernels of host and device may
+// round differently. So with trainer.deterministic, where bits must not depend on that number, the
+// device always runs the optimizer.
 static bool is_faster_on_host(const tri_plan *plan) {
     if (plan->deterministic) return false;
     tri_rates rates = tri_rates_of(&plan->device, NULL);

@@ -172,8 +172,8 @@ enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same
 
 // How many micro-batches of training data the engine may read at one time, so that the loader must
 // not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that works asynchronously
-// (takes_ahead). If labels are counted before the step, it is at least the number of a step's
-// rounds.
+// (takes_ahead). If the step counts its labels first, in order to divide the loss by their number,
+// all its micro-batches of this replica are read twice: then it is at least how many they are.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.

@@ -75,7 +75,7 @@ static void test_shared_with_a_rank(void **state) {
     assert_true(looks_before_yield(&family, 1, RANK_NS) <= 2);
 }
 
-// With MPI a thread spins as long whoever shares the core.
+// With MPI a thread spins for the same time, whether another rank shares its core or not.
 static void test_transport_yields(void **state) {
     progress_family family = {.can_spin = true};
     int first = looks_before_yield(&family, 1, ALONE_NS);

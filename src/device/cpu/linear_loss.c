@@ -167,9 +167,9 @@ typedef struct head_chunk {
     int64_t first;
     cpu_class_rows rows; // its scores and labels
     const char *x;       // its rows of x
-    double *of_row;      // its results, by row
-    float *terms;
-    void *workspace; // of the products
+    double *of_row;      // the cross-entropy of each of its rows
+    float *terms;        // scratch of cpu_class_gradient, as long as cpu_class_terms says
+    void *workspace;     // of the products
 } head_chunk;
 
 static cpu_class_rows all_rows(const head_state *s, const tri_kernel_args *args) {
