@@ -119,7 +119,9 @@ static tri_status plan(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     int64_t chunk = r->chunk_bytes ? r->chunk_bytes : TRI_CHECKPOINT_CHUNK_BYTES, last;
     TRI_ASSERT(chunk >= 8 && chunk % 8 == 0 && r->step >= 0);
-    do { // repeated, because the second file may need larger chunks than the first was cut into
+    // All files have chunks of one size, and a file with too many chunks doubles it. So if the file
+    // of the optimizer did, the file of the model is cut again.
+    do {
         last = chunk;
         s->manifest.chunk_bytes = chunk;
         s->manifest.file_count = 0;

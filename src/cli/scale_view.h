@@ -49,7 +49,8 @@ void scale_end_plans(scale_view *v);
 // Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients in F32.
 // Links are measured with an all-reduce of this size, because gradients are reduced unit by unit.
 int64_t scale_reduced_bytes(const scale_view *v);
-// Defined in scale_simulate.c. Chooses the rates by the measurements, and simulates all points.
+// Defined in scale_simulate.c. Takes the rates of links and devices that the simulation assumes
+// from the measurements, and simulates all points.
 void scale_simulate(scale_view *v);
 
 // The functions below are in scale_show.c. They compute and print a point's numbers.

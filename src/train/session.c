@@ -337,8 +337,8 @@ static tri_status exchange_hosts(tri_session *s) {
                               "comparison of the hosts");
 }
 
-// Connects the ranks. From then on other ranks can read this rank's ledger, for messages about
-// ranks that hang.
+// Connects the ranks. From then on other ranks can read this rank's ledger (what it has done and
+// what it is doing), for messages about ranks that hang.
 static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
     TRI_TRY(tri_comm_check_ranks(options, s->identity.size));

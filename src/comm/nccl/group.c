@@ -23,7 +23,8 @@ static bool is_of(const tri_comm *comm, const nccl_group *g, const tri_comm_op *
     return way_of(comm, op) == g->way && (g->way == NCCL_AMONG_ALL || op->peer == g->peer);
 }
 
-// Makes a group of the first operation and of all others that go through the same link.
+// Makes a group of the first operation and of all others with the same way and peer: collectives,
+// or messages in one direction between this rank and one other.
 static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int count,
                              nccl_group **out) {
     nccl_group *g = calloc(1, sizeof *g);
@@ -44,8 +45,8 @@ static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int c
     return TRI_OK;
 }
 
-// Whether an operation before this one goes through the same link. If so, this one is already in
-// the group of that operation.
+// Whether an operation before this one is of the same way (a collective, or a message in the same
+// direction) and has the same peer. If so, this one is already in the group of that operation.
 static bool is_taken(const tri_comm *comm, const tri_comm_op *ops, int at) {
     nccl_group like = {.way = way_of(comm, &ops[at]), .peer = ops[at].peer};
     for (int i = 0; i < at; i++)

@@ -135,9 +135,11 @@ typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 // The stages of batch norm, each of which computes something for every channel. One call does
 // several of them, in this order. h is the normalised x: (x - mean) * inv_std.
 typedef enum cuda_norm_stage {
+    // Moments are the mean of x and the sum of squared deviations from it; h is x normalised:
+    // (x - mean) · inv_std.
     CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `slice_results`
-    CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to mean and squares
-    CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to mean and squares
+    CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to the moments of the whole channel
+    CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to those of all samples
     CUDA_NORM_APPLY = 8,       // computes y
     CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and dy · h over each slice, into `slice_results`
     CUDA_NORM_JOIN_SUMS = 32,  // joins `slice_results` to dweight and dbias
