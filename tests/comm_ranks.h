@@ -155,13 +155,18 @@ static inline void ranks_child(ranks *all, int rank, const tri_shm_config *confi
     _exit(0);
 }
 
+// Makes an empty table in memory that processes forked from now on share. munmap frees it.
+static inline ranks_table *ranks_share_table(void) {
+    ranks_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(table != MAP_FAILED);
+    return table;
+}
+
 // Starts the ranks; each runs `body` and ends with code 0.
 static inline ranks ranks_start(int size, const tri_shm_config *config, ranks_body *body,
                                 void *argument) {
-    ranks all = {.size = size};
-    all.table =
-        mmap(NULL, sizeof *all.table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(all.table != MAP_FAILED);
+    ranks all = {.table = ranks_share_table(), .size = size};
     fflush(NULL);
     for (int r = 0; r < size; r++) {
         all.pids[r] = fork();

@@ -77,7 +77,7 @@ void launch_guardian_stop(launch_guardian *guardian) {
     send_message(guardian, 0);
     tri_os.close(guardian->pipe);
     // The guardian may be suspended by a user's SIGSTOP, and then does not read the message.
-    // SIGKILL ends it all the same.
+    // SIGKILL also ends a suspended process.
     kill(guardian->pid, SIGKILL);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

@@ -49,7 +49,7 @@ static void send_and_stop(tri_transport_end *first, tri_transport_end *second) {
     mpi->stop(first);
     REQUIRE(sending.state == TRI_REQUEST_ENDED);
     progress_for(second, 2 * LISTEN_MS, &hearing); // would go on with the stopped send
-    // Whoever uses the other end learns that it waits in vain.
+    // The other end is told that its peer is lost, so that it does not wait for ever.
     mpi->send(second, 1, NOTE_TAG, data, 1, &later);
     REQUIRE(later.state == TRI_REQUEST_LOST && mpi->loss(second, 1));
     mpi->stop(second);

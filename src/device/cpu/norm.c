@@ -16,11 +16,11 @@ enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum
 
 // For a pixel of a plane that is pooled: the pixel of the pooled plane that its window makes, and
 // which position in the window it has.
-typedef struct norm_place {
+typedef struct norm_window_pixel {
     uint32_t pooled;
     uint8_t position;
-} norm_place;
-enum { NORM_NO_PLACE = 254 }; // the position of a pixel that lies in no window
+} norm_window_pixel;
+enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no window
 
 typedef struct norm_state {
     const cpu_device *device;
@@ -28,8 +28,8 @@ typedef struct norm_state {
     int64_t replicas; // number of replicas whose moments the node joins
     double eps;
     bool relu;
-    bool bf16;          // x, y and their gradients are BF16, else F32
-    norm_place *places; // [pixels]; NULL: no pooling is fused
+    bool bf16;                        // x, y and their gradients are BF16, else F32
+    norm_window_pixel *window_pixels; // [pixels]; NULL: no pooling is fused
     cpu_pool pool;
 } norm_state;
 
@@ -76,24 +76,24 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
         double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
         norm_sum sum = sum_zero(), squares = sum_zero();
         for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
-            __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+            __m512 partial[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
             for (int64_t q = p; q < stop; q++)
-                part[q & 1] = _mm512_add_ps(part[q & 1], load(job->x, bf16, plane + q));
-            sum = sum_add(sum, _mm512_add_ps(part[0], part[1]));
+                partial[q & 1] = _mm512_add_ps(partial[q & 1], load(job->x, bf16, plane + q));
+            sum = sum_add(sum, _mm512_add_ps(partial[0], partial[1]));
         }
         sum_store(sum, first);
         float rounded[CPU_BLOCK];
         for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)pixels);
         __m512 mean = _mm512_loadu_ps(rounded);
         for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
-            __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+            __m512 partial[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
             for (int64_t q = p; q < stop; q++) {
                 __m512 d = _mm512_sub_ps(load(job->x, bf16, plane + q), mean);
-                part[q & 1] = _mm512_fmadd_ps(d, d, part[q & 1]);
+                partial[q & 1] = _mm512_fmadd_ps(d, d, partial[q & 1]);
             }
-            squares = sum_add(squares, _mm512_add_ps(part[0], part[1]));
+            squares = sum_add(squares, _mm512_add_ps(partial[0], partial[1]));
         }
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
@@ -141,10 +141,10 @@ CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, b
 CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     const norm_state *s = from.job->state;
     if (pools) {
-        norm_place place = s->places[pixel];
-        int64_t at = (int64_t)place.pooled * CPU_BLOCK;
+        norm_window_pixel window = s->window_pixels[pixel];
+        int64_t at = (int64_t)window.pooled * CPU_BLOCK;
         __m128i maximum = _mm_loadu_si128((const __m128i *)(from.index + at));
-        __mmask16 here = _mm_cmpeq_epi8_mask(maximum, _mm_set1_epi8((char)place.position));
+        __mmask16 here = _mm_cmpeq_epi8_mask(maximum, _mm_set1_epi8((char)window.position));
         return _mm512_maskz_loadu_ps(here, from.pooled + at);
     }
     __m512 dy = load(from.job->dy, bf16, from.first + pixel);
@@ -162,15 +162,15 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
         norm_sum sum = sum_zero(), product = sum_zero();
         for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
-            __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
+            __m512 partial = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
             int64_t stop = p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
             for (int64_t q = p; q < stop; q++) {
                 __m512 dy = load_dy(from, bf16, pools, q);
                 __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->pixels + q), mean);
-                part = _mm512_add_ps(part, dy);
+                partial = _mm512_add_ps(partial, dy);
                 cross = _mm512_fmadd_ps(dy, h, cross);
             }
-            sum = sum_add(sum, part);
+            sum = sum_add(sum, partial);
             product = sum_add(product, cross);
         }
         sum_store(sum, job->first + i * CPU_BLOCK);
@@ -242,7 +242,7 @@ static bool pool_supports(const tri_graph *graph, const tri_node *node) {
     tri_dtype x = tri_value_get(graph, node->inputs[0])->dtype;
     return tri_value_get(graph, pooled_value(node))->dtype == x &&
            pool->stride[0] >= pool->kernel[0] && pool->stride[1] >= pool->kernel[1] &&
-           pool->kernel[0] * pool->kernel[1] <= NORM_NO_PLACE;
+           pool->kernel[0] * pool->kernel[1] <= NORM_NO_WINDOW;
 }
 
 // Whether all inputs and outputs that have the shape of x also have its type.
@@ -304,24 +304,25 @@ static tri_status norm_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// Finds the place of each pixel of a plane in its window.
-static norm_place *places_of(const cpu_pool *pool) {
-    norm_place *places = calloc((size_t)(pool->in[0] * pool->in[1]), sizeof *places);
-    for (int64_t p = 0; places && p < pool->in[0] * pool->in[1]; p++) {
+// Finds the window of each pixel of a plane and the position of the pixel in it.
+static norm_window_pixel *window_pixels_of(const cpu_pool *pool) {
+    norm_window_pixel *window_pixels =
+        calloc((size_t)(pool->in[0] * pool->in[1]), sizeof *window_pixels);
+    for (int64_t p = 0; window_pixels && p < pool->in[0] * pool->in[1]; p++) {
         int64_t h = p / pool->in[1] + pool->padding[0], w = p % pool->in[1] + pool->padding[1];
         int64_t row = h / pool->stride[0], column = w / pool->stride[1];
         int64_t kh = h % pool->stride[0], kw = w % pool->stride[1];
         bool inside = row < pool->out[0] && column < pool->out[1] && kh < pool->kernel[0] &&
                       kw < pool->kernel[1];
-        places[p].position = inside ? (uint8_t)(kh * pool->kernel[1] + kw) : NORM_NO_PLACE;
-        if (inside) places[p].pooled = (uint32_t)(row * pool->out[1] + column);
+        window_pixels[p].position = inside ? (uint8_t)(kh * pool->kernel[1] + kw) : NORM_NO_WINDOW;
+        if (inside) window_pixels[p].pooled = (uint32_t)(row * pool->out[1] + column);
     }
-    return places;
+    return window_pixels;
 }
 
 static void norm_release(tri_kernel *kernel) {
     norm_state *state = kernel->state;
-    if (state) free(state->places);
+    if (state) free(state->window_pixels);
     free(state);
 }
 
@@ -344,8 +345,8 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
     kernel->state = state;
     if (!pools(node)) return TRI_OK;
     state->pool = pool_of(graph, node);
-    state->places = places_of(&state->pool);
-    return state->places ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
+    state->window_pixels = window_pixels_of(&state->pool);
+    return state->window_pixels ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
 }
 
 static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
@@ -421,7 +422,7 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
 // there is none.
 static void apply(norm_job *job, void *index) {
     const norm_state *s = job->state;
-    if (!s->places) {
+    if (!s->window_pixels) {
         each_plane(s, affine_ranges, job);
         return;
     }
@@ -486,7 +487,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
                           float *dbias) {
     const norm_state *s = job->state;
     job->mean = mean;
-    each_plane(s, &gradient_planes_ranges[s->places ? 2 : 0], job);
+    each_plane(s, &gradient_planes_ranges[s->window_pixels ? 2 : 0], job);
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
@@ -518,7 +519,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     double all = (double)s->pixels * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
-    each_plane(s, &gradient_ranges[s->places ? 2 : 0], &job);
+    each_plane(s, &gradient_ranges[s->window_pixels ? 2 : 0], &job);
     return TRI_OK;
 }
 
@@ -540,7 +541,7 @@ static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
                      join_replicas(s, args->in[7], c).count);
-    each_plane(s, &gradient_ranges[s->places ? 2 : 0], &job);
+    each_plane(s, &gradient_ranges[s->window_pixels ? 2 : 0], &job);
     return TRI_OK;
 }
 

@@ -31,7 +31,7 @@ typedef struct grad_state {
     winograd_grid grid;
     int64_t blocks, groups;
     int64_t v_step, w_step, m_step; // floats from position to position
-    int64_t part_floats;            // of a group: its gradients of weight and bias
+    int64_t group_floats;           // of a group: its gradients of weight and bias
 } grad_state;
 
 typedef struct grad_job {
@@ -39,7 +39,7 @@ typedef struct grad_job {
     const float *x, *dy; // nChw16c
     float *dweight;      // OIhw16i16o
     float *dbias;        // or NULL
-    float *parts;        // by group: [o / 16][c / 16][9][16][16], bias [o]
+    float *groups;       // by group: [o / 16][c / 16][9][16][16], bias [o]
     float *threads;      // by thread: v [36][c / 16][48][16], w [36][o / 16][48][16],
                          // m [36][o / 32][c][32]
 } grad_job;
@@ -53,7 +53,7 @@ static grad_state state_of(const tri_graph *graph, const tri_node *node) {
     t.v_step = winograd_step(BLOCK, t.grid.c);
     t.w_step = winograd_step(BLOCK, t.grid.o);
     t.m_step = winograd_step((t.grid.o + CHUNK - 1) / CHUNK * CHUNK, t.grid.c);
-    t.part_floats = t.grid.c * t.grid.o * TAPS + t.grid.o;
+    t.group_floats = t.grid.c * t.grid.o * TAPS + t.grid.o;
     return t;
 }
 
@@ -148,12 +148,12 @@ static CPU_AVX512 void multiply_positions(const grad_state *t, const float *v, c
 }
 
 // Turns m into the gradient of the weight.
-static CPU_AVX512 void write_part(const grad_state *t, const float *m, float *part) {
+static CPU_AVX512 void write_group(const grad_state *t, const float *m, float *gradients) {
     const winograd_grid *g = &t->grid;
     for (int64_t o = 0; o < g->o; o += CPU_BLOCK)
         for (int64_t c = 0; c < g->c; c++) {
             const float *from = m + (o / CHUNK * g->c + c) * CHUNK + o % CHUNK;
-            float *to = part +
+            float *to = gradients +
                         (o / CPU_BLOCK * (g->c / CPU_BLOCK) + c / CPU_BLOCK) * TAPS * CPU_BLOCK *
                             CPU_BLOCK +
                         c % CPU_BLOCK * CPU_BLOCK;
@@ -179,8 +179,8 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
     float *v = job->threads + thread * WINOGRAD_POSITIONS * (t->v_step + t->w_step + t->m_step);
     float *w = v + WINOGRAD_POSITIONS * t->v_step, *m = w + WINOGRAD_POSITIONS * t->w_step;
     for (int64_t group = begin; group < end; group++) {
-        float *part = job->parts + group * t->part_floats;
-        float *sums = part + t->part_floats - t->grid.o;
+        float *gradients = job->groups + group * t->group_floats;
+        float *sums = gradients + t->group_floats - t->grid.o;
         for (int64_t o = 0; o < t->grid.o; o++) sums[o] = 0;
         int64_t from = group * t->blocks / t->groups, to = (group + 1) * t->blocks / t->groups;
         for (int64_t block = from; block < to; block++) {
@@ -191,7 +191,7 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
             read_gradients(job, tiles, count, w, sums);
             multiply_positions(t, v, w, count, m, block == from);
         }
-        write_part(t, m, part);
+        write_group(t, m, gradients);
     }
 }
 
@@ -199,11 +199,11 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
 static CPU_AVX512 void reduce_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const grad_state *t = job->state;
-    int64_t weights = t->part_floats - t->grid.o;
+    int64_t weights = t->group_floats - t->grid.o;
     for (int64_t i = begin * CPU_BLOCK; i < end * CPU_BLOCK; i += CPU_BLOCK) {
-        __m512 sum = _mm512_loadu_ps(job->parts + i);
+        __m512 sum = _mm512_loadu_ps(job->groups + i);
         for (int64_t group = 1; group < t->groups; group++)
-            sum = _mm512_add_ps(sum, _mm512_loadu_ps(job->parts + group * t->part_floats + i));
+            sum = _mm512_add_ps(sum, _mm512_loadu_ps(job->groups + group * t->group_floats + i));
         if (i < weights)
             _mm512_storeu_ps(job->dweight + i, sum);
         else if (job->dbias)
@@ -227,7 +227,7 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
                                  const tri_node *node, size_t *out) {
     grad_state t = state_of(graph, node);
     int64_t each = WINOGRAD_POSITIONS * (t.v_step + t.w_step + t.m_step);
-    *out = (size_t)(t.groups * t.part_floats + device->threads * each) * sizeof(float);
+    *out = (size_t)(t.groups * t.group_floats + device->threads * each) * sizeof(float);
     return TRI_OK;
 }
 
@@ -238,7 +238,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
     *state = state_of(graph, node);
     state->device = cpu_of(device);
     kernel->state = state;
-    return grad_workspace(&device->description, graph, node, &kernel->workspace_bytes);
+    return TRI_OK;
 }
 
 static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -248,10 +248,10 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
                     .dy = args->in[1],
                     .dweight = args->out[0],
                     .dbias = t->bias ? args->out[1] : NULL,
-                    .parts = args->workspace};
-    job.threads = job.parts + t->groups * t->part_floats;
+                    .groups = args->workspace};
+    job.threads = job.groups + t->groups * t->group_floats;
     cpu_parallel(t->device, t->groups, 1, group_range, &job);
-    cpu_parallel(t->device, t->part_floats / CPU_BLOCK, REDUCE_GRAIN, reduce_range, &job);
+    cpu_parallel(t->device, t->group_floats / CPU_BLOCK, REDUCE_GRAIN, reduce_range, &job);
     return TRI_OK;
 }
 

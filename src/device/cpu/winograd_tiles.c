@@ -52,14 +52,14 @@ static unsigned inside_of(int64_t first, int64_t size) {
 }
 
 void winograd_find_tiles(const winograd_grid *t, int64_t first, int64_t count,
-                         winograd_tile *places) {
+                         winograd_tile *tiles) {
     int64_t each = t->tiles[0] * t->tiles[1], image = first / each, inside = first % each;
     int64_t row = inside / t->tiles[1], column = inside % t->tiles[1];
     for (int64_t i = 0; i < count; i++) {
-        winograd_tile place = {image, row * WINOGRAD_OUT, column * WINOGRAD_OUT, 0, 0};
-        place.rows = inside_of(place.row - t->padding[0], t->in[0]);
-        place.columns = inside_of(place.column - t->padding[1], t->in[1]);
-        places[i] = place;
+        winograd_tile tile = {image, row * WINOGRAD_OUT, column * WINOGRAD_OUT, 0, 0};
+        tile.rows = inside_of(tile.row - t->padding[0], t->in[0]);
+        tile.columns = inside_of(tile.column - t->padding[1], t->in[1]);
+        tiles[i] = tile;
         if (++column < t->tiles[1]) continue;
         column = 0;
         if (++row < t->tiles[0]) continue;
@@ -74,25 +74,25 @@ transform_inside(const float *pixels, int64_t width, float *v, int64_t step) {
     transform_pixels(pixels, width, false, ALL, ALL, v, step);
 }
 static CPU_AVX512 __attribute__((noinline)) void transform_edge(const float *pixels, int64_t width,
-                                                                const winograd_tile *place,
-                                                                float *v, int64_t step) {
-    transform_pixels(pixels, width, true, place->rows, place->columns, v, step);
+                                                                const winograd_tile *tile, float *v,
+                                                                int64_t step) {
+    transform_pixels(pixels, width, true, tile->rows, tile->columns, v, step);
 }
 
 CPU_AVX512 void winograd_read_tiles(const winograd_grid *t, const float *x,
-                                    const winograd_tile *places, int64_t count, float *v,
+                                    const winograd_tile *tiles, int64_t count, float *v,
                                     int64_t room, int64_t step) {
     int64_t plane_floats = t->in[0] * t->in[1] * CPU_BLOCK, blocks = t->c / CPU_BLOCK;
     for (int64_t block = 0; block < blocks; block++)
         for (int64_t i = 0; i < count; i++) {
-            int64_t row = places[i].row - t->padding[0], width = t->in[1];
-            int64_t column = places[i].column - t->padding[1];
-            const float *plane = x + (places[i].image * blocks + block) * plane_floats;
+            int64_t row = tiles[i].row - t->padding[0], width = t->in[1];
+            int64_t column = tiles[i].column - t->padding[1];
+            const float *plane = x + (tiles[i].image * blocks + block) * plane_floats;
             const float *pixels = plane + (row * width + column) * CPU_BLOCK;
             float *to = v + (block * room + i) * CPU_BLOCK;
-            if (places[i].rows == ALL && places[i].columns == ALL)
+            if (tiles[i].rows == ALL && tiles[i].columns == ALL)
                 transform_inside(pixels, width, to, step);
             else
-                transform_edge(pixels, width, &places[i], to, step);
+                transform_edge(pixels, width, &tiles[i], to, step);
         }
 }

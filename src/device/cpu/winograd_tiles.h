@@ -16,14 +16,14 @@ typedef struct winograd_grid {
 // padded by 2 − padding, and y is dx.
 winograd_grid winograd_grid_of(const conv_shape *s, bool grad_input);
 
-// The place of a tile: its image, row and column of its first pixel of y, and which of the six rows
+// Where a tile lies: its image, row and column of its first pixel of y, and which of the six rows
 // and columns of x that it reads lie in the image (a bit for each).
 typedef struct winograd_tile {
     int64_t image, row, column;
     unsigned rows, columns;
 } winograd_tile;
 
-// Finds the places of `count` tiles from number `first` on.
+// Finds where `count` tiles lie, from number `first` on.
 void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count,
                          winograd_tile *tiles);
 
