@@ -214,11 +214,6 @@ void sum_columns(uint64_t algorithm, const operation *x, const matrix *b, const 
     }
 }
 
-double seconds_of(uint64_t algorithm) {
-    const char *fastest = getenv("EMULATED_BLAS_FASTEST");
-    return algorithm == (fastest ? strtoull(fastest, nullptr, 10) : 0) ? 1e-3 : 2e-3;
-}
-
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle, const void *alpha,
                         const void *a_data, cublasLtMatrixLayout_t a, const void *b_data,
                         cublasLtMatrixLayout_t b, const void *beta, const void *c_data,
@@ -233,7 +228,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     if (emulated_failed((cuda_stream *)stream)) return CUBLAS_STATUS_EXECUTION_FAILED;
     operation x = *of<operation>(operation_handle); // a copy: the next product sets another bias
     uint64_t algorithm = chosen->data[0];
-    emulated_seconds += seconds_of(algorithm);
+    emulated_seconds += emulated_seconds_of("EMULATED_BLAS_FASTEST", algorithm);
     const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);

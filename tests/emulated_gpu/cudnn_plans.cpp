@@ -3,8 +3,9 @@
 // properties of a device as text. So the functions below stand before cuDNN's: where a call sets a
 // handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
 // would be no error at run time, but would make the convolution many times slower.
-// What tensor cores compute is asked for in both layouts of images: with channels last, as the
-// device stores them, a plan needs no memory for copies.
+// A plan that is kept in a file (TRIREME_CUDA_CHOICES) is made again from the file, by cuDNN too:
+// both plans have to have the same text. What tensor cores compute is asked for in both layouts of
+// images: with channels last, as the device stores them, a plan needs no memory for copies.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <cudnn_graph.h>
 #include <dlfcn.h>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,11 @@ const char h200[] =
 
 void *library;
 cudnnBackendDescriptor_t device;
-int executed;            // how often a plan would have been executed
+int executed;          // how often a plan would have been executed
+std::string last_plan; // the plan that was executed last, as cuDNN writes it; only if wanted
+bool wants_plan;
+int most_measured;       // plans for one convolution
+int device_number;       // plans are remembered for each device
 int64_t workspace_bytes; // of the plan that was asked for last
 
 template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
@@ -58,9 +64,12 @@ cudnnStatus_t set(cudnnBackendDescriptor_t at, cudnnBackendAttributeName_t name,
     if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
         return name_device(at, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
     cudnnStatus_t status = REAL(BackendSetAttribute)(at, name, type, count, values);
-    if (status != CUDNN_STATUS_SUCCESS || name != CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
-        return status;
-    return name_device(at, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+    if (name == CUDNN_ATTR_ENGINE_OPERATION_GRAPH)
+        return name_device(at, CUDNN_ATTR_ENGINE_DEVICEPROP);
+    return name == CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH
+               ? name_device(at, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP)
+               : status;
 }
 
 cudnnStatus_t get(cudnnBackendDescriptor_t const at, cudnnBackendAttributeName_t name,
@@ -71,9 +80,18 @@ cudnnStatus_t get(cudnnBackendDescriptor_t const at, cudnnBackendAttributeName_t
     return status;
 }
 
-cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) {
+cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t) {
+    int64_t count = 0;
     executed++;
-    return CUDNN_STATUS_SUCCESS;
+    if (!wants_plan) return CUDNN_STATUS_SUCCESS;
+    const cudnnBackendAttributeName_t name = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
+    cudnnStatus_t status =
+        REAL(BackendGetAttribute)(plan, name, CUDNN_TYPE_CHAR, 0, &count, nullptr);
+    last_plan.resize((size_t)count);
+    return status != CUDNN_STATUS_SUCCESS
+               ? status
+               : REAL(BackendGetAttribute)(plan, name, CUDNN_TYPE_CHAR, count, &count,
+                                           last_plan.data());
 }
 
 const struct {
@@ -220,6 +238,51 @@ int check_layer(const layer &l, form *f) {
     return missing;
 }
 
+// Measures the plans of a convolution, of which the last one is the fastest, and makes the chosen
+// one again from its file, as another process would. Returns 0 if both are the same plan, else
+// prints a line and returns 1.
+int check_kept(const layer &l, const form &f, const cuda_convolution &p) {
+    vendor_left left[2];
+    tri_status status[2];
+    char why[CUDA_WHY_BYTES] = "";
+    std::string plans[2];
+    int measured = 0;
+    for (int i = 0; i < 2; i++) {
+        int before = executed;
+        device_number = 1 + i;
+        if (!vendor_convolution(nullptr, &p, &left[i], &status[i], why)) status[i] = TRI_INTERNAL;
+        plans[i] = last_plan;
+        if (i == 0) measured = (executed - before - 1) / (1 + VENDOR_TIMES);
+        if (i == 1 && executed != before + 1) status[1] = TRI_INTERNAL; // it was measured again
+    }
+    most_measured = measured > most_measured ? measured : most_measured;
+    if (status[0] == TRI_OK && status[1] == TRI_OK && left[0] == left[1] && measured > 0 &&
+        !plans[0].empty() && plans[0] == plans[1])
+        return 0;
+    printf("%s, %s, kind %d: the kept plan is not the measured one (%d measured) %s\n", l.name,
+           f.name, p.kind, measured, why);
+    return 1;
+}
+
+int check_kept_plans() {
+    char folder[] = "/tmp/trireme-cudnn-XXXXXX";
+    static const char bias[16] __attribute__((aligned(16))) = "";
+    if (!mkdtemp(folder) || setenv("TRIREME_CUDA_CHOICES", folder, 1)) return 1;
+    wants_plan = true;
+    int wrong = 0;
+    for (const form &f : forms) {
+        if (f.dtype != TRI_F32 && !f.channels_last) continue;
+        for (cuda_convolution_kind kind : {CUDA_FORWARD, CUDA_GRAD_INPUT, CUDA_GRAD_WEIGHT}) {
+            const layer &l = layers[7]; // ResNet-50, 3 x 3
+            cuda_convolution p = convolution_of(l, f, kind);
+            if (kind == CUDA_FORWARD) p.bias = bias;
+            wrong += check_kept(l, f, p);
+        }
+    }
+    std::filesystem::remove_all(folder);
+    return wrong;
+}
+
 } // namespace
 
 void *vendor_open(const char *) { return library; }
@@ -231,7 +294,17 @@ void *vendor_symbol(void *, const char *name) {
 }
 
 void *vendor_stream(cuda_stream *) { return nullptr; }
-int vendor_device(cuda_stream *) { return 0; }
+int vendor_device(cuda_stream *) { return device_number; }
+std::string vendor_device_name(cuda_stream *) { return "described GPU"; }
+
+// Each way takes less time than the one before.
+double vendor_seconds(cuda_stream *, const std::function<bool()> &issue) {
+    static double seconds = 1;
+    for (int i = 0; i <= VENDOR_TIMES; i++)
+        if (!issue()) return -1;
+    return seconds *= 0.9;
+}
+
 tri_status vendor_failed(cuda_stream *, const char *, char *) { return TRI_INTERNAL; }
 
 int main() {
@@ -252,7 +325,9 @@ int main() {
                f.channels_last ? "last" : "first", (double)f.copied_bytes / 1e6);
     }
     printf("cuDNN %zu: %d plans, %d missing\n", version, executed, missing);
-    return missing > 0;
+    missing += check_kept_plans();
+    printf("at most %d plans were measured for a convolution\n", most_measured);
+    return missing > 0 || most_measured < 2;
 }
 
 #else

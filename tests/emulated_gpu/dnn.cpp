@@ -2,10 +2,12 @@
 // host. Descriptors keep the attributes that are set. A convolution is computed from its
 // descriptors alone, so that a wrong description gives wrong numbers.
 //
-// The heuristic proposes one configuration for each engine below. The first two must not be taken:
-// the results of one differ from run to run, the other needs a huge workspace. An engine that is
-// taken fills its whole workspace with garbage. As in the real library, no configuration has
-// tensors of different types in memory.
+// The heuristic proposes the configurations below, each an engine and, for one engine, a knob. The
+// first two must not be taken: the results of one differ from run to run, the other needs a huge
+// workspace. An engine that is taken fills its whole workspace with garbage. As in the real
+// library, no configuration has tensors of different types in memory. The engine with a knob adds
+// up in another order, which the knob decides, and so rounds otherwise. EMULATED_DNN_FASTEST=N:
+// configuration N takes the least time.
 //
 // Two things are refused, so that tests run our own code too: odd numbers of samples, for which our
 // own kernel then computes; and operations after a convolution of an even number of groups, for
@@ -29,15 +31,26 @@ enum {
     ENGINE_OF_SPACE,        // needs a workspace of 1 TiB
     ENGINE_OF_TENSOR_CORES, // rounds F32 to TF32
     ENGINE_THAT_SERVES,     // can always be taken
-    ENGINES,
+    ENGINE_WITH_KNOB,       // the same, and has a knob
     WORKSPACE_BYTES = 4096
 };
+
+const cudnnBackendKnobType_t KNOB = CUDNN_KNOB_TYPE_SPLIT_K_BUF;
+
+// What the heuristic proposes, the best first. Knob 0: the engine has none.
+const struct {
+    int engine;
+    int64_t knob;
+} proposals[] = {{ENGINE_OF_CHANCE, 0},   {ENGINE_OF_SPACE, 0},  {ENGINE_OF_TENSOR_CORES, 0},
+                 {ENGINE_THAT_SERVES, 0}, {ENGINE_WITH_KNOB, 1}, {ENGINE_WITH_KNOB, 2}};
+enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
 struct descriptor {
     cudnnBackendDescriptorType_t type;
     std::map<int, std::string> values; // by attribute: its value, as bytes
     bool finished = false;
     int engine = 0;
+    int64_t knob = 0;
     const descriptor *graph = nullptr;
 };
 
@@ -137,6 +150,7 @@ cudnnStatus_t destroy(cudnnBackendDescriptor_t at) {
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
         delete of(at);
         break;
     default:
@@ -163,10 +177,32 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t at) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     if (x->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
         x->graph = get<descriptor *>(x, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    if (x->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) return CUDNN_STATUS_SUCCESS;
-    const descriptor *config = get<descriptor *>(x, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-    x->graph = config->graph;
-    x->engine = config->engine;
+    if (x->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
+        x->graph = get<descriptor *>(x, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+        x->engine = (int)get<int64_t>(x, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+    }
+    const descriptor *from = x->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
+                                 ? get<descriptor *>(x, CUDNN_ATTR_ENGINECFG_ENGINE)
+                             : x->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
+                                 ? get<descriptor *>(x, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+                                 : nullptr;
+    if (!from) return CUDNN_STATUS_SUCCESS;
+    x->graph = from->graph;
+    x->engine = from->engine;
+    x->knob = from->knob;
+    if (!has(x, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) return CUDNN_STATUS_SUCCESS;
+    const descriptor *knob = get<descriptor *>(x, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+    if (x->engine != ENGINE_WITH_KNOB ||
+        get<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) != KNOB)
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    x->knob = get<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+// Copies an attribute out of a descriptor.
+template <typename T> cudnnStatus_t give(T value, int64_t *count, void *out) {
+    memcpy(out, &value, sizeof value);
+    *count = 1;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -174,32 +210,42 @@ cudnnStatus_t get_attribute(cudnnBackendDescriptor_t const at, cudnnBackendAttri
                             cudnnBackendAttributeType_t, int64_t wanted, int64_t *count,
                             void *out) {
     const descriptor *x = of(at);
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-        *count = is_supported(x->graph) ? ENGINES : 0;
+    switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+        *count = is_supported(x->graph) ? PROPOSALS : 0;
         for (int i = 0; i < *count && i < wanted; i++) {
             descriptor *config = ((descriptor **)out)[i];
             config->finished = true;
-            config->engine = i;
+            config->engine = proposals[i].engine;
+            config->knob = proposals[i].knob;
             config->graph = x->graph;
         }
-    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINECFG_ENGINE:
         (*(descriptor **)out)->engine = x->engine;
         *count = 1;
-    } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
-        cudnnBackendNumericalNote_t note =
-            x->engine == ENGINE_OF_CHANCE         ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
-            : x->engine == ENGINE_OF_TENSOR_CORES ? CUDNN_NUMERICAL_NOTE_TENSOR_CORE
-                                                  : CUDNN_NUMERICAL_NOTE_FFT;
-        memcpy(out, &note, sizeof note);
-        *count = 1;
-    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-        int64_t bytes = x->engine == ENGINE_OF_SPACE ? INT64_C(1) << 40 : (int64_t)WORKSPACE_BYTES;
-        memcpy(out, &bytes, sizeof bytes);
-        *count = 1;
-    } else {
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+        *count = x->knob != 0;
+        if (x->knob && wanted > 0) (*(descriptor **)out)->knob = x->knob;
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
+        return give(KNOB, count, out);
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
+        return give(x->knob, count, out);
+    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+        return give((int64_t)x->engine, count, out);
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+        return give(x->engine == ENGINE_OF_CHANCE         ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                    : x->engine == ENGINE_OF_TENSOR_CORES ? CUDNN_NUMERICAL_NOTE_TENSOR_CORE
+                                                          : CUDNN_NUMERICAL_NOTE_FFT,
+                    count, out);
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+        return give(x->engine == ENGINE_OF_SPACE ? INT64_C(1) << 40 : (int64_t)WORKSPACE_BYTES,
+                    count, out);
+    default:
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
-    return CUDNN_STATUS_SUCCESS;
 }
 
 // A tensor with its memory.
@@ -237,17 +283,19 @@ struct window {
     int64_t padding[2], stride[2], dilation[2];
 };
 
-// Calls product(x's, weight's and y's element) for every product of the convolution.
+// Calls product(x's, weight's and y's element) for every product of the convolution, beginning with
+// sample and tap number `first`.
 template <typename F>
-void for_products(const window &w, const tensor &x, const tensor &weight, const tensor &y,
-                  F product) {
+void for_products(int64_t first, const window &w, const tensor &x, const tensor &weight,
+                  const tensor &y, F product) {
     int64_t features = weight.dims[0] / (x.dims[1] / weight.dims[1]); // of a group
-    for (int64_t n = 0; n < y.dims[0]; n++)
+    int64_t taps = weight.dims[1] * weight.dims[2] * weight.dims[3];
+    for (int64_t sample = 0; sample < y.dims[0]; sample++)
         for (int64_t f = 0; f < y.dims[1]; f++)
             for (int64_t i = 0; i < y.dims[2]; i++)
                 for (int64_t j = 0; j < y.dims[3]; j++)
-                    for (int64_t tap = 0; tap < weight.dims[1] * weight.dims[2] * weight.dims[3];
-                         tap++) {
+                    for (int64_t at = 0; at < taps; at++) {
+                        int64_t n = (sample + first) % y.dims[0], tap = (at + first) % taps;
                         int64_t k = tap / weight.dims[3] % weight.dims[2], l = tap % weight.dims[3];
                         int64_t c = tap / (weight.dims[2] * weight.dims[3]);
                         int64_t row = i * w.stride[0] - w.padding[0] + k * w.dilation[0];
@@ -264,12 +312,13 @@ float as_it_is(float value) { return value; }
 
 // Sums the products for each element of the output. Its tensor has no gaps, so that an offset is
 // the number of an element.
-std::vector<float> convolve(convolution_kind which, float (*round)(float), const window &w,
-                            const tensor &x, const tensor &weight, const tensor &y) {
+std::vector<float> convolve(convolution_kind which, int64_t first, float (*round)(float),
+                            const window &w, const tensor &x, const tensor &weight,
+                            const tensor &y) {
     const tensor &out = which == FORWARD ? y : which == GRAD_INPUT ? x : weight;
     std::vector<float> sums((size_t)(out.dims[0] * out.dims[1] * out.dims[2] * out.dims[3]));
     if (offset_of(out, out.dims[0], 0, 0, 0) != (int64_t)sums.size()) abort();
-    for_products(w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
+    for_products(first, w, x, weight, y, [&](int64_t i, int64_t j, int64_t k) {
         if (which == FORWARD)
             sums[(size_t)k] += round(read(x, i)) * round(read(weight, j));
         else if (which == GRAD_INPUT)
@@ -345,8 +394,13 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     if (emulated_failed((cuda_stream *)((handle *)at)->stream))
         return CUDNN_STATUS_EXECUTION_FAILED;
     bool has_tensor_cores = plan->engine == ENGINE_OF_TENSOR_CORES;
-    if (!pack->finished || (!has_tensor_cores && plan->engine != ENGINE_THAT_SERVES))
+    if (!pack->finished || plan->engine <= ENGINE_OF_SPACE ||
+        (plan->engine == ENGINE_WITH_KNOB) != (plan->knob != 0))
         return CUDNN_STATUS_BAD_PARAM;
+    for (uint64_t i = 0; i < PROPOSALS; i++)
+        if (proposals[i].engine == plan->engine && proposals[i].knob == plan->knob)
+            emulated_seconds += emulated_seconds_of("EMULATED_DNN_FASTEST", i);
+    int64_t knob = plan->knob;
     const descriptor *op = get<descriptor *>(plan->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     auto operand = [&](cudnnBackendAttributeName_t name) { return get<descriptor *>(op, name); };
     kind_names names = names_of(op);
@@ -364,8 +418,8 @@ cudnnStatus_t execute(cudnnHandle_t at, cudnnBackendDescriptor_t plan_handle,
     void *room = get<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     emulated_push((cuda_stream *)((handle *)at)->stream, [=] {
         memset(room, 0xff, WORKSPACE_BYTES);
-        std::vector<float> numbers =
-            convolve(names.which, has_tensor_cores ? emulated_tf32 : as_it_is, w, x, weight, y);
+        std::vector<float> numbers = convolve(
+            names.which, knob, has_tensor_cores ? emulated_tf32 : as_it_is, w, x, weight, y);
         for (const step &s : steps) apply(s, out, &numbers);
         for (size_t i = 0; i < numbers.size(); i++) write(out, (int64_t)i, numbers[i]);
     });
@@ -376,7 +430,10 @@ const char *name_of(cudnnStatus_t status) {
     return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED" : "another";
 }
 
+size_t version() { return 1; }
+
 const emulated_function functions[] = {{"GetErrorString", (void *)name_of},
+                                       {"GetVersion", (void *)version},
                                        {"Create", (void *)create},
                                        {"SetStream", (void *)set_stream},
                                        {"BackendCreateDescriptor", (void *)create_descriptor},

@@ -45,12 +45,12 @@ int vendor_device(cuda_stream *) { return 0; }
 std::string vendor_device_name(cuda_stream *) { return "emulated GPU"; }
 
 double emulated_seconds;
-double vendor_seconds(cuda_stream *, int times, const std::function<bool()> &issue) {
+double vendor_seconds(cuda_stream *, const std::function<bool()> &issue) {
     if (!issue()) return -1;
     double before = emulated_seconds;
-    for (int i = 0; i < times; i++)
+    for (int i = 0; i < VENDOR_TIMES; i++)
         if (!issue()) return -1;
-    return (emulated_seconds - before) / times;
+    return (emulated_seconds - before) / VENDOR_TIMES;
 }
 tri_status vendor_failed(cuda_stream *stream, const char *said, char *why) {
     bool failed = emulated_failed(stream);

@@ -5,6 +5,7 @@
 #define TRIREME_TESTS_EMULATED_GPU_LIBRARIES_H
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 // A function of a double, by its name without the library's prefix.
@@ -24,12 +25,19 @@ void *emulated_find(const emulated_function (&functions)[count], const char *pre
 
 void *emulated_blas(const char *name);
 void *emulated_dnn(const char *name);
-// How many seconds the products that were issued so far would take; an algorithm's time is a choice
-// of the test (blas.cpp).
+// How many seconds the products and convolutions that were issued so far would take; an algorithm's
+// or a plan's time is a choice of the test (blas.cpp, dnn.cpp).
 extern double emulated_seconds;
 bool emulated_dnn_is_there(); // false: EMULATED_DNN=0 hides the double of cuDNN
 void *emulated_nccl(const char *name);
 bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the double of NCCL
+
+// How many seconds a product or convolution takes by way number i: the way that the environment
+// variable names is the fastest; else way 0.
+static inline double emulated_seconds_of(const char *variable, uint64_t i) {
+    const char *fastest = getenv(variable);
+    return i == (fastest ? strtoull(fastest, nullptr, 10) : 0) ? 1e-3 : 2e-3;
+}
 
 // Rounds to TF32, which has 10 bits of fraction: to nearest, ties to even.
 static inline float emulated_tf32(float value) {

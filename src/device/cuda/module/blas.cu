@@ -211,47 +211,49 @@ std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p
 // is computed afterwards. False: nothing could be measured, and the first one stays chosen.
 bool measure(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
              const cuda_product *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
-    enum { TIMES = 10 };
-    const double worth = 0.98; // a later algorithm has to be faster by this factor: less is noise
-    double least = 0;
-    int best = -1;
-    for (int i = 0; i < count; i++) {
+    int best = choices_fastest(count, [=](int i) {
         set_algorithm(x, results[i]);
-        double seconds = vendor_seconds(stream, TIMES, [=] {
-            return multiply(l, state, x, stream, p) == CUBLAS_STATUS_SUCCESS;
-        });
-        if (seconds < 0 || (best >= 0 && seconds >= worth * least)) continue;
-        best = i;
-        least = seconds;
-    }
+        return vendor_seconds(
+            stream, [=] { return multiply(l, state, x, stream, p) == CUBLAS_STATUS_SUCCESS; });
+    });
     set_algorithm(x, results[best < 0 ? 0 : best]);
     return best >= 0;
+}
+
+// What is kept of an algorithm: the workspace that it needs, and the algorithm itself, which the
+// library allows to be stored as it is.
+choice choice_of(const prepared *x) {
+    choice made(1 + sizeof x->algorithm / sizeof(uint64_t));
+    made[0] = x->workspace_bytes;
+    memcpy(&made[1], &x->algorithm, sizeof x->algorithm);
+    return made;
+}
+
+bool take(const choice &kept, prepared *x) {
+    if (kept.size() != choice_of(x).size()) return false;
+    x->workspace_bytes = kept[0];
+    memcpy(&x->algorithm, &kept[1], sizeof x->algorithm);
+    x->supported = true;
+    return true;
 }
 
 // Chooses the algorithm. Only with TRIREME_CUDA_CHOICES can this fail.
 tri_status choose(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
                   const cuda_product *p, char *why) {
-    enum { MOST = 8 }; // how many algorithms are measured
-    cublasLtMatmulHeuristicResult_t results[MOST];
+    cublasLtMatmulHeuristicResult_t results[CHOICES_MEASURED];
+    bool is_kept = choices_folder() != nullptr;
+    std::string line = is_kept ? line_of(l, stream, p) : "";
     choice kept;
-    static_assert(sizeof kept.algorithm == sizeof x->algorithm, "as the library defines it");
-    std::string line = choices_folder() ? line_of(l, stream, p) : "";
-    bool is_kept = choices_folder() && choices_read(line, &kept);
-    if (!is_kept) {
-        int count = list_algorithms(l, state->handle, p, x, choices_folder() ? MOST : 1, results);
-        x->supported = count > 0;
-        if (!x->supported) return TRI_OK;
-        set_algorithm(x, results[0]);
-        if (!choices_folder() || !measure(l, state, x, stream, p, results, count)) return TRI_OK;
-        memcpy(kept.algorithm, &x->algorithm, sizeof kept.algorithm);
-        kept.workspace_bytes = x->workspace_bytes;
-        tri_status status = choices_write(line, &kept, why);
-        if (status != TRI_OK) return status;
-    }
-    memcpy(&x->algorithm, kept.algorithm, sizeof kept.algorithm);
-    x->workspace_bytes = kept.workspace_bytes;
-    x->supported = true;
-    return TRI_OK;
+    if (is_kept && choices_read(line, &kept) && take(kept, x)) return TRI_OK;
+    int count = list_algorithms(l, state->handle, p, x, is_kept ? CHOICES_MEASURED : 1, results);
+    x->supported = count > 0;
+    if (!x->supported) return TRI_OK;
+    set_algorithm(x, results[0]);
+    if (!is_kept || !measure(l, state, x, stream, p, results, count)) return TRI_OK;
+    kept = choice_of(x);
+    tri_status status = choices_write(line, &kept, why);
+    if (status == TRI_OK && !take(kept, x)) status = choices_refuse(line, why);
+    return status;
 }
 
 // Prepares a product, or finds it prepared. A product that the library cannot compute is remembered

@@ -32,8 +32,8 @@ std::string path_of(const std::string &key) {
 
 // The whole file: key, choice, and the hash of both.
 std::string text_of(const std::string &key, const choice &c) {
-    std::string text = key + "\n" + hex(c.workspace_bytes);
-    for (uint64_t word : c.algorithm) text += " " + hex(word);
+    std::string text = key + "\n";
+    for (uint64_t word : c) text += hex(word) + " ";
     return text + "\n" + hex(hash_of(text)) + "\n";
 }
 
@@ -66,10 +66,13 @@ bool choices_read(const std::string &key, choice *out) {
     (void)fclose(file);
     if (text.compare(0, key.size() + 1, key + "\n") != 0) return false;
     const char *at = text.c_str() + key.size() + 1;
-    char *end;
     choice found;
-    found.workspace_bytes = strtoull(at, &end, 16);
-    for (uint64_t &word : found.algorithm) word = strtoull(end, &end, 16);
+    while (*at && *at != '\n') {
+        char *end;
+        found.push_back(strtoull(at, &end, 16));
+        if (*end != ' ') return false;
+        at = end + 1;
+    }
     if (text != text_of(key, found)) return false;
     *out = found;
     return true;
@@ -91,4 +94,24 @@ tri_status choices_write(const std::string &key, choice *own, char *why) {
     tri_status status = is_done ? TRI_OK : failed(path, "write", why);
     (void)unlink(temporary.c_str());
     return status;
+}
+
+tri_status choices_refuse(const std::string &key, char *why) {
+    snprintf(why, CUDA_WHY_BYTES,
+             "TRIREME_CUDA_CHOICES: the library cannot compute as %s says: remove this file",
+             path_of(key).c_str());
+    return TRI_INTERNAL;
+}
+
+int choices_fastest(int count, const std::function<double(int)> &seconds_of) {
+    const double worth = 0.98;
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        double seconds = seconds_of(i);
+        if (seconds < 0 || (best >= 0 && seconds >= worth * least)) continue;
+        best = i;
+        least = seconds;
+    }
+    return best;
 }

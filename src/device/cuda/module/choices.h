@@ -6,15 +6,16 @@
 
 #include "device/cuda/runtime.h"
 
+#include <functional>
 #include <stdint.h>
 #include <string>
+#include <vector>
 
-// What is kept: an algorithm of cuBLASLt, which the library allows to be stored as it is, and the
-// workspace that it needs.
-struct choice {
-    uint64_t algorithm[8];
-    uint64_t workspace_bytes;
-};
+// What is kept, as numbers: their meaning is the library's caller's (blas.cu, dnn.cu).
+typedef std::vector<uint64_t> choice;
+
+// How many ways to compute the same are measured at most.
+enum { CHOICES_MEASURED = 8 };
 
 // The folder of the files: $TRIREME_CUDA_CHOICES. NULL: nothing is to be measured or read.
 const char *choices_folder();
@@ -25,5 +26,11 @@ bool choices_read(const std::string &key, choice *out);
 // one, so that all ranks that share the folder compute with the same. Fails if the file cannot be
 // written.
 tri_status choices_write(const std::string &key, choice *own, char *why);
+// The failure of a run whose kept choice for `key` the library cannot carry out.
+tri_status choices_refuse(const std::string &key, char *why);
+// Returns the number of the fastest of `count` ways, where seconds_of(i) measures way i. The first
+// one wins unless another is 2% faster, because less is noise. A time below 0 counts as none;
+// -1: no way could be measured.
+int choices_fastest(int count, const std::function<double(int)> &seconds_of);
 
 #endif

@@ -2,14 +2,16 @@
 // convolution is asked for. If it is not installed, our own kernel in convolution.cu computes.
 //
 // In this file, a plan is cuDNN's execution plan: a way to compute a convolution. For each shape
-// and type one is chosen once: the first one proposed by cuDNN's heuristics that gives the same
-// bits in every run, computes F32 in F32 (or in TF32, if the recipe wants that) and fits into the
-// workspace.
+// and type one is chosen once, of those proposed by cuDNN's heuristics that give the same bits in
+// every run, compute F32 in F32 (or in TF32, if the recipe wants that) and fit into the workspace:
+// the first or, with TRIREME_CUDA_CHOICES, the fastest of the first ones, which is measured once
+// and kept (choices.h).
 //
 // If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
 // the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
 // writes the gradient of a weight in F32 from inputs of a half type. So this gradient is rounded to
 // the half type, as in PyTorch, and a kernel of our own widens it.
+#include "device/cuda/module/choices.h"
 #include "device/cuda/module/vendor.h"
 
 #if !defined(__HIP__) && __has_include(<cudnn_graph.h>)
@@ -28,6 +30,7 @@ namespace {
     X(Create)                                                                                      \
     X(SetStream)                                                                                   \
     X(GetErrorString)                                                                              \
+    X(GetVersion)                                                                                  \
     X(BackendCreateDescriptor)                                                                     \
     X(BackendDestroyDescriptor)                                                                    \
     X(BackendSetAttribute)                                                                         \
@@ -99,6 +102,12 @@ struct descriptor {
         return good;
     }
 };
+
+bool get(const descriptor &from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+         int64_t most, int64_t *count, void *values) {
+    return from.good && dnn()->BackendGetAttribute(from.at, name, type, most, count, values) ==
+                            CUDNN_STATUS_SUCCESS;
+}
 
 enum { X_ID = 1, WEIGHT_ID, Y_ID, BIAS_ID, SUM_ID, BIASED_ID, ALIGNMENT = 16 };
 enum { WORKSPACE_ALIGNMENT = 256 };
@@ -260,12 +269,10 @@ bool is_exact(const descriptor &config, const cuda_convolution *p) {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
     if (!engine.good ||
-        dnn()->BackendGetAttribute(config.at, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                   &engine.at) != CUDNN_STATUS_SUCCESS ||
-        dnn()->BackendGetAttribute(engine.at, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                   CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                                   &count, notes) != CUDNN_STATUS_SUCCESS)
+        !get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+             &engine.at) ||
+        !get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+             CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes))
         return false;
     for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
         switch (notes[i]) {
@@ -301,49 +308,121 @@ int64_t held_bytes(const cuda_convolution *p) {
     return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 }
 
-bool make_plan(cudnnHandle_t handle, const descriptor &config, const cuda_convolution *p,
-               prepared *out) {
-    if (!is_exact(config, p)) return false;
+// Makes the plan that `config` describes. Its `good` is false if it must not be taken.
+descriptor plan_of(cudnnHandle_t handle, const descriptor &config, const cuda_convolution *p) {
     descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     int64_t bytes = 0, count = 0;
+    plan.good = plan.good && is_exact(config, p);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (!plan.finalize() ||
-        dnn()->BackendGetAttribute(plan.at, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                   CUDNN_TYPE_INT64, 1, &count, &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > p->workspace_bytes - held_bytes(p))
-        return false;
-    out->plan = plan.at;
-    plan.at = nullptr;
-    return true;
+    plan.good =
+        plan.finalize() &&
+        get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &bytes) &&
+        bytes <= p->workspace_bytes - held_bytes(p);
+    return plan;
 }
 
-// Asks one of cuDNN's heuristics (`mode`) for execution plans, and takes the first that make_plan
-// accepts. False: it accepts none.
-bool choose_plan(cudnnHandle_t handle, const descriptor &graph, cudnnBackendHeurMode_t mode,
-                 const cuda_convolution *p, prepared *out) {
+// Makes descriptors for cuDNN to fill in, and lists their handles. `good` is false of one that
+// could not be made.
+std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int count,
+                                          cudnnBackendDescriptor_t *handles) {
+    std::vector<descriptor> made;
+    for (int i = 0; i < count; i++) {
+        made.emplace_back(type);
+        handles[i] = made[i].at;
+    }
+    return made;
+}
+
+// What is kept of a plan, so that it can be made again without the heuristics: whether it applies
+// bias and activation, the number of its engine, and type and value of each of the engine's knobs.
+// Empty: cuDNN does not say.
+enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
+
+choice choice_of(const descriptor &config, bool finishes) {
+    descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    cudnnBackendDescriptor_t handles[MOST_KNOBS];
+    std::vector<descriptor> knobs =
+        empty_descriptors(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, MOST_KNOBS, handles);
+    int64_t number = 0, count = 0, one = 0;
+    if (!get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one,
+             &engine.at) ||
+        !get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &number) ||
+        !get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_KNOBS,
+             &count, handles) ||
+        count > MOST_KNOBS)
+        return {};
+    choice made = {finishes, (uint64_t)number};
+    for (int64_t i = 0; i < count; i++) {
+        cudnnBackendKnobType_t type;
+        int64_t value;
+        if (!get(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one,
+                 &type) ||
+            !get(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &one, &value))
+            return {};
+        made.push_back((uint64_t)type);
+        made.push_back((uint64_t)value);
+    }
+    return made;
+}
+
+// Describes the engine and the knobs of a choice that was kept.
+descriptor config_of(const descriptor &graph, const choice &kept) {
+    descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    std::vector<descriptor> knobs;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, (int64_t)kept[KEPT_ENGINE]);
+    engine.finalize();
+    config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    for (size_t i = KEPT_KNOBS; i + 1 < kept.size(); i += 2) {
+        cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)kept[i];
+        knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        knobs.back().set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+        knobs.back().set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, (int64_t)kept[i + 1]);
+        config.good = knobs.back().finalize() && config.good;
+        handles.push_back(knobs.back().at);
+    }
+    if (!handles.empty())
+        config.set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                   (int64_t)handles.size(), handles.data());
+    config.finalize();
+    return config;
+}
+
+// A plan that may be taken.
+struct candidate {
+    descriptor plan;
+    choice how; // to be kept if the plan is chosen
+};
+
+// Asks one of cuDNN's heuristics (`mode`) for plans, and lists the first `most` of them that may be
+// taken. If there may be several, only those are listed that can be kept.
+std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
+                                  cudnnBackendHeurMode_t mode, const cuda_convolution *p,
+                                  bool finishes, size_t most) {
     // How many of the proposed plans are looked at. It is large, because about thirty others come
     // before the first that is exact in F32.
     enum { MOST = 64 };
+    std::vector<candidate> found;
     descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (!heuristic.finalize()) return false;
-    std::vector<descriptor> configs;
+    heuristic.finalize();
     cudnnBackendDescriptor_t handles[MOST];
+    std::vector<descriptor> configs =
+        empty_descriptors(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, MOST, handles);
     int64_t count = 0;
-    for (int i = 0; i < MOST; i++) {
-        configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-        if (!configs[i].good) return false;
-        handles[i] = configs[i].at;
+    if (!get(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST, &count,
+             handles))
+        return found;
+    for (int64_t i = 0; i < count && i < MOST && found.size() < most; i++) {
+        descriptor plan = plan_of(handle, configs[i], p);
+        choice how = plan.good && most > 1 ? choice_of(configs[i], finishes) : choice();
+        if (plan.good && (most == 1 || !how.empty()))
+            found.push_back({std::move(plan), std::move(how)});
     }
-    if (dnn()->BackendGetAttribute(heuristic.at, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST, &count,
-                                   handles) != CUDNN_STATUS_SUCCESS)
-        return false;
-    for (int64_t i = 0; i < count && i < MOST; i++)
-        if (make_plan(handle, configs[i], p, out)) return true;
-    return false;
+    return found;
 }
 
 // The numbers on which the choice of a plan depends.
@@ -383,20 +462,6 @@ dnn_state *state_of(int device) {
     return state;
 }
 
-// Prepares a convolution, or finds it prepared. A convolution without a plan is remembered too, so
-// that the library is asked only once.
-const prepared *prepare(dnn_state *state, const cuda_convolution *p) {
-    auto [at, is_new] = state->convolutions.try_emplace(key_of(p));
-    for (bool finishes : {true, false}) {
-        if (!is_new || at->second.plan || (finishes && !has_finish(p))) continue;
-        descriptor graph = graph_of(state->handle, p, finishes);
-        if (graph.good && !choose_plan(state->handle, graph, CUDNN_HEUR_MODE_A, p, &at->second))
-            (void)choose_plan(state->handle, graph, CUDNN_HEUR_MODE_FALLBACK, p, &at->second);
-        at->second.finishes = finishes;
-    }
-    return &at->second;
-}
-
 tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const cuda_convolution *p,
                char *why) {
     int64_t held = held_bytes(p);
@@ -425,6 +490,83 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
     return vendor_failed(stream, said, why);
 }
 
+// The line by which a choice is kept: all that the choice depends on.
+std::string line_of(cuda_stream *stream, const cuda_convolution *p) {
+    std::string line = vendor_device_name(stream) + "; cuDNN " +
+                       std::to_string(dnn()->GetVersion()) + "; convolution 1:";
+    for (int64_t number : key_of(p)) line += " " + std::to_string(number);
+    return line;
+}
+
+// Lists the plans between which to choose, the best first: if possible, plans that also apply bias
+// and activation.
+std::vector<candidate> list_candidates(dnn_state *state, const cuda_convolution *p, bool *finishes,
+                                       size_t most) {
+    std::vector<candidate> found;
+    for (bool with : {true, false}) {
+        if (!found.empty() || (with && !has_finish(p))) continue;
+        *finishes = with;
+        descriptor graph = graph_of(state->handle, p, with);
+        for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+            if (graph.good && found.empty())
+                found = list_plans(state->handle, graph, mode, p, with, most);
+    }
+    return found;
+}
+
+void take(descriptor *plan, bool finishes, prepared *x) {
+    x->plan = plan->at;
+    x->finishes = finishes;
+    plan->at = nullptr;
+}
+
+// Makes the plan of a choice that was kept. False: cuDNN cannot, or may not, compute by it.
+bool take_kept(dnn_state *state, const cuda_convolution *p, const choice &kept, prepared *x) {
+    if (kept.size() < KEPT_KNOBS || (kept[KEPT_FINISHES] && !has_finish(p))) return false;
+    bool finishes = kept[KEPT_FINISHES];
+    descriptor graph = graph_of(state->handle, p, finishes), config = config_of(graph, kept);
+    descriptor plan = plan_of(state->handle, config, p);
+    if (plan.good) take(&plan, finishes, x);
+    return plan.good;
+}
+
+// Chooses the plan. x->plan stays NULL if the library has none. Only with TRIREME_CUDA_CHOICES can
+// this fail. Plans are measured on the convolution's own memory, into which it is computed
+// afterwards.
+tri_status choose(dnn_state *state, cuda_stream *stream, const cuda_convolution *p, prepared *x,
+                  char *why) {
+    bool is_kept = choices_folder() != nullptr, finishes = false;
+    std::string line = is_kept ? line_of(stream, p) : "";
+    choice kept;
+    if (is_kept && choices_read(line, &kept))
+        return take_kept(state, p, kept, x) ? TRI_OK : choices_refuse(line, why);
+    std::vector<candidate> found =
+        list_candidates(state, p, &finishes, is_kept ? CHOICES_MEASURED : 1);
+    int count = (int)found.size();
+    int best = choices_fastest(is_kept ? count : 0, [&](int i) {
+        prepared tried = {found[i].plan.at, finishes};
+        return vendor_seconds(stream, [&] { return run(state, &tried, stream, p, why) == TRI_OK; });
+    });
+    if (best >= 0) {
+        kept = found[best].how;
+        tri_status status = choices_write(line, &kept, why);
+        if (status != TRI_OK) return status;
+        if (kept != found[best].how) // another process was first
+            return take_kept(state, p, kept, x) ? TRI_OK : choices_refuse(line, why);
+    }
+    if (count > 0) take(&found[best < 0 ? 0 : best].plan, finishes, x);
+    return TRI_OK;
+}
+
+// Prepares a convolution, or finds it prepared. A convolution without a plan is remembered too, so
+// that the library is asked only once.
+tri_status prepare(dnn_state *state, cuda_stream *stream, const cuda_convolution *p,
+                   const prepared **out, char *why) {
+    auto [at, is_new] = state->convolutions.try_emplace(key_of(p));
+    *out = &at->second;
+    return is_new ? choose(state, stream, p, &at->second, why) : TRI_OK;
+}
+
 } // namespace
 
 bool vendor_has_convolutions() { return dnn() != nullptr; }
@@ -436,7 +578,9 @@ bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_l
     dnn_state *state = takes ? state_of(vendor_device(stream)) : nullptr;
     if (!state) return false;
     std::lock_guard<std::mutex> guard(state->lock);
-    const prepared *x = prepare(state, p);
+    const prepared *x;
+    *status = prepare(state, stream, p, &x, why);
+    if (*status != TRI_OK) return true;
     if (!x->plan) return false;
     *left = held_bytes(p)                   ? VENDOR_LEFT_WIDEN
             : has_finish(p) && !x->finishes ? VENDOR_LEFT_FINISH

@@ -70,7 +70,7 @@ std::string vendor_device_name(cuda_stream *stream) {
     return std::string(p.name) + ", " + std::to_string(p.multiprocessors) + " multiprocessors";
 }
 
-double vendor_seconds(cuda_stream *stream, int times, const std::function<bool()> &issue) {
+double vendor_seconds(cuda_stream *stream, const std::function<bool()> &issue) {
     GPU_API(StreamCaptureStatus) captures = GPU_API(StreamCaptureStatusNone);
     GPU_API(Event_t) events[2] = {};
     float ms = -1;
@@ -80,13 +80,13 @@ double vendor_seconds(cuda_stream *stream, int times, const std::function<bool()
     bool good = GPU_API(EventCreate)(&events[0]) == GPU_API(Success) &&
                 GPU_API(EventCreate)(&events[1]) == GPU_API(Success) && issue() &&
                 GPU_API(EventRecord)(events[0], stream->handle) == GPU_API(Success);
-    for (int i = 0; i < times; i++) good = good && issue();
+    for (int i = 0; i < VENDOR_TIMES; i++) good = good && issue();
     good = good && GPU_API(EventRecord)(events[1], stream->handle) == GPU_API(Success) &&
            GPU_API(EventSynchronize)(events[1]) == GPU_API(Success) &&
            GPU_API(EventElapsedTime)(&ms, events[0], events[1]) == GPU_API(Success);
     for (GPU_API(Event_t) event : events)
         if (event) (void)GPU_API(EventDestroy)(event);
-    return good ? (double)ms * 1e-3 / times : -1;
+    return good ? (double)ms * 1e-3 / VENDOR_TIMES : -1;
 }
 
 tri_status vendor_failed(cuda_stream *stream, const char *said, char *why) {

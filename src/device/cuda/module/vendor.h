@@ -23,9 +23,10 @@ int vendor_device(cuda_stream *stream);
 // Names the stream's device for choices that are kept: its name and number of multiprocessors.
 std::string vendor_device_name(cuda_stream *stream);
 // Measures how long the device takes for what `issue` issues to the stream, in seconds: waits for
-// the stream, issues it once, then issues it `times` times and takes the mean. Below 0: the stream
-// is captured, so that nothing can be measured, or a call failed.
-double vendor_seconds(cuda_stream *stream, int times, const std::function<bool()> &issue);
+// the stream, issues it once, then VENDOR_TIMES times, and takes the mean of these. Below 0: the
+// stream is captured, so that nothing can be measured, or a call failed.
+enum { VENDOR_TIMES = 10 };
+double vendor_seconds(cuda_stream *stream, const std::function<bool()> &issue);
 // Returns the status for a library's failure, with the message `said`. It is TRI_IO if the device
 // no longer works, else TRI_INTERNAL. The device has to be asked, because a library says only that
 // a call failed.
