@@ -23,26 +23,55 @@ static int64_t batch_of(const char *model) {
     return 64;
 }
 
+enum { FRACTION_BYTES = 32 };
+
+// Writes the result of tri_bench_fraction as a text, and returns it.
+static const char *fraction_text(double fraction, bool json, char text[FRACTION_BYTES]) {
+    snprintf(text, FRACTION_BYTES, json ? "%.3f" : "%.0f%%", fraction * (json ? 1 : 100));
+    if (fraction == 0) snprintf(text, FRACTION_BYTES, "%s", json ? "null" : "-");
+    return text;
+}
+
+static double billions(double count, double seconds) {
+    return seconds > 0 ? count / seconds * 1e-9 : 0;
+}
+
+// Prints the end of a row's JSON object, or the line below a row: how long the direct algorithm
+// takes where the kernel computes by Winograd's.
+static void print_direct(const tri_bench_row *row, bool json) {
+    char text[FRACTION_BYTES];
+    const char *share = fraction_text(row->direct_fraction, json, text);
+    double us = row->direct_seconds * 1e6, gflops = billions(row->flops, row->direct_seconds);
+    double times = row->seconds > 0 ? row->direct_seconds / row->seconds : 0;
+    if (json && row->direct_kernel)
+        printf(",\"direct_kernel\":\"%s\",\"direct_time_us\":%.2f,\"direct_share\":%s}\n",
+               row->direct_kernel, us, share);
+    else if (json)
+        printf("}\n");
+    else if (row->direct_kernel)
+        printf("%-37s %-37s %10.1f us %8.1f GFLOP/s %12s %6s; %.2f times as long\n",
+               "  by the direct algorithm", row->direct_kernel, us, gflops, "", share, times);
+}
+
 static void print_row(const tri_graph *g, const char *model, const tri_bench_row *row, bool json) {
     const tri_node *node = &g->nodes[row->node];
     char shape[128] = "";
     if (node->output_count)
         tri_shape_text(&tri_value_get(g, node->outputs[0])->shape, shape, sizeof shape);
     const char *name = node->name ? node->name : "";
-    double us = row->seconds * 1e6;
-    double gflops = row->seconds > 0 ? row->flops / row->seconds * 1e-9 : 0;
-    double gbytes = row->seconds > 0 ? row->bytes / row->seconds * 1e-9 : 0;
-    char of_peak[32];
-    snprintf(of_peak, sizeof of_peak, json ? "%.3f" : "%.0f%%", row->fraction * (json ? 1 : 100));
-    if (row->fraction == 0) snprintf(of_peak, sizeof of_peak, "%s", json ? "null" : "-");
+    char text[FRACTION_BYTES];
+    const char *share = fraction_text(row->fraction, json, text);
+    double us = row->seconds * 1e6, gflops = billions(row->flops, row->seconds);
+    double gbytes = billions(row->bytes, row->seconds);
     if (json)
         printf(
             "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","
-            "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s}\n",
-            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, of_peak);
+            "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s",
+            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, share);
     else
         printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", node->op->name,
-               name, row->kernel, shape, us, gflops, gbytes, of_peak);
+               name, row->kernel, shape, us, gflops, gbytes, share);
+    print_direct(row, json);
 }
 
 // The sum of all rows that have the same op and the same kernel.

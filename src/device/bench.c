@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "device/queue.h"
+#include "ops/ops.h"
 #include "tensor/half.h"
 
 #include <stdlib.h>
@@ -11,14 +12,27 @@
 
 enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
 
+// What a run of the graph computes convolutions by: the kernels that training uses, or the direct
+// algorithm in place of Winograd's.
+typedef enum way { AS_IN_TRAINING, DIRECT, WAYS } way;
+
+// A node that its kernel computes by Winograd's algorithm, with the attribute that forbids this.
+typedef struct direct_node {
+    tri_node node;
+    tri_conv2d_grad_attr attr; // of conv2d only the member `conv`
+    tri_kernel kernel;         // without a def: the kernel of training is not by Winograd's
+} direct_node;
+
 typedef struct bench {
     tri_device *device;
     tri_queue *queue;
     const tri_graph *graph;
     void **data; // [value]
     tri_kernel *kernels;
+    direct_node *direct; // [node]
+    bool has_direct;
     void *workspace;
-    double *times;   // [node][repeat]
+    double *times;   // [node][way][repeat]
     int64_t *stamps; // [node][2]: when the queue began the node's kernel, and when it was done
 } bench;
 
@@ -69,6 +83,27 @@ static tri_status make_value(bench *b, int id, uint64_t *state) {
     return status;
 }
 
+static void need_workspace(const tri_kernel *kernel, size_t *bytes) {
+    if (kernel->workspace_bytes > *bytes) *bytes = kernel->workspace_bytes;
+}
+
+// Prepares the direct algorithm for a node that is computed by Winograd's. Its kernel reads and
+// writes the node's values in layouts of its own; as the numbers are random, they are not
+// reordered. Both algorithms use layouts without padding, so that the values have the same size.
+static tri_status prepare_direct(bench *b, int i) {
+    const tri_graph *g = b->graph;
+    const tri_kernel_def *def = b->kernels[i].def;
+    direct_node *d = &b->direct[i];
+    if (!def->is_winograd || !def->is_winograd(g, &g->nodes[i])) return TRI_OK;
+    d->node = g->nodes[i];
+    TRI_ASSERT(d->node.op->attr_bytes <= sizeof d->attr);
+    memcpy(&d->attr, d->node.attr, d->node.op->attr_bytes);
+    d->attr.conv.direct = true;
+    d->node.attr = &d->attr;
+    b->has_direct = true;
+    return tri_kernel_make(b->device, g, &d->node, &d->kernel);
+}
+
 static tri_status prepare(bench *b) {
     const tri_graph *g = b->graph;
     size_t workspace = 0;
@@ -76,7 +111,9 @@ static tri_status prepare(bench *b) {
     for (int id = 0; id < g->value_count; id++) TRI_TRY(make_value(b, id, &state));
     for (int i = 0; i < g->node_count; i++) {
         TRI_TRY(tri_kernel_make(b->device, g, &g->nodes[i], &b->kernels[i]));
-        if (b->kernels[i].workspace_bytes > workspace) workspace = b->kernels[i].workspace_bytes;
+        TRI_TRY(prepare_direct(b, i));
+        need_workspace(&b->kernels[i], &workspace);
+        need_workspace(&b->direct[i].kernel, &workspace);
     }
     return b->device->backend->alloc(b->device, workspace, &b->workspace);
 }
@@ -91,13 +128,31 @@ static tri_status make_stamps(bench *b, size_t bytes) {
     return memory ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
 }
 
-static tri_status run_node(const bench *b, int i) {
+static tri_status run_node(const bench *b, int i, way w) {
     const tri_node *node = &b->graph->nodes[i];
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
     for (int k = 0; k < node->input_count; k++) in[k] = b->data[node->inputs[k].id];
     for (int k = 0; k < node->output_count; k++) out[k] = b->data[node->outputs[k].id];
     tri_kernel_args args = {.queue = b->queue, .in = in, .out = out, .workspace = b->workspace};
-    return tri_kernel_run(&b->kernels[i], &args);
+    bool direct = w == DIRECT && b->direct[i].kernel.def;
+    return tri_kernel_run(direct ? &b->direct[i].kernel : &b->kernels[i], &args);
+}
+
+static double *times_of(const bench *b, int i, way w) {
+    return b->times + (i * WAYS + (int)w) * BENCH_MAX_REPEATS;
+}
+
+static tri_status run_graph(const bench *b, way w, int repeat) {
+    int count = b->graph->node_count;
+    for (int i = 0; i < count; i++) {
+        TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i]));
+        TRI_TRY(run_node(b, i, w));
+        TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i + 1]));
+    }
+    TRI_TRY(tri_queue_finish(b->queue));
+    for (int i = 0; i < count; i++)
+        times_of(b, i, w)[repeat] = 1e-9 * (double)(b->stamps[2 * i + 1] - b->stamps[2 * i]);
+    return TRI_OK;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -132,37 +187,41 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
     return seconds > 0 && bound <= noise * seconds ? bound / seconds : 0;
 }
 
+static double median(double *times, int repeats) {
+    qsort(times, (size_t)repeats, sizeof *times, ascending);
+    return times[repeats / 2];
+}
+
+static tri_bench_row row_of(const bench *b, const tri_bench_peak *peak, int i, int repeats) {
+    const tri_graph *g = b->graph;
+    const tri_kernel_def *direct = b->direct[i].kernel.def;
+    double *times = times_of(b, i, AS_IN_TRAINING);
+    tri_bench_row row = {.node = i,
+                         .kernel = b->kernels[i].def->name,
+                         .seconds = median(times, repeats),
+                         .fastest = times[0],
+                         .flops = tri_node_cost(g, &g->nodes[i]).flops,
+                         .bytes = bytes_of(b, &g->nodes[i])};
+    bool bf16 = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
+    row.fraction = tri_bench_fraction(peak, row.flops, row.bytes, bf16, row.seconds);
+    if (!direct) return row;
+    row.direct_kernel = direct->name;
+    row.direct_seconds = median(times_of(b, i, DIRECT), repeats);
+    row.direct_fraction = tri_bench_fraction(peak, row.flops, row.bytes, bf16, row.direct_seconds);
+    return row;
+}
+
 static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                           tri_bench_row *rows) {
-    const tri_graph *g = b->graph;
     int repeats = 0;
     double begin = tri_os_seconds();
     while (repeats < BENCH_MAX_REPEATS &&
            (repeats < BENCH_MIN_REPEATS || tri_os_seconds() - begin < budget_s)) {
-        for (int i = 0; i < g->node_count; i++) {
-            TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i]));
-            TRI_TRY(run_node(b, i));
-            TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i + 1]));
-        }
-        TRI_TRY(tri_queue_finish(b->queue));
-        for (int i = 0; i < g->node_count; i++)
-            b->times[i * BENCH_MAX_REPEATS + repeats] =
-                1e-9 * (double)(b->stamps[2 * i + 1] - b->stamps[2 * i]);
+        TRI_TRY(run_graph(b, AS_IN_TRAINING, repeats));
+        if (b->has_direct) TRI_TRY(run_graph(b, DIRECT, repeats));
         repeats++;
     }
-    for (int i = 0; i < g->node_count; i++) {
-        double *times = b->times + i * BENCH_MAX_REPEATS;
-        qsort(times, (size_t)repeats, sizeof *times, ascending);
-        tri_bench_row *row = &rows[i];
-        *row = (tri_bench_row){.node = i,
-                               .kernel = b->kernels[i].def->name,
-                               .seconds = times[repeats / 2],
-                               .fastest = times[0],
-                               .flops = tri_node_cost(g, &g->nodes[i]).flops,
-                               .bytes = bytes_of(b, &g->nodes[i])};
-        bool bf16 = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
-        row->fraction = tri_bench_fraction(peak, row->flops, row->bytes, bf16, row->seconds);
-    }
+    for (int i = 0; i < b->graph->node_count; i++) rows[i] = row_of(b, peak, i, repeats);
     return TRI_OK;
 }
 
@@ -173,15 +232,18 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
                .graph = graph,
                .data = calloc(values + 1, sizeof(void *)),
                .kernels = calloc(nodes + 1, sizeof(tri_kernel)),
-               .times = calloc((nodes + 1) * BENCH_MAX_REPEATS, sizeof(double))};
+               .direct = calloc(nodes + 1, sizeof(direct_node)),
+               .times = calloc((nodes + 1) * WAYS * BENCH_MAX_REPEATS, sizeof(double))};
     tri_status status = TRI_OK;
-    if (!b.data || !b.kernels || !b.times) status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
+    if (!b.data || !b.kernels || !b.direct || !b.times)
+        status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
     if (status == TRI_OK) status = make_stamps(&b, 2 * (nodes + 1) * sizeof(int64_t));
     if (status == TRI_OK) status = tri_queue_open(device, &b.queue);
     if (status == TRI_OK) status = prepare(&b);
     if (status == TRI_OK) status = measure(&b, peak, budget_s, rows);
     tri_queue_close(b.queue);
     for (size_t i = 0; b.kernels && i < nodes; i++) tri_kernel_release(&b.kernels[i]);
+    for (size_t i = 0; b.direct && i < nodes; i++) tri_kernel_release(&b.direct[i].kernel);
     for (size_t id = 0; b.data && id < values; id++) {
         const tri_value_info *info = &graph->values[id];
         bool view =
@@ -191,6 +253,7 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
     if (b.workspace) device->backend->free(device, b.workspace);
     free(b.data);
     free(b.kernels);
+    free(b.direct);
     free(b.times);
     if (device->backend->free_host && b.stamps)
         device->backend->free_host(device, b.stamps);

@@ -32,6 +32,10 @@ typedef struct tri_bench_row {
     double flops;
     double bytes;    // size of all inputs and outputs, each counted once
     double fraction; // tri_bench_fraction of the median time
+    // If the kernel computes by Winograd's algorithm: the kernel that computes the same by the
+    // direct one, its median time, and the fraction that it reaches. Else NULL, 0 and 0.
+    const char *direct_kernel;
+    double direct_seconds, direct_fraction;
 } tri_bench_row;
 
 // The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
@@ -44,8 +48,11 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
                           double seconds);
 
 // Runs all nodes of a graph in order, again and again for `budget_s` seconds and at least three
-// times. The layout pass must have run before. Allocates memory for all values and fills it with
-// random numbers. `rows` has room for all nodes. TRI_NO_MEMORY, or the failure of a kernel.
+// times. If kernels compute by Winograd's algorithm, every second run of the graph replaces them by
+// those of the direct algorithm, so that both are measured in turns and find the caches as a
+// training step leaves them. The layout pass must have run before. Allocates memory for all values
+// and fills it with random numbers. `rows` has room for all nodes. TRI_NO_MEMORY, or the failure of
+// a kernel.
 tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
                            double budget_s, tri_bench_row *rows);
 

@@ -109,6 +109,9 @@ struct tri_kernel_def {
     // the scores of one chunk only. The pass chunk_loss adds these ops only where the device has
     // such a kernel; all other devices keep a node for each product and for the loss.
     bool chunks_scores;
+    // For convolutions and their gradients: whether the kernel computes this node by Winograd's
+    // algorithm, which the attribute `direct` would turn off. NULL: it never does.
+    bool (*is_winograd)(const tri_graph *graph, const tri_node *node);
     // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
     // captured and repeated. Only used on devices that capture. Fusions make no node for which the
     // device has only such a kernel.

@@ -62,6 +62,8 @@ bool conv_is_winograd(const conv_shape *s) {
     return fits;
 }
 
+bool conv_always_winograd(const tri_graph *graph, const tri_node *node) { return true; }
+
 conv_formats conv_formats_of(const conv_shape *s) {
     if (s->groups != 1 || s->o % CPU_BLOCK) return (conv_formats){0};
     if (s->c % CPU_BLOCK == 0) return (conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C};
@@ -108,12 +110,16 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
     }
 }
 
+// Whether oneDNN computes a convolution with a weight in this layout by Winograd's algorithm.
+static bool onednn_is_winograd(const conv_shape *s, cpu_format weight) {
+    return weight == CPU_OIHW16I16O && onednn_has_winograd() && conv_is_winograd(s);
+}
+
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out) {
     const conv_shape *s = &request->shape;
-    bool winograd =
-        request->formats.weight == CPU_OIHW16I16O && onednn_has_winograd() && conv_is_winograd(s);
-    onednn_convolution c = {.algorithm =
-                                winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
+    onednn_convolution c = {.algorithm = onednn_is_winograd(s, request->formats.weight)
+                                             ? dnnl_convolution_winograd
+                                             : dnnl_convolution_direct};
     dnnl_engine_t engine;
     TRI_TRY(cpu_engine(&engine));
     set_steps(s, &c);
@@ -274,6 +280,11 @@ void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in
     }
 }
 
+static bool is_winograd_blocked(const tri_graph *graph, const tri_node *node) {
+    conv_shape s = conv_shape_of_node(graph, node);
+    return onednn_is_winograd(&s, formats_of_task(&s, task_of(node)).weight);
+}
+
 static void layouts_blocked(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     conv_shape s = conv_shape_of_node(graph, node);
@@ -343,9 +354,11 @@ static void conv_release(tri_kernel *kernel) {
         .workspace = workspace_##form,                                                             \
         .prepare = prepare_##form,                                                                 \
         .run = conv_run,                                                                           \
+        .is_winograd = is_winograd_##form,                                                         \
         .release = conv_release,                                                                   \
     };
 #define layouts_plain NULL
+#define is_winograd_plain NULL
 CONV_KERNEL(conv2d, blocked)
 CONV_KERNEL(conv2d, plain)
 CONV_KERNEL(conv2d_grad_input, blocked)

@@ -21,6 +21,8 @@ conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
 // Chooses layouts by the rules at the top of conv.c: all plain if no blocked layout applies.
 conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
+// For tri_kernel_def.is_winograd of kernels that know no other algorithm.
+bool conv_always_winograd(const tri_graph *graph, const tri_node *node);
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
 
 // A request to oneDNN: the convolution of one node.

@@ -262,6 +262,7 @@ static void winograd_release(tri_kernel *kernel) { free(kernel->state); }
         .workspace = winograd_workspace,                                                           \
         .prepare = winograd_prepare,                                                               \
         .run = winograd_run,                                                                       \
+        .is_winograd = conv_always_winograd,                                                       \
         .release = winograd_release,                                                               \
     };
 WINOGRAD_KERNEL(conv2d)

@@ -265,5 +265,6 @@ const tri_kernel_def cpu_conv2d_grad_weight_winograd = {
     .workspace = grad_workspace,
     .prepare = grad_prepare,
     .run = grad_run,
+    .is_winograd = conv_always_winograd,
     .release = grad_release,
 };
