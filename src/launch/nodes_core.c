@@ -236,13 +236,14 @@ static void join(nodes_core *core, int agent, const nodes_join *join, int64_t no
 }
 
 // Keeps, of all failures of a round, the one that is most likely the cause, for the report.
+// `lost_how`: how a node was lost; "": a worker failed.
 static void consider(nodes_core *core, const launch_cause *cause, const char *name,
-                     const char *text, bool is_lost_node) {
+                     const char *text, const char *lost_how) {
     bool is_first = !core->failed && !core->lost;
     if (!is_first && !launch_cause_comes_before(cause, &core->cause)) return;
     core->cause = *cause;
-    core->cause_is_lost_node = is_lost_node;
     snprintf(core->cause_name, sizeof core->cause_name, "%s", name);
+    snprintf(core->cause_lost_how, sizeof core->cause_lost_how, "%s", lost_how);
     snprintf(core->cause_text, sizeof core->cause_text, "%s", text);
 }
 
@@ -252,7 +253,7 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     core->at[agent].outcome = (nodes_outcome)report->outcome;
     core->reported[report->outcome]++;
     core->is_final |= report->is_final != 0;
-    if (report->failed) consider(core, &report->cause, report->name, report->text, false);
+    if (report->failed) consider(core, &report->cause, report->name, report->text, "");
     core->failed += report->failed;
     if (report->failed) {
         bool has_bad_input = report->cause.flags & LAUNCH_BAD_INPUT;
@@ -274,7 +275,7 @@ static void lose(nodes_core *core, int agent, const char *how, double seconds, i
     // Workers on other nodes may have noticed the loss sooner than this agent, and failed. The loss
     // has to count as earlier than their failures.
     launch_cause cause = {.seconds = seconds - 1, .flags = LAUNCH_CRASHED};
-    consider(core, &cause, name, text, true);
+    consider(core, &cause, name, text, how);
     core->lost++;
     n->state = NODE_ABSENT;
     snprintf(text, sizeof text, "node %.200s was lost: %s", n->join.host, how);

@@ -54,8 +54,8 @@ struct nodes_core {
     bool is_told;        // a worker has already printed why the input is bad
     bool is_joined_late; // a node that came too late for this round waits for the next one
     launch_cause cause;  // set if a worker failed or a node was lost
-    bool cause_is_lost_node;
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
+    char cause_lost_how[96]; // the cause is a lost node: how it was lost; "": a worker failed
     // What an agent that joins after the end of the run gets as END: exit code and text.
     int code;
     char last_words[NODES_TEXT_BYTES];

@@ -65,14 +65,15 @@ static void end_failed(nodes_core *core, int code) {
 
 static void fail(nodes_core *core, int64_t now_ns) {
     char why[256];
-    snprintf(why, sizeof why, "%s %s", core->cause_name,
-             core->cause_is_lost_node ? "was lost" : "failed");
+    bool is_lost_node = *core->cause_lost_how;
+    snprintf(why, sizeof why, "%s %s%s", core->cause_name, is_lost_node ? "was lost: " : "failed",
+             core->cause_lost_how);
     bool is_elastic = core->rules.nodes_min < core->rules.nodes_max;
     if (!core->is_final && core->cause.flags & LAUNCH_BAD_INPUT && core->is_told)
         nodes_end(core, NODES_EXIT_BAD_INPUT, "");
     else if (core->is_final || core->cause.flags & LAUNCH_BAD_INPUT)
         end_failed(core, core->is_final ? NODES_EXIT_FAILED : NODES_EXIT_BAD_INPUT);
-    else if (core->cause_is_lost_node && is_elastic)
+    else if (is_lost_node && is_elastic)
         go_on(core, why, false, now_ns);
     else if (core->restarts < core->rules.max_restarts)
         go_on(core, why, true, now_ns);
@@ -127,7 +128,7 @@ void nodes_conclude(nodes_core *core, int64_t now_ns) {
     if (core->phase != NODES_RUNNING) return;
     int leaving = find_leaving(core);
     bool has_bad_input =
-        core->failed && !core->cause_is_lost_node && core->cause.flags & LAUNCH_BAD_INPUT;
+        core->failed && !*core->cause_lost_how && core->cause.flags & LAUNCH_BAD_INPUT;
     if (has_all(core, NODES_DONE))
         nodes_end(core, 0, "");
     else if (core->is_final || has_bad_input)

@@ -209,6 +209,9 @@ static void lost_node_of_a_fixed_number(void **state) {
             expect_end(0, 1, "1 node lost");
         } else {
             assert_int_equal(told[0].head.kind, NODES_AGAIN);
+            assert_string_equal(told[0].order.text,
+                                "node host1 was lost: it was silent for 15 s: starting all workers "
+                                "again (restart 1 of 1)");
             join(1, 2, 2, 1);
             expect_round(0, 1, 0, 2, 1);
         }
