@@ -15,7 +15,6 @@ import lab
 import runs
 import samples
 
-os.environ["TRIREME_TOKEN"] = "a token of these tests"
 os.environ.pop("TRIREME_STORE", None)
 SOON = 60  # seconds for what takes a few on a machine that is not busy
 # An epoch ends with a smaller step.

@@ -16,7 +16,6 @@ import lab
 import runs
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nodes_worker.py")
-os.environ["TRIREME_TOKEN"] = "a token of these tests"
 os.environ.pop("TRIREME_STORE", None)
 SOON = 30  # seconds for what takes one or two on a machine that is not busy
 
