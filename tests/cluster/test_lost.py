@@ -2,7 +2,7 @@
 """Ranks and nodes that are lost while several nodes train: the others end in time, and say which
 rank on which host it was. Started again, the run goes on with the losses of an undisturbed one.
 
-usage: test_lost.py BUILD_FOLDER
+usage: test_lost.py BUILD_FOLDER     CLUSTER=all: also jobs that lose a node and are requeued
 """
 import contextlib
 import os
@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import lab
 import runs
 
+ALL = os.environ.get("CLUSTER") == "all"
 DEAD_S, SILENT_S = 5, 15  # within which the others notice
 END_S = 10  # how long the end of a run may take after that
 MLP = ["trainer.max_epochs=-1", "trainer.limit_val_batches=0", "batch.global=64",
@@ -100,13 +101,43 @@ def check_cable(folder):
     check_resumes(run_dir)
 
 
+def check_requeued(folder):
+    """A job loses a node, with the batch script and rank 0 or with another rank: Slurm requeues it,
+    and it goes on from its last checkpoint on the nodes that are left."""
+    steps = 500
+    for lost in 2, 1:
+        run_dir = os.path.join(folder, f"requeued-{lost}")
+        done = runs.run(lab.on_head(
+            runs.TRIREME, "submit", os.path.abspath("recipes/mlp-jax.yaml"), *MLP,
+            f"trainer.max_steps={steps}", "--run-dir", run_dir, "--site", "generic", "--nodes", "2",
+            "--ranks-per-node", "1", "--time", "00:10:00"), cwd=folder)
+        runs.wait_for(lambda at=run_dir: len(runs.losses(at)) >= 30, "30 steps", 60)
+        lab.power_off(lost)  # of three nodes, the job has the first two
+        since = time.monotonic()
+        runs.wait_for(lambda at=run_dir: any(
+            end["status"] == "completed" for end in runs.entries(at, "end")),
+            "the end of a requeued job", 180)
+        print(f"  node{lost}: the job ended after {time.monotonic() - since:.1f} s")
+        lab.boot(lost)
+        with open(os.path.join(folder, f"mlp-jax-{done.stdout.split()[-1]}.log"),
+                  encoding="utf-8") as log:
+            said = log.read()
+        assert said.count("resuming from ") == 1, said
+        whole = start(f"{run_dir}-whole", steps)
+        out, err, code = runs.finish(whole)
+        assert code == 0, f"{out}{err}"
+        runs.check_same(runs.losses(run_dir), runs.losses(f"{run_dir}-whole"), "requeued")
+
+
 def main():
     build = os.path.dirname(os.path.dirname(runs.TRIREME))
     if not os.path.exists(os.path.join(build, "lib", "trireme", "ucx.so")):
         print("skipped: the module ucx is not built here")
         return 77
-    with tempfile.TemporaryDirectory() as folder, lab.cluster(2):
-        failed = runs.check_all([check_killed, check_suspended, check_cable], folder)
+    checks = [check_killed, check_suspended, check_cable] + ([check_requeued] if ALL else [])
+    checks = [check for check in checks if len(sys.argv) < 3 or check.__name__ in sys.argv]
+    with tempfile.TemporaryDirectory() as folder, lab.cluster(3 if ALL else 2):
+        failed = runs.check_all(checks, folder)
         for pid in runs.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
