@@ -102,7 +102,7 @@ enum {
     // Of a communicator that adds abilities to another (comm/generic): scratch memory and ranks.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
-    TRI_COMM_YIELD_US = 100,      // how long a waiting rank yields its core before it sleeps
+    TRI_COMM_YIELD_US = 500,      // how long a waiting rank yields its core before it sleeps
     TRI_COMM_CHECK_MS = 100,      // time between two checks whether the other ranks are alive
     TRI_LAUNCH_DRAIN_MS = 1000,   // how long output is read after all workers have ended
     TRI_LAUNCH_KILLED_MS = 60000, // how long to wait for a killed worker before it is given up
