@@ -76,6 +76,11 @@ tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_desc
     return def->workspace ? def->workspace(device, graph, node, out) : TRI_OK;
 }
 
+unsigned tri_kernel_adds(const tri_kernel_def *def, const tri_device_description *device,
+                         const tri_graph *graph, const tri_node *node) {
+    return def->adds ? def->adds(device, graph, node) : 0;
+}
+
 static size_t add_value(const tri_graph *graph, tri_value value, char *text, size_t size) {
     char shape[128];
     if (!tri_value_is(value)) return 0;

@@ -69,6 +69,9 @@ typedef struct tri_kernel_args {
     void *const *in;  // by input: its memory; NULL if an optional input is missing
     void *const *out; // by output: its memory, which may overlap an input, as op->in_place allows
     void *workspace;
+    // Bit k: output k is added to what its memory holds. Only bits that the kernel's `adds` has
+    // returned may be set.
+    unsigned adds;
 } tri_kernel_args;
 
 // One way to compute an op. A device lists its kernels from the fastest to the most general.
@@ -97,6 +100,11 @@ struct tri_kernel_def {
     // `layouts` has chosen. NULL: none.
     tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out);
+    // Which outputs `run` can add to what their memory holds, in F32, instead of overwriting them:
+    // bit k is output k. By this, gradients of several micro-batches are summed without a pass over
+    // them. NULL: none.
+    unsigned (*adds)(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node);
     // Makes, once, whatever `run` needs. All allocation happens here, so that steps allocate
     // nothing. It may set kernel->workspace_bytes to less than `workspace` has returned. NULL:
     // nothing has to be made.
@@ -168,7 +176,8 @@ struct tri_device_backend {
                                 size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
-    // Adds: to[i] += from[i], in F32. By this, gradients of several rounds are accumulated.
+    // Adds: to[i] += from[i], in F32. By this, gradients of several rounds are accumulated, but for
+    // those that kernels add themselves (tri_kernel_def.adds).
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
     // Whether host code may read and write device memory. If so, communicators use it directly. If
     // not, what they send has to be copied through the host's memory, or a library such as NCCL
@@ -240,6 +249,9 @@ void tri_kernel_layouts(const tri_kernel_def *def, const tri_device_description 
 // Calls tri_kernel_def.workspace; if that is NULL, *out is 0.
 tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_description *device,
                                 const tri_graph *graph, const tri_node *node, size_t *out);
+// Calls tri_kernel_def.adds; if that is NULL, returns 0.
+unsigned tri_kernel_adds(const tri_kernel_def *def, const tri_device_description *device,
+                         const tri_graph *graph, const tri_node *node);
 // Calls tri_kernel_def.prepare, and asserts that the kernel needs no more workspace than planned.
 // The caller releases *out, also after a failure.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,

@@ -30,13 +30,35 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
         break;
     }
     at = &flat->parameters[location.index];
+    if (e->run.instead[location.index]) return e->run.instead[location.index];
     return e->memory.slots[tri_slot_gradients(at->unit, at->bucket)] +
            at->offset * (int64_t)sizeof(float);
 }
 
-static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
-                              bool recompute) {
-    tri_segment s = p->segments[block][phase];
+static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
+    for (int k = 0; k < block->unit_count; k++)
+        if (block->units[k] == unit) return UINT64_C(1) << k;
+    return 0;
+}
+
+// Which outputs of node i are added to earlier gradients: those of units to which the action adds,
+// if the kernel can.
+static unsigned adds_of(const tri_engine *e, const tri_program *p, int i, const tri_action *a) {
+    const tri_node *node = &p->graph->nodes[i];
+    unsigned adds = 0;
+    for (int k = 0; p->adds[i] >> k; k++) {
+        if (!(p->adds[i] >> k & 1)) continue;
+        int parameter = p->locations[node->outputs[k].id].index;
+        int unit = e->plan->flat.parameters[parameter].unit;
+        if (a->adds & bit_of_unit(&e->plan->blocks[a->subject], unit)) adds |= 1u << k;
+    }
+    return adds;
+}
+
+static tri_status run_segment(tri_engine *e, const tri_program *p, const tri_action *a,
+                              tri_phase phase) {
+    bool recompute = a->kind == TRI_ACTION_RECOMPUTE;
+    tri_segment s = p->segments[a->subject][phase];
     const tri_kernel *kernels = engine_kernels_of(e, p);
     for (int i = s.first; i < s.end; i++) {
         const tri_kernel *kernel = &kernels[i];
@@ -53,7 +75,8 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
             TRI_TRY(tri_kernel_run(kernel, &(tri_kernel_args){.queue = e->queue,
                                                               .in = args.in,
                                                               .out = args.out,
-                                                              .workspace = e->memory.workspace}));
+                                                              .workspace = e->memory.workspace,
+                                                              .adds = adds_of(e, p, i, a)}));
         TRI_TRY(engine_look_for_anomaly(e, p->graph, node, args.in, args.out));
     }
     return TRI_OK;
@@ -71,31 +94,17 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
     return TRI_OK;
 }
 
-// Where a bucket's gradients go while a compute action runs. Kernels overwrite their outputs. So if
-// there is a sum already (of earlier rounds, or of another block), kernels write to
-// `round_gradients`, which is then added to the sum. RECOMPUTE makes the statistics of FORWARD a
-// second time; these are not used.
-typedef struct gradient_buffer {
-    int slot;
-    int64_t elements;
-    char *sum; // the sum to which they are added; NULL: kernels write them to their final memory
-    bool drop;
-} gradient_buffer;
-
-enum { MOST_BUFFERS = 2 * TRI_MAX_BLOCK_UNITS };
-
-static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
-    for (int k = 0; k < block->unit_count; k++)
-        if (block->units[k] == unit) return UINT64_C(1) << k;
-    return 0;
-}
-
-// Finds for which units a block always makes gradients. A block always makes the gradients of its
+// Makes the tables that the next functions need, and finds for which units a block always makes
+// gradients. A block always makes the gradients of its
 // own unit, but it may make none of a unit that it shares with other blocks, and programs may
 // differ in this. A unit's bit is set if the block makes its gradients in all programs. If not, the
 // unit's buffer is set to zero before the action runs, because perhaps no kernel writes it.
-void engine_find_gradient_units(tri_engine *e) {
+void engine_prepare_gradients(tri_engine *e) {
     const tri_plan *plan = e->plan;
+    int limit = tri_round_range_limit(plan);
+    e->run.ranges = TRI_NEW_ARRAY(e->arena, tri_round_range, limit);
+    e->run.sums = TRI_NEW_ARRAY(e->arena, char *, limit);
+    e->run.instead = TRI_NEW_ARRAY(e->arena, float *, plan->flat.parameter_count);
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     uint64_t *made = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     memset(e->gradient_unit_bits, -1, (size_t)plan->block_count * sizeof *e->gradient_unit_bits);
@@ -112,70 +121,85 @@ void engine_find_gradient_units(tri_engine *e) {
     }
 }
 
-// Points the slots of gradients, through which kernels find their outputs, to the memory into which
-// this action has to write. FORWARD makes the gradients of statistics, BACKWARD all others.
-static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers,
-                                 int *count) {
+static tri_status zero_gradients(tri_engine *e, int unit, tri_bucket_kind bucket) {
+    int64_t elements = e->plan->flat.units[unit].buckets[bucket].elements;
+    return e->device->backend->zero(e->queue, e->memory.slots[tri_slot_gradients(unit, bucket)],
+                                    (size_t)elements * sizeof(float));
+}
+
+static bool always_makes(const tri_engine *e, const tri_action *a, int unit) {
+    return e->gradient_unit_bits[a->subject] & bit_of_unit(&e->plan->blocks[a->subject], unit);
+}
+
+// Lets kernels write the range's gradients to the round gradients.
+static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round_range *range) {
+    float *made = e->memory.round_gradients + range->at;
+    if (range->parameter >= 0) {
+        e->run.instead[range->parameter] = made;
+        return TRI_OK;
+    }
+    char **slot = &e->memory.slots[tri_slot_gradients(range->unit, range->bucket)];
+    e->run.sums[range - e->run.ranges] = *slot;
+    *slot = (char *)made;
+    TRI_TRY(clear_gaps(e, range->unit, range->bucket));
+    return always_makes(e, a, range->unit) ? TRI_OK : zero_gradients(e, range->unit, range->bucket);
+}
+
+// Prepares memory for gradients that the action overwrites, because there are none yet. Gradients
+// that have memory of their own for the whole run have zeros in the padding between parameters
+// (engine_gap) from the start. Memory that other buffers use too may contain anything.
+static tri_status open_first(tri_engine *e, const tri_action *a, int unit, tri_bucket_kind bucket) {
+    if (e->plan->flat.units[unit].buckets[bucket].elements == 0) return TRI_OK;
+    if (!e->memory.gradients) TRI_TRY(clear_gaps(e, unit, bucket));
+    return always_makes(e, a, unit) ? TRI_OK : zero_gradients(e, unit, bucket);
+}
+
+// Prepares memory for the gradients that this action makes. FORWARD makes the gradients of
+// statistics, BACKWARD all others. RECOMPUTE makes the statistics of FORWARD a second time; these
+// are not used.
+static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
-    int64_t used = 0;
-    *count = 0;
+    e->run.range_count = 0;
     // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters; only
     // BACKWARD_WEIGHT does.
-    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return TRI_OK;
-    for (int k = 0; k < block->unit_count && e->run.step->request.training; k++)
-        for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
-            tri_bucket_kind bucket = (tri_bucket_kind)i;
-            int64_t elements = e->plan->flat.units[block->units[k]].buckets[bucket].elements;
-            bool mine = bucket == TRI_BUCKET_STATISTIC
-                            ? forward || recompute
-                            : tri_bucket_is_trained(bucket) && !forward && !recompute;
-            if (!mine || elements == 0) continue;
-            bool adds = recompute || (a->adds >> k & 1);
-            gradient_buffer *p = &buffers[(*count)++];
-            *p = (gradient_buffer){.slot = tri_slot_gradients(block->units[k], bucket),
-                                   .elements = elements,
-                                   .drop = recompute};
-            if (adds) {
-                p->sum = e->memory.slots[p->slot];
-                e->memory.slots[p->slot] = (char *)(e->memory.round_gradients + used);
-                used += elements;
-            }
-            // Gradients that have memory of their own for the whole run have zeros in the padding
-            // between parameters (engine_gap) from the start. Memory that other buffers use too may
-            // contain anything.
-            if (adds || !e->memory.gradients) TRI_TRY(clear_gaps(e, block->units[k], bucket));
-            if (!(e->gradient_unit_bits[a->subject] >> k & 1))
-                TRI_TRY(e->device->backend->zero(e->queue, e->memory.slots[p->slot],
-                                                 (size_t)elements * sizeof(float)));
-        }
+    if (a->kind == TRI_ACTION_BACKWARD_INPUT || !e->run.step->request.training) return TRI_OK;
+    tri_round_gradients(e->plan, e->run.step, a, e->run.ranges, &e->run.range_count);
+    for (int i = 0; i < e->run.range_count; i++) TRI_TRY(open_range(e, a, &e->run.ranges[i]));
+    for (int k = 0; k < block->unit_count && !recompute; k++)
+        for (int i = 0; i < TRI_BUCKET_COUNT; i++)
+            if (!(a->adds >> k & 1) &&
+                (forward ? i == TRI_BUCKET_STATISTIC : tri_bucket_is_trained((tri_bucket_kind)i)))
+                TRI_TRY(open_first(e, a, block->units[k], (tri_bucket_kind)i));
     return TRI_OK;
 }
 
-static tri_status close_gradients(tri_engine *e, const gradient_buffer *buffers, int count) {
-    for (int i = 0; i < count; i++) {
-        const gradient_buffer *p = &buffers[i];
-        if (!p->sum) continue;
-        const float *made = (const float *)e->memory.slots[p->slot];
-        e->memory.slots[p->slot] = p->sum;
-        if (!p->drop)
-            TRI_TRY(e->device->backend->add(e->queue, (float *)p->sum, made, p->elements));
+// Adds the gradients that the action has made in the round gradients to earlier ones.
+static tri_status close_gradients(tri_engine *e) {
+    for (int i = 0; i < e->run.range_count; i++) {
+        const tri_round_range *range = &e->run.ranges[i];
+        char **slot = &e->memory.slots[tri_slot_gradients(range->unit, range->bucket)];
+        if (range->parameter >= 0)
+            e->run.instead[range->parameter] = NULL;
+        else
+            *slot = e->run.sums[i];
+        if (!range->drop)
+            TRI_TRY(e->device->backend->add(e->queue, (float *)(void *)*slot + range->first,
+                                            e->memory.round_gradients + range->at,
+                                            range->elements));
     }
     return TRI_OK;
 }
 
 tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
-    const tri_round *round = &e->run.step->items[a->round];
-    const tri_program *p = round->program;
-    gradient_buffer buffers[MOST_BUFFERS];
+    const tri_program *p = e->run.step->items[a->round].program;
     e->run.round = a->round;
-    int count;
-    TRI_TRY(open_gradients(e, a, buffers, &count));
-    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
-    if (forward || recompute) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, recompute));
+    TRI_TRY(open_gradients(e, a));
+    if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE)
+        TRI_TRY(run_segment(e, p, a, TRI_PHASE_FORWARD));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
-        TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
+        TRI_TRY(run_segment(e, p, a, TRI_PHASE_BACKWARD));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
-        TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_WEIGHT, false));
-    return close_gradients(e, buffers, count);
+        TRI_TRY(run_segment(e, p, a, TRI_PHASE_WEIGHT));
+    return close_gradients(e);
 }

@@ -41,7 +41,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
     engine_find_gaps(e);
-    engine_find_gradient_units(e);
+    engine_prepare_gradients(e);
     make_labels(e);
     make_step_records(e);
     TRI_TRY(engine_make_times(e));

@@ -6,6 +6,7 @@
 #include "device/queue.h"
 #include "engine/engine.h"
 #include "engine/storage.h"
+#include "plan/round_gradients.h"
 
 // The pointers of one node's inputs and outputs, collected for one call of its kernel.
 typedef struct engine_args {
@@ -80,8 +81,8 @@ typedef struct engine_memory {
     // If every round scatters gradients: those of this rank's own ranges, summed over the rounds;
     // else NULL.
     float *own_gradients;
-    // The gradients that one compute action makes, before they are added to earlier ones: kernels
-    // overwrite their outputs, so they cannot write to the earlier ones directly.
+    // The gradients of one compute action that kernels cannot add to earlier ones directly
+    // (plan/round_gradients.h).
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
@@ -233,7 +234,14 @@ typedef struct engine_run {
     const tri_step_plan *step;
     tri_ticket *tickets; // by action: the action's ticket
     tri_ticket begin;    // done when the compute lane's work from before this step is
-    tri_comm_op *ops;    // operations of the action that is being started
+    // Of the compute action that is being issued: the ranges of gradients that it makes in the
+    // round gradients.
+    tri_round_range *ranges;
+    char **sums; // by range, if that is a whole bucket: the memory of earlier gradients
+    int range_count;
+    // By parameter: where its gradient is made; NULL: in the memory of the bucket's slot.
+    float **instead;
+    tri_comm_op *ops; // operations of the action that is being started
     int most_ops;
     int round; // the round of the compute action that is being issued
     // Which value was not finite, and where; "": all were finite.
@@ -492,7 +500,7 @@ tri_status engine_may_take(tri_engine *engine, const tri_action *action);
 tri_status engine_take(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
 // Defined in compute.c, which runs FORWARD, RECOMPUTE and the kinds of BACKWARD.
-void engine_find_gradient_units(tri_engine *engine);
+void engine_prepare_gradients(tri_engine *engine);
 tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 
 // Defined in communicate.c. engine_size_communication allocates room for the operations of the

@@ -9,6 +9,7 @@
 #include "comm/options.h"
 #include "data/sampler.h"
 #include "ops/ops.h"
+#include "plan/round_gradients.h"
 
 #include <string.h>
 
@@ -38,6 +39,7 @@ static tri_status find_program(tri_plan *plan, const tri_device_description *dev
         .batch = batch,
         .recompute = recompute,
         .blocks_here = plan->stages.blocks_here,
+        .adds_in_place = !plan->deterministic,
         .splits_backward = plan->order->splits_backward,
         .freeze = request->freeze,
         .freeze_count = request->freeze_count,
@@ -110,25 +112,6 @@ static tri_status plan_rounds(tri_plan *plan, const tri_device_description *devi
 
 static void raise_to(int64_t *most, int64_t value) {
     if (value > *most) *most = value;
-}
-
-// Counts the elements of those gradients that an action cannot add to earlier ones directly.
-// Kernels overwrite their outputs, so these gradients go into memory of their own and are added
-// afterwards. RECOMPUTE makes the gradients of statistics once more; they go there and are dropped.
-static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
-    if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
-    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
-    const tri_schedule_block *block = &plan->blocks[a->subject];
-    int64_t sum = 0;
-    for (int k = 0; k < block->unit_count; k++) {
-        if (!recompute && !(a->adds >> k & 1)) continue;
-        const tri_flat_bucket *buckets = plan->flat.units[block->units[k]].buckets;
-        for (int i = 0; i < TRI_BUCKET_COUNT; i++)
-            if (forward || recompute ? i == TRI_BUCKET_STATISTIC
-                                     : tri_bucket_is_trained((tri_bucket_kind)i))
-                sum += buckets[i].elements;
-    }
-    return sum;
 }
 
 // Counts the elements of the staging memory through which initial weights and checkpoints pass. It
@@ -212,7 +195,8 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
         for (int k = 0; k < TRI_HEAP_COUNT; k++)
             raise_to(&plan->sizes.heap_bytes[k], step->memory.heap_bytes[k]);
         for (int k = 0; k < step->schedule.count; k++)
-            raise_to(&plan->sizes.round_elements, added_elements(plan, &step->schedule.actions[k]));
+            raise_to(&plan->sizes.round_elements,
+                     tri_round_gradients(plan, step, &step->schedule.actions[k], NULL, NULL));
     }
     const bool *offload_set = plan->offload.set.masters;
     int64_t stored =

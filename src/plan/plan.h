@@ -124,9 +124,8 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Length of a buffer for gradients that belong to a sum of several: kernels overwrite their
-    // outputs, so they write these gradients here, and then they are added to the sum. The compute
-    // action with the most such gradients decides.
+    // Length of the round gradients (round_gradients.h). The compute action that needs the most
+    // decides.
     int64_t round_elements;
 } tri_plan_sizes;
 

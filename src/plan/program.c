@@ -57,6 +57,26 @@ static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
     return TRI_OK;
 }
 
+// Finds which gradients kernels can add to earlier ones: those that no node reads, because such a
+// node would read a sum.
+static void find_adds(tri_program *p, bool wanted) {
+    const tri_graph *g = p->graph;
+    p->adds = TRI_NEW_ARRAY(p->arena, unsigned, g->node_count);
+    if (!wanted) return;
+    bool *is_read = TRI_NEW_ARRAY(p->arena, bool, g->value_count);
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++) is_read[g->nodes[i].inputs[k].id] = true;
+    for (int i = 0; i < g->gradient_count; i++) {
+        const tri_value_info *info = tri_value_get(g, g->gradients[i].value);
+        if (info->kind != TRI_VALUE_RESULT || is_read[g->gradients[i].value.id]) continue;
+        const tri_kernel_def *kernel = p->kernels[info->node];
+        if (!kernel || p->locations[g->gradients[i].value.id].kind != TRI_LOCATION_GRADIENT)
+            continue;
+        p->adds[info->node] |=
+            tri_kernel_adds(kernel, &p->device, g, &g->nodes[info->node]) & 1u << info->output;
+    }
+}
+
 static tri_status make_graph(tri_program *p, const tri_program_request *request) {
     TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
     TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
@@ -79,7 +99,9 @@ static tri_status compile(tri_program *p, const tri_program_request *request) {
     p->graph = request->graph;
     if (!p->graph) TRI_TRY(make_graph(p, request));
     tri_program_assign_locations(p, request);
-    return choose_kernels(p, request->blocks_here);
+    TRI_TRY(choose_kernels(p, request->blocks_here));
+    find_adds(p, request->adds_in_place && p->training);
+    return TRI_OK;
 }
 
 tri_status tri_program_create(tri_arena *parent, const tri_device_description *device,

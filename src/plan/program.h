@@ -77,6 +77,9 @@ typedef struct tri_program_request {
     const bool *recompute;
     // blocks_here[b]: this rank runs block b and needs its kernels; NULL: all blocks.
     const bool *blocks_here;
+    // Kernels may add gradients to those of earlier micro-batches as they compute them. This rounds
+    // in another order than an addition afterwards does.
+    bool adds_in_place;
     bool splits_backward;      // the backward pass is divided into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of the names of parameters that are not trained
     int freeze_count;
@@ -97,6 +100,9 @@ typedef struct tri_program {
     bool training;
     // By node: its kernel; NULL: a view, a collective, or a node of a block on another rank.
     const tri_kernel_def **kernels;
+    // By node: bit k is set if output k is the gradient of a parameter, and the kernel can add it to
+    // earlier ones.
+    unsigned *adds;
     tri_location *locations;                  // by value
     bool *recomputed;                         // recomputed[i]: RECOMPUTE runs node i again
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block

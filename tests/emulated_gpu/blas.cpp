@@ -181,9 +181,9 @@ float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, 
 
 float rounded(const operation *x, float value) { return x->tf32 ? emulated_tf32(value) : value; }
 
-// Algorithm i begins its sums with element i of k.
+// Algorithm i begins its sums with element i of k. The result is added to beta * c.
 void compute(uint64_t algorithm, const operation *x, const matrix *a, const void *a_data,
-             const matrix *b, const void *b_data, const matrix *c, void *c_data) {
+             const matrix *b, const void *b_data, float beta, const matrix *c, void *c_data) {
     bool has_bias =
         x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
     bool relu = x->epilogue == CUBLASLT_EPILOGUE_RELU || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
@@ -197,8 +197,10 @@ void compute(uint64_t algorithm, const operation *x, const matrix *a, const void
                        rounded(x, at(b, x->second, b_data, k, column));
             }
             if (has_bias) sum += read(x->bias_type, x->bias, (int64_t)row);
+            int64_t i = (int64_t)(column * c->leading + row);
+            if (beta != 0) sum += beta * read(c->type, c_data, i);
             if (relu && sum <= 0) sum = 0;
-            write(c->type, c_data, (int64_t)(column * c->leading + row), sum);
+            write(c->type, c_data, i, sum);
         }
     }
 }
@@ -220,7 +222,8 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
                         cublasLtMatrixLayout_t c, void *d_data, cublasLtMatrixLayout_t d,
                         const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t workspace_bytes,
                         cudaStream_t stream) {
-    if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c_data != d_data || c != d ||
+    float factor = *(const float *)beta;
+    if (*(const float *)alpha != 1 || (factor != 0 && factor != 1) || c_data != d_data || c != d ||
         !workspace || workspace_bytes < WORKSPACE_BYTES || chosen->data[7] != MARK)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (alignment_of(of<operation>(operation_handle)->bias) < chosen->data[6])
@@ -233,7 +236,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
     emulated_push((cuda_stream *)stream, [=] {
         memset(workspace, 0xff, WORKSPACE_BYTES);
         if (x.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_columns(algorithm, &x, second, b_data);
-        compute(algorithm, &x, first, a_data, second, b_data, result, d_data);
+        compute(algorithm, &x, first, a_data, second, b_data, factor, result, d_data);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

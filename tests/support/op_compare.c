@@ -242,12 +242,16 @@ static bool compare_sides(const op_family *family, const side *device, const sid
     return same;
 }
 
+// How many outputs kernels have added to what was there, in this process.
+static int all_added;
+
 // How often each kernel of the device was chosen.
 enum { TALLY_MAX = 128 };
 typedef struct tally {
     const tri_kernel_def *defs[TALLY_MAX];
     const tri_op *ops[TALLY_MAX];
     int counts[TALLY_MAX], count;
+    int added; // outputs that kernels added to what was there
 } tally;
 
 static void count_kernels(tally *t, const side *s) {
@@ -277,13 +281,16 @@ static bool compare(const op_family *family, const tri_device_backend *backend, 
         same = open_side(&ref, family, &tri_device_ref, 1, dtype, key, false) && same;
         same = same && compare_sides(family, &device, &ref, in_place);
         count_kernels(&used, &device);
+        used.added += op_added(device.session);
         close_side(&device);
         close_side(&ref);
     }
     printf("  %s, %s:", family->name, tri_dtype_name(dtype));
     for (int i = 0; i < used.count; i++)
         printf(" %s/%s %d", used.ops[i]->name, used.defs[i]->name, used.counts[i]);
+    if (used.added > 0) printf("; %d added", used.added);
     printf("\n");
+    all_added += used.added;
     return same;
 }
 
@@ -306,6 +313,7 @@ void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dt
     size_t count = 0;
     while (op_families[count].name) count++;
     op_compare_each(op_families, count, backend, threads, dtype, seed, rounds);
+    if (!backend->host_memory || strcmp(backend->name, "cpu") == 0) assert_true(all_added > 0);
 }
 
 // Sets element 1 of `labels` to a label that is none of 4 classes, and expects the op to refuse it.

@@ -17,10 +17,13 @@ void op_graph_close(tri_graph *graph);
 tri_device *op_device_open(const tri_device_backend *backend, int threads);
 
 // Runs the layout pass on the graph, which the session then uses but does not own. With in_place,
-// a node writes its output over the input that its op names, if no later node reads that. Fails the
-// test on any error.
+// a node writes its output over the input that its op names, if no later node reads that; and
+// outputs that no node reads are added to a number, which is then subtracted, if the kernel can
+// add. Fails the test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
+// How many outputs kernels have added to a number so far.
+int op_added(const op_session *session);
 // Moves all values `bytes` further in memory than the device aligns them. Not after in_place.
 void op_session_shift(op_session *session, size_t bytes);
 // Collective ops run on `comm`, which the session does not own, instead of on the rank alone.

@@ -1,6 +1,7 @@
 // The gradients of a linear layer's weight and bias: cuBLASLt sums the bias' gradient while it
 // computes the product, so that dy is read once; where it has no such algorithm, our own kernel
-// sums. Both give the sums of a plain loop.
+// sums. Both give the sums of a plain loop, and both add the gradient of the weight to an earlier
+// one if they are asked to.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "support/test_gpu.h"
@@ -48,7 +49,8 @@ static void expect(float got, double wanted, const char *what, int i) {
     if (fabs(got - wanted) > 1e-4) fail_msg("%s %d: %g, not %g", what, i, (double)got, wanted);
 }
 
-static void check_sums(void) {
+// The gradient of the weight is the sum of `times` equal ones.
+static void check_sums(int times) {
     for (int o = 0; o < OUT; o++) {
         double sum = 0;
         for (int r = 0; r < ROWS; r++) sum += dy[r][o];
@@ -56,7 +58,7 @@ static void check_sums(void) {
         for (int i = 0; i < IN; i++) {
             sum = 0;
             for (int r = 0; r < ROWS; r++) sum += dy[r][o] * x[r][i];
-            expect(dweight[o][i], sum, "gradient of the weight", o * IN + i);
+            expect(dweight[o][i], times * sum, "gradient of the weight", o * IN + i);
         }
     }
 }
@@ -79,11 +81,15 @@ static int64_t compute(size_t shift) {
     int64_t before = issued();
     check(runtime->product(stream, &p, why));
     int64_t calls = issued() - before;
-    memset(dweight, 0, sizeof dweight);
-    memset(dbias, 0, sizeof dbias);
-    copy(dweight, c, sizeof dweight); // waits, because the memory is not pinned
-    copy(dbias, sums, sizeof dbias);
-    check_sums();
+    for (int times = 1; times <= 2; times++) {
+        memset(dweight, 0, sizeof dweight);
+        memset(dbias, 0, sizeof dbias);
+        copy(dweight, c, sizeof dweight); // waits, because the memory is not pinned
+        copy(dbias, sums, sizeof dbias);
+        check_sums(times);
+        p.adds = true;
+        if (times == 1) check(runtime->product(stream, &p, why));
+    }
     runtime->free(context, a);
     runtime->free(context, b);
     runtime->free(context, c);

@@ -80,6 +80,13 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     return TRI_OK;
 }
 
+// The gradient of a weight. That of a bias is overwritten, because cuBLASLt cannot add to it; it is
+// small.
+static unsigned adds(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    return node->op == &tri_op_linear_grad_weight && cuda_out_type(graph, node, 0) == TRI_F32;
+}
+
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     linear_state state = state_of(graph, node);
@@ -94,6 +101,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     p.b = args->in[state->b];
     p.bias = state->bias ? args->in[2] : NULL;
     p.c = args->out[0];
+    p.adds = args->adds & 1;
     p.workspace = args->workspace;
     if (state->sums_bias) {
         p.bias_grad = state->sums;
@@ -110,6 +118,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
                                                      .name = "product",                            \
                                                      .supports = supports,                         \
                                                      .workspace = workspace,                       \
+                                                     .adds = adds,                                 \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};

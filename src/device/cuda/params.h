@@ -70,9 +70,9 @@ typedef struct cuda_column_sums {
     float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
 
-// A product: c [m, n] = activation(a · b + bias), row-major, and densely packed. a is [m, k], or
-// [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the inputs are
-// F64).
+// A product: c [m, n] = activation(a · b + bias), or c += a · b, row-major, and densely packed. a
+// is [m, k], or [k, m] if it is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 if the
+// inputs are F64).
 typedef struct cuda_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
@@ -80,6 +80,7 @@ typedef struct cuda_product {
     int activation;              // tri_activation
     float slope;                 // slope of leaky ReLU; 0 for ReLU
     bool tf32;                   // F32 inputs may be rounded to TF32
+    bool adds;                   // the product is added to c, which is F32; no activation, no bias
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
     // For the gradient of a weight, a is dyᵀ: the gradient of the bias, which the library may sum

@@ -91,6 +91,7 @@ typedef struct cuda_embedding_grad {
     const void *dy;
     const int32_t *positions, *starts;
     float *dtable;
+    bool adds; // the sums are added to dtable
 } cuda_embedding_grad;
 
 // labels [samples, length]: each token's successor, and TRI_IGNORED_LABEL for the last one. The

@@ -57,6 +57,11 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
+static unsigned grad_adds(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
+    return 1;
+}
+
 static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     embedding_grad state = {.order.tokens = tokens_of(graph, node),
@@ -86,6 +91,7 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
     state.sums.positions = state.order.positions[last];
     state.sums.starts = state.starts.starts;
     state.sums.dtable = args->out[0];
+    state.sums.adds = args->adds & 1;
     CUDA_LAUNCH(args->queue, token_order, state.order);
     CUDA_LAUNCH(args->queue, row_starts, state.starts);
     CUDA_LAUNCH(args->queue, embedding_grad, state.sums);
@@ -140,6 +146,7 @@ const tri_kernel_def cuda_kernel_embedding_grad_weight = {.op = &tri_op_embeddin
                                                           .name = "sorted",
                                                           .supports = supports_embedding,
                                                           .workspace = grad_workspace,
+                                                          .adds = grad_adds,
                                                           .prepare = grad_prepare,
                                                           .run = grad_run,
                                                           .release = cuda_release};

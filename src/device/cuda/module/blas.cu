@@ -65,7 +65,8 @@ const library *blas() {
 }
 
 // The inputs of the choice of an algorithm: sizes, transpositions, types, TF32, activation and
-// whether there is a bias or the gradient of one, and the alignment of all operands.
+// whether there is a bias or the gradient of one, and the alignment of all operands. A product that
+// is added to c runs by the same algorithm as one that overwrites c.
 typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, bool, bool, uint32_t>
     product_key;
 
@@ -186,10 +187,10 @@ blas_state *state_of(const library *l, int device) {
 
 cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
                         const cuda_product *p) {
-    const float one = 1, zero = 0;
+    const float one = 1, beta = p->adds ? 1 : 0;
     const void *bias = bias_of(p);
     if (bias && !SET(BIAS_POINTER, bias)) return CUBLAS_STATUS_INVALID_VALUE;
-    return l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b, &zero, p->c, x->c,
+    return l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b, &beta, p->c, x->c,
                      p->c, x->c, &x->algorithm, p->workspace, x->workspace_bytes,
                      (cudaStream_t)vendor_stream(stream));
 }
@@ -245,11 +246,12 @@ tri_status choose(const library *l, blas_state *state, prepared *x, cuda_stream 
     std::string line = is_kept ? line_of(l, stream, p) : "";
     choice kept;
     if (is_kept && choices_read(line, &kept) && take(kept, x)) return TRI_OK;
-    int count = list_algorithms(l, state->handle, p, x, is_kept ? CHOICES_MEASURED : 1, results);
+    bool measures = is_kept && !p->adds; // each measured run would be added to c
+    int count = list_algorithms(l, state->handle, p, x, measures ? CHOICES_MEASURED : 1, results);
     x->supported = count > 0;
     if (!x->supported) return TRI_OK;
     set_algorithm(x, results[0]);
-    if (!is_kept || !measure(l, state, x, stream, p, results, count)) return TRI_OK;
+    if (!measures || !measure(l, state, x, stream, p, results, count)) return TRI_OK;
     kept = choice_of(x);
     tri_status status = choices_write(line, &kept, why);
     if (status == TRI_OK && !take(kept, x)) status = choices_refuse(line, why);

@@ -103,14 +103,19 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
 }
 
 // Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads dy once
-// and writes dtable once.
+// and writes dtable once, or with `adds` reads and writes only the rows that have a token.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
         int32_t first = p.starts[r], end = p.starts[r + 1];
+        if (p.adds && first == end) continue;
         for (int64_t d = threadIdx.x % GPU_WARP * n; d < p.width; d += GPU_WARP * n) {
             float sums[n] = {}, at[n];
             for (int32_t i = first; i < end; i++) {
                 gpu_read((const T *)p.dy + p.positions[i] * p.width + d, at);
+                for (int k = 0; k < n; k++) sums[k] += at[k];
+            }
+            if (p.adds) {
+                gpu_read(p.dtable + r * p.width + d, at);
                 for (int k = 0; k < n; k++) sums[k] += at[k];
             }
             gpu_write(p.dtable + r * p.width + d, sums);

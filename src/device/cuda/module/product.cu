@@ -51,9 +51,9 @@ template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
         for (int j = 0; j < OWN; j++) {
             int64_t r = row + own_row + i, c = column + own_column + j;
             if (r >= p.m || c >= p.n) continue;
-            W bias = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : (W)0;
-            gpu_put(&((O *)p.c)[r * p.n + c],
-                    gpu_activate<W>(p.activation, (W)p.slope, sums[i][j] + bias));
+            O *at = &((O *)p.c)[r * p.n + c];
+            W other = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : p.adds ? (W)gpu_get(*at) : (W)0;
+            gpu_put(at, gpu_activate<W>(p.activation, (W)p.slope, sums[i][j] + other));
         }
     }
 }
