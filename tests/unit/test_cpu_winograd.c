@@ -1,6 +1,6 @@
-// Compares our Winograd convolutions and their gradients with `ref`: random shapes, exact zeros,
-// and the same bits on any number of threads and, except for the gradient of the weight, in any
-// batch.
+// Compares our Winograd convolutions and their gradients with `ref`, for AVX-512 and for AVX2:
+// random shapes, exact zeros, and the same bits on any number of threads and, except for the
+// gradient of the weight, in any batch.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
@@ -205,22 +205,34 @@ static void test_rule(void **state) {
         assert_string_not_equal(chosen(&small, what), "winograd");
         assert_string_not_equal(chosen(&odd, what), "winograd");
         assert_string_not_equal(chosen(&padded, what), "winograd");
-        setenv("TRIREME_CPU_ISA", "avx2", 1);
-        assert_string_not_equal(chosen(&s, what), "winograd");
-        unsetenv("TRIREME_CPU_ISA");
     }
 }
 
-int main(void) {
+static void test_base(void **state) {
+    size s = {.n = 1, .c = 16, .o = 32, .height = 8, .width = 10, .padding = 1};
+    setenv("TRIREME_CPU_ISA", "base", 1);
+    for (task what = FORWARD; what < TASKS; what++)
+        assert_string_not_equal(chosen(&s, what), "winograd");
+}
+
+static int run_all(const char *isa) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_shapes),    cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_weight_same_bits), cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_weight_zeros),     cmocka_unit_test(test_rule),
     };
-    if (!__builtin_cpu_supports("avx512bw")) {
-        printf("this CPU has no AVX-512, and nothing else computes Winograd's convolutions\n");
+    setenv("TRIREME_CPU_ISA", isa, 1);
+    printf("TRIREME_CPU_ISA=%s\n", isa);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest base[] = {cmocka_unit_test(test_base)};
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        printf("this CPU has no AVX2, and nothing else computes Winograd's convolutions\n");
         return 77;
     }
-    unsetenv("TRIREME_CPU_ISA");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = run_all("avx2");
+    if (__builtin_cpu_supports("avx512bw")) failed += run_all("avx512");
+    return failed + cmocka_run_group_tests(base, NULL, NULL);
 }

@@ -6,11 +6,14 @@
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
 //   everything else                     plain, by im2col and GEMM              ("plain")
-// Blocked convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1
-// and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
-// attribute `direct` forbids it. These kernels are our own (winograd.c, winograd_grad_weight.c).
-// Only the gradient of a weight of more than 96 × 96 channels is oneDNN's, if the library has
-// Winograd (oneDNN 2), because it is up to a fifth faster there.
+// Blocked convolutions need AVX-512; without it everything is plain.
+//
+// Convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1, one
+// group and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless
+// the attribute `direct` forbids it. These kernels are our own (winograd.c,
+// winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. Only
+// with AVX-512 the gradient of a weight of more than 96 × 96 channels is oneDNN's, if the library
+// has Winograd (oneDNN 2), because it is up to a fifth faster there.
 //
 // BF16 never uses Winograd, and needs AVX512_BF16. Its layouts are those above with pairs of input
 // channels innermost. The gradient of a weight is F32, and is reordered to the home layout.

@@ -169,15 +169,18 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
 
 #define CPU_KERNEL_LIST(X)                                                                         \
     X(normalize_bytes)                                                                             \
-    X(conv2d_winograd)                                                                             \
+    X(conv2d_winograd_avx512)                                                                      \
+    X(conv2d_winograd_avx2)                                                                        \
     X(conv2d_blocked)                                                                              \
     X(conv2d_one_output)                                                                           \
     X(conv2d_plain)                                                                                \
-    X(conv2d_grad_input_winograd)                                                                  \
+    X(conv2d_grad_input_winograd_avx512)                                                           \
+    X(conv2d_grad_input_winograd_avx2)                                                             \
     X(conv2d_grad_input_blocked)                                                                   \
     X(conv2d_grad_input_one_output)                                                                \
     X(conv2d_grad_input_plain)                                                                     \
-    X(conv2d_grad_weight_winograd)                                                                 \
+    X(conv2d_grad_weight_winograd_avx512)                                                          \
+    X(conv2d_grad_weight_winograd_avx2)                                                            \
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_one_output)                                                               \
     X(conv2d_grad_weight_plain)                                                                    \

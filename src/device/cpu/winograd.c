@@ -19,12 +19,15 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK = 12, // tiles that are computed together: with CHUNK, as many sums as the registers hold
-    CHUNK = 32, // channels of results that are computed together: two vectors
-    U_AHEAD = 2048, // floats of u that are prefetched ahead of the product
-    WEIGHT_FLOATS = CPU_BLOCK * CPU_BLOCK * WINOGRAD_TAPS * WINOGRAD_TAPS, // of a block of weights
-    WEIGHT_GRAIN = 4,                   // blocks of weights that are worth another thread
-    M_STEP = BLOCK * CHUNK + CPU_BLOCK, // as winograd_step
+    BLOCK = 12, // tiles that go through the steps together
+    // Tiles whose products are computed together: with CHUNK, as many sums as the registers hold.
+    ROWS = CPU_LANES == 16 ? 12 : 6,
+    CHUNK = 2 * CPU_LANES, // channels of results that are computed together: two vectors
+    U_AHEAD = 2048,        // floats of u that are prefetched ahead of the product
+    TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
+    WEIGHT_FLOATS = CPU_LANES * CPU_LANES * TAPS, // of a block of weights
+    WEIGHT_GRAIN = CPU_LANES == 16 ? 4 : 16,      // blocks of weights that are worth another thread
+    M_STEP = BLOCK * CHUNK + CPU_BLOCK,           // as winograd_step
 };
 
 // The correlation that is computed: x [n, c, in] with 3×3 taps makes y [n, o, out]. Arrays hold the
@@ -41,10 +44,10 @@ typedef struct winograd_state {
 typedef struct winograd_job {
     const winograd_state *state;
     cpu_epilogue epilogue;
-    const float *x, *weight; // nChw16c; OIhw16i16o
-    float *y;                // nChw16c
-    float *u;                // [o / 32][36][c][32]
-    float *blocks;           // by thread: v [36][c / 16][12][16], m [36][12][32]
+    const float *x, *weight; // nChw16c and OIhw16i16o, or plain, as all images and weights
+    float *y;
+    float *u;      // [o / CHUNK][36][c][CHUNK]
+    float *blocks; // by thread: v [36][c / lanes][12][lanes], m [36][12][CHUNK]
 } winograd_job;
 
 static winograd_state state_of(const tri_device_description *device, const tri_graph *graph,
@@ -61,127 +64,178 @@ static winograd_state state_of(const tri_device_description *device, const tri_g
     return t;
 }
 
-// Copies the taps of a block of 16 × 16 channels to [tap][16 of c][16 of o].
-static CPU_AVX512 void order_taps(const winograd_state *t, const float *weight, float *taps) {
-    enum { COUNT = WINOGRAD_TAPS * WINOGRAD_TAPS, CHANNELS = CPU_BLOCK * CPU_BLOCK };
-    for (int k = 0; k < COUNT; k++) {
-        __m512 r[CPU_BLOCK];
+// Copies the taps of a block of channels, number `row` of c and number `column` of o, to
+// [tap][lanes of c][lanes of o].
+#if CPU_LANES == 16
+static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
+                                        int64_t column, float *taps) {
+    enum { CHANNELS = CPU_BLOCK * CPU_BLOCK };
+    int64_t rows = t->grid.c / CPU_BLOCK, columns = t->grid.o / CPU_BLOCK;
+    int64_t block = t->forward ? column * rows + row : row * columns + column;
+    const float *weight = weights + block * WEIGHT_FLOATS;
+    for (int k = 0; k < TAPS; k++) {
+        cpu_lanes r[CPU_BLOCK];
         for (int i = 0; i < CPU_BLOCK; i++)
-            r[i] = _mm512_loadu_ps(weight + k * CHANNELS + i * CPU_BLOCK);
+            r[i] = CPU_OP(loadu_ps)(weight + k * CHANNELS + i * CPU_BLOCK);
         if (!t->forward) cpu_transpose16(r);
-        float *to = taps + (t->forward ? k : COUNT - 1 - k) * CHANNELS;
-        for (int i = 0; i < CPU_BLOCK; i++) _mm512_storeu_ps(to + i * CPU_BLOCK, r[i]);
+        float *to = taps + (t->forward ? k : TAPS - 1 - k) * CHANNELS;
+        for (int i = 0; i < CPU_BLOCK; i++) CPU_OP(storeu_ps)(to + i * CPU_BLOCK, r[i]);
     }
 }
+#else
+static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
+                                        int64_t column, float *taps) {
+    // Distances between channels of c and of o. Forward the weight is [o][c][9], else [c][o][9].
+    int c_step = (int)(t->forward ? 1 : t->grid.o) * TAPS;
+    int o_step = (int)(t->forward ? t->grid.c : 1) * TAPS;
+    const __m256i lanes =
+        _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(o_step));
+    const float *from = weights + (row * c_step + column * o_step) * CPU_LANES;
+    for (int c = 0; c < CPU_LANES; c++, from += c_step)
+        for (int k = 0; k < TAPS; k++)
+            _mm256_storeu_ps(taps + ((t->forward ? k : TAPS - 1 - k) * CPU_LANES + c) * CPU_LANES,
+                             _mm256_i32gather_ps(from + k, lanes, sizeof(float)));
+}
+#endif
 
-// Transforms the taps of blocks of 16 × 16 channels.
-static CPU_AVX512 void weight_range(void *context, int64_t begin, int64_t end, int thread) {
+// Transforms the taps of blocks of CPU_LANES × CPU_LANES channels.
+static CPU_LANES_TARGET void weight_range(void *context, int64_t begin, int64_t end, int thread) {
     const winograd_job *job = context;
     const winograd_state *t = job->state;
-    int64_t rows = t->grid.c / CPU_BLOCK, columns = t->grid.o / CPU_BLOCK;
+    int64_t columns = t->grid.o / CPU_LANES;
     float taps[WEIGHT_FLOATS] __attribute__((aligned(64)));
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = i / columns, column = i % columns, channel = column * CPU_BLOCK;
-        int64_t from = t->forward ? column * rows + row : row * columns + column;
-        order_taps(t, job->weight + from * WEIGHT_FLOATS, taps);
+        int64_t row = i / columns, column = i % columns, channel = column * CPU_LANES;
+        order_taps(t, job->weight, row, column, taps);
         float *to = job->u + channel % CHUNK +
-                    (channel / CHUNK * WINOGRAD_POSITIONS * t->grid.c + row * CPU_BLOCK) * CHUNK;
-        for (int c = 0; c < CPU_BLOCK; c++, to += CHUNK) {
-            __m512 g[WINOGRAD_TAPS][WINOGRAD_TAPS], half[WINOGRAD_TAPS][WINOGRAD_IN];
-            for (int k = 0; k < WINOGRAD_TAPS * WINOGRAD_TAPS; k++)
+                    (channel / CHUNK * WINOGRAD_POSITIONS * t->grid.c + row * CPU_LANES) * CHUNK;
+        for (int c = 0; c < CPU_LANES; c++, to += CHUNK) {
+            cpu_lanes g[WINOGRAD_TAPS][WINOGRAD_TAPS], half[WINOGRAD_TAPS][WINOGRAD_IN];
+            for (int k = 0; k < TAPS; k++)
                 g[k / WINOGRAD_TAPS][k % WINOGRAD_TAPS] =
-                    _mm512_loadu_ps(taps + (k * CPU_BLOCK + c) * CPU_BLOCK);
+                    CPU_OP(loadu_ps)(taps + (k * CPU_LANES + c) * CPU_LANES);
             for (int k = 0; k < WINOGRAD_TAPS; k++) winograd_taps(g[0] + k, WINOGRAD_TAPS, half[k]);
             for (int k = 0; k < WINOGRAD_IN; k++) {
-                __m512 u[WINOGRAD_IN];
+                cpu_lanes u[WINOGRAD_IN];
                 winograd_taps(half[0] + k, WINOGRAD_IN, u);
                 for (int j = 0; j < WINOGRAD_IN; j++)
-                    _mm512_storeu_ps(to + (k * WINOGRAD_IN + j) * t->grid.c * CHUNK, u[j]);
+                    CPU_OP(storeu_ps)(to + (k * WINOGRAD_IN + j) * t->grid.c * CHUNK, u[j]);
             }
         }
     }
 }
 
-// Computes m for `vectors` vectors of 16 channels: m[position][tile][32] = the sum over c of
-// v[position][c / 16][tile][c % 16] · u[position][c][32]. Also computes tiles that a block does not
-// have, from whatever v holds there.
-CPU_INLINE void multiply(const winograd_state *t, const float *v, const float *u, float *m,
-                         int vectors) {
-    for (int position = 0; position < WINOGRAD_POSITIONS; position++) {
-        __m512 sum[BLOCK][2];
-        const float *a = v + position * t->v_step;
+// Computes m for `vectors` vectors of channels: m[position][tile][CHUNK] = the sum over c of
+// v[position][c / lanes][tile][c % lanes] · u[position][c][CHUNK]. Also computes tiles that a block
+// does not have, from whatever v holds there.
+CPU_LANES_INLINE void multiply(const winograd_state *t, const float *v, const float *u, float *m,
+                               int vectors) {
+    for (int position = 0; position < WINOGRAD_POSITIONS; position++, u += t->grid.c * CHUNK)
+        for (int tile = 0; tile < BLOCK; tile += ROWS) {
+            cpu_lanes sum[ROWS][2];
+            const float *a = v + position * t->v_step + tile * CPU_LANES, *row = u;
 #pragma GCC unroll 12
-        for (int i = 0; i < BLOCK; i++)
-            for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_setzero_ps();
-        for (int64_t block = 0; block < t->grid.c; block += CPU_BLOCK) {
-            for (int c = 0; c < CPU_BLOCK; c++, u += CHUNK, a++) {
-                __m512 column[2];
-                for (int j = 0; j < vectors; j++) {
-                    column[j] = _mm512_loadu_ps(u + 16 * j);
-                    _mm_prefetch(u + U_AHEAD + 16 * j, _MM_HINT_T0);
-                }
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < vectors; j++) sum[i][j] = CPU_OP(setzero_ps)();
+            for (int64_t block = 0; block < t->grid.c; block += CPU_LANES) {
+                for (int c = 0; c < CPU_LANES; c++, row += CHUNK, a++) {
+                    cpu_lanes column[2];
+                    for (int j = 0; j < vectors; j++) {
+                        column[j] = CPU_OP(loadu_ps)(row + CPU_LANES * j);
+                        _mm_prefetch(row + U_AHEAD + CPU_LANES * j, _MM_HINT_T0);
+                    }
 #pragma GCC unroll 12
-                for (int i = 0; i < BLOCK; i++) {
-                    __m512 x = _mm512_set1_ps(a[i * CPU_BLOCK]);
-                    for (int j = 0; j < vectors; j++)
-                        sum[i][j] = _mm512_fmadd_ps(x, column[j], sum[i][j]);
+                    for (int i = 0; i < ROWS; i++) {
+                        cpu_lanes x = CPU_OP(set1_ps)(a[i * CPU_LANES]);
+                        for (int j = 0; j < vectors; j++)
+                            sum[i][j] = CPU_OP(fmadd_ps)(x, column[j], sum[i][j]);
+                    }
                 }
+                a += (BLOCK - 1) * CPU_LANES;
             }
-            a += (BLOCK - 1) * CPU_BLOCK;
-        }
+            float *to = m + position * M_STEP + tile * CHUNK;
 #pragma GCC unroll 12
-        for (int i = 0; i < BLOCK; i++)
-            for (int j = 0; j < vectors; j++)
-                _mm512_storeu_ps(m + position * M_STEP + i * CHUNK + 16 * j, sum[i][j]);
-    }
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < vectors; j++)
+                    CPU_OP(storeu_ps)(to + i * CHUNK + CPU_LANES * j, sum[i][j]);
+        }
 }
 
-static CPU_AVX512 void multiply_one(const winograd_state *t, const float *v, const float *u,
-                                    float *m) {
+static CPU_LANES_TARGET void multiply_one(const winograd_state *t, const float *v, const float *u,
+                                          float *m) {
     multiply(t, v, u, m, 1);
 }
-static CPU_AVX512 void multiply_two(const winograd_state *t, const float *v, const float *u,
-                                    float *m) {
+static CPU_LANES_TARGET void multiply_two(const winograd_state *t, const float *v, const float *u,
+                                          float *m) {
     multiply(t, v, u, m, 2);
 }
 
-// Transforms a tile of m to 4×4 results of 16 channels, of which `rows` × `columns` lie in the
-// image.
-CPU_INLINE void write_results(const float *m, const cpu_epilogue *epilogue, int64_t channel,
-                              float *y, int64_t width, int64_t rows, int64_t columns) {
-    __m512 half[WINOGRAD_IN][WINOGRAD_OUT];
+#if CPU_LANES == 16
+// Applies the epilogue to row `i` of a tile's results, and stores its pixels.
+CPU_LANES_INLINE void store_row(const cpu_epilogue *epilogue, int64_t channel,
+                                cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
+                                int64_t columns) {
+    for (int j = 0; j < WINOGRAD_OUT; j++)
+        if (j < columns) CPU_OP(storeu_ps)
+    (y + j * CPU_BLOCK, cpu_epilogue_apply(epilogue, false, channel, 0xFFFF, out[j]));
+}
+#else
+// As cpu_epilogue_apply, for eight channels.
+CPU_LANES_INLINE __m256 apply_epilogue(const cpu_epilogue *epilogue, int64_t channel,
+                                       __m256 value) {
+    if (epilogue->bias)
+        value = _mm256_add_ps(value, _mm256_loadu_ps((const float *)epilogue->bias + channel));
+    if (epilogue->activation == TRI_ACTIVATION_NONE) return value;
+    __m256 negative = _mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_LE_OQ);
+    float slope = epilogue->activation == TRI_ACTIVATION_RELU ? 0 : epilogue->slope;
+    if (slope == 0) return _mm256_andnot_ps(negative, value);
+    __m256 scaled = _mm256_mul_ps(value, _mm256_set1_ps(slope));
+    return _mm256_blendv_ps(value, scaled, negative);
+}
+
+CPU_LANES_INLINE void store_row(const cpu_epilogue *epilogue, int64_t channel,
+                                cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
+                                int64_t columns) {
+    for (int j = 0; j < WINOGRAD_OUT; j++) out[j] = apply_epilogue(epilogue, channel, out[j]);
+    cpu_store_pixels4(y, plane, out, columns);
+}
+#endif
+
+// Transforms a tile of m to 4×4 results of CPU_LANES channels, of which `rows` × `columns` lie in
+// the image.
+CPU_LANES_INLINE void write_results(const float *m, const cpu_epilogue *epilogue, int64_t channel,
+                                    float *y, const winograd_grid *grid, int64_t rows,
+                                    int64_t columns) {
+    int64_t width = grid->out[1], plane = grid->out[0] * width;
+    cpu_lanes half[WINOGRAD_IN][WINOGRAD_OUT];
 #pragma GCC unroll 6
     for (int j = 0; j < WINOGRAD_IN; j++) {
-        __m512 x[WINOGRAD_IN];
+        cpu_lanes x[WINOGRAD_IN];
         for (int i = 0; i < WINOGRAD_IN; i++)
-            x[i] = _mm512_loadu_ps(m + (i * WINOGRAD_IN + j) * M_STEP);
+            x[i] = CPU_OP(loadu_ps)(m + (i * WINOGRAD_IN + j) * M_STEP);
         winograd_results(x, 1, half[j]);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < WINOGRAD_OUT; i++) {
-        __m512 out[WINOGRAD_OUT];
+        cpu_lanes out[WINOGRAD_OUT];
         winograd_results(half[0] + i, WINOGRAD_OUT, out);
-        for (int j = 0; j < WINOGRAD_OUT; j++)
-            if (i < rows && j < columns)
-                _mm512_storeu_ps(y + (i * width + j) * CPU_BLOCK,
-                                 cpu_epilogue_apply(epilogue, false, channel, 0xFFFF, out[j]));
+        if (i < rows)
+            store_row(epilogue, channel, out, y + i * width * WINOGRAD_PIXEL, plane, columns);
     }
 }
 
-// Writes the results of channels [channel, channel + 16) of tiles.
-static CPU_AVX512 void write_tiles(const winograd_job *job, const winograd_tile *tiles,
-                                   int64_t count, const float *m, int64_t channel) {
-    const winograd_state *t = job->state;
-    int64_t plane_floats = t->grid.out[0] * t->grid.out[1] * CPU_BLOCK;
+// Writes the results of channels [channel, channel + CPU_LANES) of tiles.
+static CPU_LANES_TARGET void write_tiles(const winograd_job *job, const winograd_tile *tiles,
+                                         int64_t count, const float *m, int64_t channel) {
+    const winograd_grid *grid = &job->state->grid;
     for (int64_t i = 0; i < count; i++, m += CHUNK) {
-        int64_t rows = t->grid.out[0] - tiles[i].row, columns = t->grid.out[1] - tiles[i].column;
-        float *plane = job->y + (tiles[i].image * t->grid.o + channel) / CPU_BLOCK * plane_floats;
-        float *y = plane + (tiles[i].row * t->grid.out[1] + tiles[i].column) * CPU_BLOCK;
+        int64_t rows = grid->out[0] - tiles[i].row, columns = grid->out[1] - tiles[i].column;
+        float *plane = job->y + (tiles[i].image * grid->o + channel) * grid->out[0] * grid->out[1];
+        float *y = plane + (tiles[i].row * grid->out[1] + tiles[i].column) * WINOGRAD_PIXEL;
         if (rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT)
-            write_results(m, &job->epilogue, channel, y, t->grid.out[1], WINOGRAD_OUT,
-                          WINOGRAD_OUT);
+            write_results(m, &job->epilogue, channel, y, grid, WINOGRAD_OUT, WINOGRAD_OUT);
         else
-            write_results(m, &job->epilogue, channel, y, t->grid.out[1], rows, columns);
+            write_results(m, &job->epilogue, channel, y, grid, rows, columns);
     }
 }
 
@@ -194,13 +248,13 @@ static void block_range(void *context, int64_t begin, int64_t end, int thread) {
         int64_t left = t->grid.count - block * BLOCK, count = left < BLOCK ? left : BLOCK;
         winograd_tile tiles[BLOCK];
         winograd_find_tiles(&t->grid, block * BLOCK, count, tiles);
-        winograd_read_tiles(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
+        CPU_FOR_LANES(winograd_read_tiles)(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
         for (int64_t channel = 0; channel < t->grid.o; channel += CHUNK) {
             const float *u = job->u + channel * WINOGRAD_POSITIONS * t->grid.c;
-            bool two = channel + CPU_BLOCK < t->grid.o;
+            bool two = channel + CPU_LANES < t->grid.o;
             (two ? multiply_two : multiply_one)(t, v, u, m);
             write_tiles(job, tiles, count, m, channel);
-            if (two) write_tiles(job, tiles, count, m + CPU_BLOCK, channel + CPU_BLOCK);
+            if (two) write_tiles(job, tiles, count, m + CPU_LANES, channel + CPU_LANES);
         }
     }
 }
@@ -208,12 +262,12 @@ static void block_range(void *context, int64_t begin, int64_t end, int thread) {
 static bool winograd_supports(const tri_device_description *device, const tri_graph *graph,
                               const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
-    return cpu_has(device, CPU_HAS_AVX512) && s.n > 0 && conv_is_winograd(&s);
+    return cpu_lanes_are_of(device) && s.n > 0 && conv_is_winograd(&s);
 }
 
 static void winograd_layouts(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node, tri_layout *in, tri_layout *out) {
-    conv_set_layouts(node, (conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C}, in, out);
+    conv_set_layouts(node, WINOGRAD_FORMATS, in, out);
 }
 
 static tri_status winograd_workspace(const tri_device_description *device, const tri_graph *graph,
@@ -245,7 +299,7 @@ static tri_status winograd_run(const tri_kernel *kernel, const tri_kernel_args *
                         .u = args->workspace};
     job.epilogue.bias = t->bias ? args->in[2] : NULL;
     job.blocks = job.u + (t->grid.o + CHUNK - 1) / CHUNK * WINOGRAD_POSITIONS * t->grid.c * CHUNK;
-    cpu_parallel(t->device, t->grid.c / CPU_BLOCK * (t->grid.o / CPU_BLOCK), WEIGHT_GRAIN,
+    cpu_parallel(t->device, t->grid.c / CPU_LANES * (t->grid.o / CPU_LANES), WEIGHT_GRAIN,
                  weight_range, &job);
     cpu_parallel(t->device, (t->grid.count + BLOCK - 1) / BLOCK, 1, block_range, &job);
     return TRI_OK;
@@ -254,7 +308,7 @@ static tri_status winograd_run(const tri_kernel *kernel, const tri_kernel_args *
 static void winograd_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define WINOGRAD_KERNEL(opname)                                                                    \
-    const tri_kernel_def cpu_##opname##_winograd = {                                               \
+    const tri_kernel_def CPU_FOR_LANES(cpu_##opname##_winograd) = {                                \
         .op = &tri_op_##opname,                                                                    \
         .name = "winograd",                                                                        \
         .supports = winograd_supports,                                                             \

@@ -19,10 +19,11 @@ enum {
     BLOCK = 48,              // tiles that are transformed together
     GROUPS = 16,             // at most
     MOST_CHANNELS = 96 * 96, // of x times of dy: of more, m does not stay in the L2 cache
-    ROWS = 8, // channels of x whose sums stay in registers, with CHUNK channels of dy
-    CHUNK = 32,
+    // Channels of x whose sums stay in registers, with CHUNK channels of dy: two vectors.
+    ROWS = CPU_LANES / 2,
+    CHUNK = 2 * CPU_LANES,
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
-    REDUCE_GRAIN = 1 << 10, // vectors of 16 sums that are worth another thread
+    REDUCE_GRAIN = 1 << 10, // vectors of sums that are worth another thread
 };
 
 typedef struct grad_state {
@@ -36,12 +37,12 @@ typedef struct grad_state {
 
 typedef struct grad_job {
     const grad_state *state;
-    const float *x, *dy; // nChw16c
-    float *dweight;      // OIhw16i16o
+    const float *x, *dy; // nChw16c, or plain
+    float *dweight;      // OIhw16i16o, or plain
     float *dbias;        // or NULL
-    float *groups;       // by group: [o / 16][c / 16][9][16][16], bias [o]
-    float *threads;      // by thread: v [36][c / 16][48][16], w [36][o / 16][48][16],
-                         // m [36][o / 32][c][32]
+    float *groups;       // by group: [o / lanes][c / lanes][9][lanes][lanes], bias [o]
+    float *threads;      // by thread: v [36][c / lanes][48][lanes], w [36][o / lanes][48][lanes],
+                         // m [36][o / CHUNK][c][CHUNK]
 } grad_job;
 
 static grad_state state_of(const tri_graph *graph, const tri_node *node) {
@@ -57,89 +58,115 @@ static grad_state state_of(const tri_graph *graph, const tri_node *node) {
     return t;
 }
 
-// Transforms 4×4 pixels of dy, 16 channels, of which `rows` × `columns` lie in the image:
+// Loads 4 pixels, of which `count` lie in the image: column `k` of a tile with AVX-512, with AVX2
+// row `k`, as winograd_read.c does. `pixels` is the tile's first pixel, `width` that of the image,
+// `plane` the pixels of a channel.
+#if CPU_LANES == 16
+enum { LINES_ARE_ROWS = 0 };
+
+CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plane, int64_t rows,
+                                int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
+    for (int i = 0; i < WINOGRAD_OUT; i++) {
+        x[i] = CPU_OP(setzero_ps)();
+        if (i < rows && k < columns) x[i] = CPU_OP(loadu_ps)(pixels + (i * width + k) * CPU_LANES);
+    }
+}
+#else
+enum { LINES_ARE_ROWS = 1 };
+
+CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plane, int64_t rows,
+                                int64_t columns, int k, cpu_lanes x[WINOGRAD_OUT]) {
+    if (k < rows)
+        cpu_load_pixels4(pixels + k * width, plane, columns < WINOGRAD_OUT, (1u << columns) - 1, x);
+    else
+        for (int j = 0; j < WINOGRAD_OUT; j++) x[j] = CPU_OP(setzero_ps)();
+}
+#endif
+
+// Transforms 4×4 pixels of dy, CPU_LANES channels, of which `rows` × `columns` lie in the image:
 // w[position · step]. Returns their sum.
-CPU_INLINE __m512 transform_gradients(const float *pixels, int64_t width, int64_t rows,
-                                      int64_t columns, float *w, int64_t step) {
-    __m512 half[WINOGRAD_OUT][WINOGRAD_IN], sum = _mm512_setzero_ps();
+CPU_LANES_INLINE cpu_lanes transform_gradients(const float *pixels, int64_t width, int64_t plane,
+                                               int64_t rows, int64_t columns, float *w,
+                                               int64_t step) {
+    cpu_lanes half[WINOGRAD_OUT][WINOGRAD_IN], sum = CPU_OP(setzero_ps)();
 #pragma GCC unroll 4
-    for (int j = 0; j < WINOGRAD_OUT; j++) {
-        __m512 x[WINOGRAD_OUT];
-        for (int i = 0; i < WINOGRAD_OUT; i++) {
-            x[i] = _mm512_setzero_ps();
-            if (i < rows && j < columns)
-                x[i] = _mm512_loadu_ps(pixels + (i * width + j) * CPU_BLOCK);
-        }
-        __m512 pairs = _mm512_add_ps(_mm512_add_ps(x[0], x[1]), _mm512_add_ps(x[2], x[3]));
-        sum = _mm512_add_ps(sum, pairs);
-        winograd_gradients(x, 1, half[j]);
+    for (int k = 0; k < WINOGRAD_OUT; k++) {
+        cpu_lanes x[WINOGRAD_OUT];
+        load_line(pixels, width, plane, rows, columns, k, x);
+        cpu_lanes pairs = CPU_OP(add_ps)(CPU_OP(add_ps)(x[0], x[1]), CPU_OP(add_ps)(x[2], x[3]));
+        sum = CPU_OP(add_ps)(sum, pairs);
+        winograd_gradients(x, 1, half[k]);
     }
 #pragma GCC unroll 6
     for (int i = 0; i < WINOGRAD_IN; i++) {
-        __m512 y[WINOGRAD_IN];
+        cpu_lanes y[WINOGRAD_IN];
         winograd_gradients(half[0] + i, WINOGRAD_IN, y);
-        for (int j = 0; j < WINOGRAD_IN; j++)
-            _mm512_storeu_ps(w + (i * WINOGRAD_IN + j) * step, y[j]);
+        for (int j = 0; j < WINOGRAD_IN; j++) {
+            int position = LINES_ARE_ROWS ? j * WINOGRAD_IN + i : i * WINOGRAD_IN + j;
+            CPU_OP(storeu_ps)(w + position * step, y[j]);
+        }
     }
     return sum;
 }
 
 // Transforms dy of `count` tiles, and adds their pixels to the sums [o].
-static CPU_AVX512 void read_gradients(const grad_job *job, const winograd_tile *tiles,
-                                      int64_t count, float *w, float *sums) {
+static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_tile *tiles,
+                                            int64_t count, float *w, float *sums) {
     const grad_state *t = job->state;
     const winograd_grid *g = &t->grid;
-    for (int64_t channel = 0; channel < g->o; channel += CPU_BLOCK) {
-        __m512 sum = _mm512_loadu_ps(sums + channel);
+    int64_t width = g->out[1], plane = g->out[0] * width;
+    for (int64_t channel = 0; channel < g->o; channel += CPU_LANES) {
+        cpu_lanes sum = CPU_OP(loadu_ps)(sums + channel);
         for (int64_t i = 0; i < count; i++) {
-            int64_t rows = g->out[0] - tiles[i].row, columns = g->out[1] - tiles[i].column;
-            const float *plane =
-                job->dy + (tiles[i].image * g->o + channel) * g->out[0] * g->out[1];
-            const float *pixels = plane + (tiles[i].row * g->out[1] + tiles[i].column) * CPU_BLOCK;
-            float *to = w + channel * BLOCK + i * CPU_BLOCK;
-            __m512 more =
+            int64_t rows = g->out[0] - tiles[i].row, columns = width - tiles[i].column;
+            const float *first = job->dy + (tiles[i].image * g->o + channel) * plane;
+            const float *pixels = first + (tiles[i].row * width + tiles[i].column) * WINOGRAD_PIXEL;
+            float *to = w + channel * BLOCK + i * CPU_LANES;
+            cpu_lanes more =
                 rows >= WINOGRAD_OUT && columns >= WINOGRAD_OUT
-                    ? transform_gradients(pixels, g->out[1], WINOGRAD_OUT, WINOGRAD_OUT, to,
+                    ? transform_gradients(pixels, width, plane, WINOGRAD_OUT, WINOGRAD_OUT, to,
                                           t->w_step)
-                    : transform_gradients(pixels, g->out[1], rows, columns, to, t->w_step);
-            sum = _mm512_add_ps(sum, more);
+                    : transform_gradients(pixels, width, plane, rows, columns, to, t->w_step);
+            sum = CPU_OP(add_ps)(sum, more);
         }
-        _mm512_storeu_ps(sums + channel, sum);
+        CPU_OP(storeu_ps)(sums + channel, sum);
     }
 }
 
-// Adds products of `count` tiles to m of 8 channels of x and `vectors` · 16 of dy, or overwrites it
-// if `first`: m[i][j] += the sum over tiles of v[tile][i] · w[tile][j].
-CPU_INLINE void multiply(const float *v, const float *w, int64_t count, float *m, bool first,
-                         int vectors) {
-    __m512 sum[ROWS][2];
+// Adds products of `count` tiles to m of ROWS channels of x and `vectors` vectors of dy, or
+// overwrites it if `first`: m[i][j] += the sum over tiles of v[tile][i] · w[tile][j].
+CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t count, float *m, bool first,
+                               int vectors) {
+    cpu_lanes sum[ROWS][2];
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < vectors; j++)
-            sum[i][j] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(m + i * CHUNK + 16 * j);
-    for (int64_t tile = 0; tile < count; tile++, v += CPU_BLOCK, w += CPU_BLOCK) {
-        __m512 column[2];
-        for (int j = 0; j < vectors; j++) column[j] = _mm512_loadu_ps(w + j * BLOCK * CPU_BLOCK);
+            sum[i][j] =
+                first ? CPU_OP(setzero_ps)() : CPU_OP(loadu_ps)(m + i * CHUNK + CPU_LANES * j);
+    for (int64_t tile = 0; tile < count; tile++, v += CPU_LANES, w += CPU_LANES) {
+        cpu_lanes column[2];
+        for (int j = 0; j < vectors; j++) column[j] = CPU_OP(loadu_ps)(w + j * BLOCK * CPU_LANES);
 #pragma GCC unroll 8
         for (int i = 0; i < ROWS; i++) {
-            __m512 x = _mm512_set1_ps(v[i]);
-            for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_fmadd_ps(x, column[j], sum[i][j]);
+            cpu_lanes x = CPU_OP(set1_ps)(v[i]);
+            for (int j = 0; j < vectors; j++) sum[i][j] = CPU_OP(fmadd_ps)(x, column[j], sum[i][j]);
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < vectors; j++) _mm512_storeu_ps(m + i * CHUNK + 16 * j, sum[i][j]);
+        for (int j = 0; j < vectors; j++)
+            CPU_OP(storeu_ps)(m + i * CHUNK + CPU_LANES * j, sum[i][j]);
 }
 
-static CPU_AVX512 void multiply_positions(const grad_state *t, const float *v, const float *w,
-                                          int64_t count, float *m, bool first) {
+static CPU_LANES_TARGET void multiply_positions(const grad_state *t, const float *v, const float *w,
+                                                int64_t count, float *m, bool first) {
     for (int64_t position = 0; position < WINOGRAD_POSITIONS; position++) {
         const float *rows = v + position * t->v_step, *columns = w + position * t->w_step;
         float *to = m + position * t->m_step;
         for (int64_t o = 0; o < t->grid.o; o += CHUNK)
             for (int64_t c = 0; c < t->grid.c; c += ROWS, to += ROWS * CHUNK) {
-                const float *a = rows + c / CPU_BLOCK * BLOCK * CPU_BLOCK + c % CPU_BLOCK;
-                if (o + CPU_BLOCK < t->grid.o)
+                const float *a = rows + c / CPU_LANES * BLOCK * CPU_LANES + c % CPU_LANES;
+                if (o + CPU_LANES < t->grid.o)
                     multiply(a, columns + o * BLOCK, count, to, first, 2);
                 else
                     multiply(a, columns + o * BLOCK, count, to, first, 1);
@@ -148,27 +175,27 @@ static CPU_AVX512 void multiply_positions(const grad_state *t, const float *v, c
 }
 
 // Turns m into the gradient of the weight.
-static CPU_AVX512 void write_group(const grad_state *t, const float *m, float *gradients) {
+static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, float *gradients) {
     const winograd_grid *g = &t->grid;
-    for (int64_t o = 0; o < g->o; o += CPU_BLOCK)
+    for (int64_t o = 0; o < g->o; o += CPU_LANES)
         for (int64_t c = 0; c < g->c; c++) {
             const float *from = m + (o / CHUNK * g->c + c) * CHUNK + o % CHUNK;
             float *to = gradients +
-                        (o / CPU_BLOCK * (g->c / CPU_BLOCK) + c / CPU_BLOCK) * TAPS * CPU_BLOCK *
-                            CPU_BLOCK +
-                        c % CPU_BLOCK * CPU_BLOCK;
-            __m512 half[WINOGRAD_IN][WINOGRAD_TAPS];
+                        (o / CPU_LANES * (g->c / CPU_LANES) + c / CPU_LANES) * TAPS * CPU_LANES *
+                            CPU_LANES +
+                        c % CPU_LANES * CPU_LANES;
+            cpu_lanes half[WINOGRAD_IN][WINOGRAD_TAPS];
             for (int j = 0; j < WINOGRAD_IN; j++) {
-                __m512 x[WINOGRAD_IN];
+                cpu_lanes x[WINOGRAD_IN];
                 for (int i = 0; i < WINOGRAD_IN; i++)
-                    x[i] = _mm512_loadu_ps(from + (i * WINOGRAD_IN + j) * t->m_step);
+                    x[i] = CPU_OP(loadu_ps)(from + (i * WINOGRAD_IN + j) * t->m_step);
                 winograd_tap_gradients(x, 1, half[j]);
             }
             for (int i = 0; i < WINOGRAD_TAPS; i++) {
-                __m512 y[WINOGRAD_TAPS];
+                cpu_lanes y[WINOGRAD_TAPS];
                 winograd_tap_gradients(half[0] + i, WINOGRAD_TAPS, y);
                 for (int j = 0; j < WINOGRAD_TAPS; j++)
-                    _mm512_storeu_ps(to + (i * WINOGRAD_TAPS + j) * CPU_BLOCK * CPU_BLOCK, y[j]);
+                    CPU_OP(storeu_ps)(to + (i * WINOGRAD_TAPS + j) * CPU_LANES * CPU_LANES, y[j]);
             }
         }
 }
@@ -187,7 +214,7 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
             int64_t left = t->grid.count - block * BLOCK, count = left < BLOCK ? left : BLOCK;
             winograd_tile tiles[BLOCK];
             winograd_find_tiles(&t->grid, block * BLOCK, count, tiles);
-            winograd_read_tiles(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
+            CPU_FOR_LANES(winograd_read_tiles)(&t->grid, job->x, tiles, count, v, BLOCK, t->v_step);
             read_gradients(job, tiles, count, w, sums);
             multiply_positions(t, v, w, count, m, block == from);
         }
@@ -195,32 +222,49 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Adds up the groups' gradients, for vectors [begin, end) of 16 elements.
-static CPU_AVX512 void reduce_range(void *context, int64_t begin, int64_t end, int thread) {
+// Stores vector number `i` of the gradient of the weight.
+static CPU_LANES_TARGET void store_weights(const grad_job *job, int64_t i, cpu_lanes sum) {
+#if CPU_LANES == 16
+    CPU_OP(storeu_ps)(job->dweight + i * CPU_LANES, sum);
+#else
+    const winograd_grid *g = &job->state->grid;
+    int64_t c = i % CPU_LANES, tap = i / CPU_LANES % TAPS, block = i / CPU_LANES / TAPS;
+    c += block % (g->c / CPU_LANES) * CPU_LANES;
+    int64_t o = block / (g->c / CPU_LANES) * CPU_LANES;
+    float values[CPU_LANES];
+    CPU_OP(storeu_ps)(values, sum);
+    for (int64_t k = 0; k < CPU_LANES; k++)
+        job->dweight[((o + k) * g->c + c) * TAPS + tap] = values[k];
+#endif
+}
+
+// Adds up the groups' gradients, for vectors [begin, end).
+static CPU_LANES_TARGET void reduce_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const grad_state *t = job->state;
-    int64_t weights = t->group_floats - t->grid.o;
-    for (int64_t i = begin * CPU_BLOCK; i < end * CPU_BLOCK; i += CPU_BLOCK) {
-        __m512 sum = _mm512_loadu_ps(job->groups + i);
+    int64_t weights = (t->group_floats - t->grid.o) / CPU_LANES;
+    for (int64_t i = begin; i < end; i++) {
+        const float *first = job->groups + i * CPU_LANES;
+        cpu_lanes sum = CPU_OP(loadu_ps)(first);
         for (int64_t group = 1; group < t->groups; group++)
-            sum = _mm512_add_ps(sum, _mm512_loadu_ps(job->groups + group * t->group_floats + i));
+            sum = CPU_OP(add_ps)(sum, CPU_OP(loadu_ps)(first + group * t->group_floats));
         if (i < weights)
-            _mm512_storeu_ps(job->dweight + i, sum);
+            store_weights(job, i, sum);
         else if (job->dbias)
-            _mm512_storeu_ps(job->dbias + i - weights, sum);
+            CPU_OP(storeu_ps)(job->dbias + (i - weights) * CPU_LANES, sum);
     }
 }
 
 static bool grad_supports(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node) {
     conv_shape s = conv_shape_of_node(graph, node);
-    bool fast = s.c * s.o <= MOST_CHANNELS || !onednn_has_winograd();
-    return cpu_has(device, CPU_HAS_AVX512) && s.n > 0 && fast && conv_is_winograd(&s);
+    bool fast = s.c * s.o <= MOST_CHANNELS || CPU_LANES != 16 || !onednn_has_winograd();
+    return cpu_lanes_are_of(device) && s.n > 0 && fast && conv_is_winograd(&s);
 }
 
 static void grad_layouts(const tri_device_description *device, const tri_graph *graph,
                          const tri_node *node, tri_layout *in, tri_layout *out) {
-    conv_set_layouts(node, (conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C}, in, out);
+    conv_set_layouts(node, WINOGRAD_FORMATS, in, out);
 }
 
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
@@ -251,13 +295,13 @@ static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args
                     .groups = args->workspace};
     job.threads = job.groups + t->groups * t->group_floats;
     cpu_parallel(t->device, t->groups, 1, group_range, &job);
-    cpu_parallel(t->device, t->group_floats / CPU_BLOCK, REDUCE_GRAIN, reduce_range, &job);
+    cpu_parallel(t->device, t->group_floats / CPU_LANES, REDUCE_GRAIN, reduce_range, &job);
     return TRI_OK;
 }
 
 static void grad_release(tri_kernel *kernel) { free(kernel->state); }
 
-const tri_kernel_def cpu_conv2d_grad_weight_winograd = {
+const tri_kernel_def CPU_FOR_LANES(cpu_conv2d_grad_weight_winograd) = {
     .op = &tri_op_conv2d_grad_weight,
     .name = "winograd",
     .supports = grad_supports,

@@ -27,10 +27,14 @@ typedef struct winograd_tile {
 void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count,
                          winograd_tile *tiles);
 
-// Transforms the pixels that `count` tiles read, Bᵀ d B. Tile i of channel c gets v[position · step
-// + (c / 16 · room + i) · 16 + c % 16]: there is room for `room` tiles.
-void winograd_read_tiles(const winograd_grid *grid, const float *x, const winograd_tile *tiles,
-                         int64_t count, float *v, int64_t room, int64_t step);
+// Transforms the pixels that `count` tiles read, Bᵀ d B. With L lanes (CPU_LANES), tile i of
+// channel c gets v[position · step + (c / L · room + i) · L + c % L]: there is room for `room`
+// tiles.
+void winograd_read_tiles_avx512(const winograd_grid *grid, const float *x,
+                                const winograd_tile *tiles, int64_t count, float *v, int64_t room,
+                                int64_t step);
+void winograd_read_tiles_avx2(const winograd_grid *grid, const float *x, const winograd_tile *tiles,
+                              int64_t count, float *v, int64_t room, int64_t step);
 
 // Floats from position to position for `room` tiles of `channels` channels. A distance of a
 // multiple of 4096 bytes would put all 36 positions of a tile into the same set of the L1 cache,

@@ -12,20 +12,27 @@
 // The gradient of the taps is Gᵀ[Σ (Bᵀ d B) ∘ (A dy Aᵀ)]G, summed over all tiles: the same formula,
 // differentiated.
 //
-// Each function transforms one row or column of 16 channels at once: `x` and `y` have a distance of
-// `step` vectors from element to element.
+// Each function transforms one row or column of CPU_LANES channels at once: `x` and `y` have a
+// distance of `step` vectors from element to element.
 #ifndef TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 #define TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 
-#include "device/cpu/simd.h"
+#include "device/cpu/lanes.h"
 
 enum {
-    WINOGRAD_OUT = 4,                               // results on a side of a tile
-    WINOGRAD_TAPS = 3,                              // taps on a side
-    WINOGRAD_IN = 6,                                // pixels on a side
-    WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN, // numbers of a transformed tile
-    WINOGRAD_OUT_PIXELS = WINOGRAD_OUT * WINOGRAD_OUT,
+    WINOGRAD_OUT = 4,                                 // results on a side of a tile
+    WINOGRAD_TAPS = 3,                                // taps on a side
+    WINOGRAD_IN = 6,                                  // pixels on a side
+    WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN,   // numbers of a transformed tile
+    WINOGRAD_PIXEL = CPU_LANES == 16 ? CPU_BLOCK : 1, // floats from pixel to pixel of an image
 };
+
+// The layouts of images and weights.
+#if CPU_LANES == 16
+#define WINOGRAD_FORMATS ((conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C})
+#else
+#define WINOGRAD_FORMATS ((conv_formats){CPU_PLAIN, CPU_PLAIN, CPU_PLAIN})
+#endif
 
 // The points a = 5/8 and b = 3/2, and their powers.
 #define WINOGRAD_A 0.625f
@@ -38,84 +45,86 @@ enum {
 #define WINOGRAD_GB (1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)))
 
 // y[6] = Bᵀ x[6].
-CPU_INLINE void winograd_pixels(const __m512 *x, int step, __m512 *y) {
-    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
-    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
-    const __m512 sum = _mm512_set1_ps(WINOGRAD_A2 + WINOGRAD_B2);
-    const __m512 product = _mm512_set1_ps(WINOGRAD_A2 * WINOGRAD_B2);
-    const __m512 x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step];
-    const __m512 x5 = x[5 * step];
-    const __m512 even_a = _mm512_fnmadd_ps(b2, x2, x4), odd_a = _mm512_fnmadd_ps(b2, x1, x3);
-    const __m512 even_b = _mm512_fnmadd_ps(a2, x2, x4), odd_b = _mm512_fnmadd_ps(a2, x1, x3);
-    y[0] = _mm512_fmadd_ps(product, x0, _mm512_fnmadd_ps(sum, x2, x4));
-    y[1] = _mm512_fmadd_ps(a, odd_a, even_a);
-    y[2] = _mm512_fnmadd_ps(a, odd_a, even_a);
-    y[3] = _mm512_fmadd_ps(b, odd_b, even_b);
-    y[4] = _mm512_fnmadd_ps(b, odd_b, even_b);
-    y[5] = _mm512_fmadd_ps(product, x1, _mm512_fnmadd_ps(sum, x3, x5));
+CPU_LANES_INLINE void winograd_pixels(const cpu_lanes *x, int step, cpu_lanes *y) {
+    const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
+    const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
+    const cpu_lanes sum = CPU_OP(set1_ps)(WINOGRAD_A2 + WINOGRAD_B2);
+    const cpu_lanes product = CPU_OP(set1_ps)(WINOGRAD_A2 * WINOGRAD_B2);
+    const cpu_lanes x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step];
+    const cpu_lanes x5 = x[5 * step];
+    const cpu_lanes even_a = CPU_OP(fnmadd_ps)(b2, x2, x4), odd_a = CPU_OP(fnmadd_ps)(b2, x1, x3);
+    const cpu_lanes even_b = CPU_OP(fnmadd_ps)(a2, x2, x4), odd_b = CPU_OP(fnmadd_ps)(a2, x1, x3);
+    y[0] = CPU_OP(fmadd_ps)(product, x0, CPU_OP(fnmadd_ps)(sum, x2, x4));
+    y[1] = CPU_OP(fmadd_ps)(a, odd_a, even_a);
+    y[2] = CPU_OP(fnmadd_ps)(a, odd_a, even_a);
+    y[3] = CPU_OP(fmadd_ps)(b, odd_b, even_b);
+    y[4] = CPU_OP(fnmadd_ps)(b, odd_b, even_b);
+    y[5] = CPU_OP(fmadd_ps)(product, x1, CPU_OP(fnmadd_ps)(sum, x3, x5));
 }
 
 // y[4] = Aᵀ x[6].
-CPU_INLINE void winograd_results(const __m512 *x, int step, __m512 *y) {
-    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
-    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
-    const __m512 a3 = _mm512_set1_ps(WINOGRAD_A2 * WINOGRAD_A);
-    const __m512 b3 = _mm512_set1_ps(WINOGRAD_B2 * WINOGRAD_B);
-    const __m512 even_a = _mm512_add_ps(x[step], x[2 * step]);
-    const __m512 odd_a = _mm512_sub_ps(x[step], x[2 * step]);
-    const __m512 even_b = _mm512_add_ps(x[3 * step], x[4 * step]);
-    const __m512 odd_b = _mm512_sub_ps(x[3 * step], x[4 * step]);
-    y[0] = _mm512_add_ps(x[0], _mm512_add_ps(even_a, even_b));
-    y[1] = _mm512_fmadd_ps(a, odd_a, _mm512_mul_ps(b, odd_b));
-    y[2] = _mm512_fmadd_ps(a2, even_a, _mm512_mul_ps(b2, even_b));
-    y[3] = _mm512_fmadd_ps(a3, odd_a, _mm512_fmadd_ps(b3, odd_b, x[5 * step]));
+CPU_LANES_INLINE void winograd_results(const cpu_lanes *x, int step, cpu_lanes *y) {
+    const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
+    const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
+    const cpu_lanes a3 = CPU_OP(set1_ps)(WINOGRAD_A2 * WINOGRAD_A);
+    const cpu_lanes b3 = CPU_OP(set1_ps)(WINOGRAD_B2 * WINOGRAD_B);
+    const cpu_lanes even_a = CPU_OP(add_ps)(x[step], x[2 * step]);
+    const cpu_lanes odd_a = CPU_OP(sub_ps)(x[step], x[2 * step]);
+    const cpu_lanes even_b = CPU_OP(add_ps)(x[3 * step], x[4 * step]);
+    const cpu_lanes odd_b = CPU_OP(sub_ps)(x[3 * step], x[4 * step]);
+    y[0] = CPU_OP(add_ps)(x[0], CPU_OP(add_ps)(even_a, even_b));
+    y[1] = CPU_OP(fmadd_ps)(a, odd_a, CPU_OP(mul_ps)(b, odd_b));
+    y[2] = CPU_OP(fmadd_ps)(a2, even_a, CPU_OP(mul_ps)(b2, even_b));
+    y[3] = CPU_OP(fmadd_ps)(a3, odd_a, CPU_OP(fmadd_ps)(b3, odd_b, x[5 * step]));
 }
 
 // y[6] = G x[3].
-CPU_INLINE void winograd_taps(const __m512 *x, int step, __m512 *y) {
-    const __m512 zero = _mm512_set1_ps(WINOGRAD_G0);
-    const __m512 half_a = _mm512_set1_ps(WINOGRAD_GA);
-    const __m512 half_b = _mm512_set1_ps(WINOGRAD_GB);
-    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
-    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
-    const __m512 even_a = _mm512_fmadd_ps(a2, x[2 * step], x[0]), odd_a = _mm512_mul_ps(a, x[step]);
-    const __m512 even_b = _mm512_fmadd_ps(b2, x[2 * step], x[0]), odd_b = _mm512_mul_ps(b, x[step]);
-    y[0] = _mm512_mul_ps(zero, x[0]);
-    y[1] = _mm512_mul_ps(half_a, _mm512_add_ps(even_a, odd_a));
-    y[2] = _mm512_mul_ps(half_a, _mm512_sub_ps(even_a, odd_a));
-    y[3] = _mm512_mul_ps(half_b, _mm512_add_ps(even_b, odd_b));
-    y[4] = _mm512_mul_ps(half_b, _mm512_sub_ps(even_b, odd_b));
+CPU_LANES_INLINE void winograd_taps(const cpu_lanes *x, int step, cpu_lanes *y) {
+    const cpu_lanes zero = CPU_OP(set1_ps)(WINOGRAD_G0);
+    const cpu_lanes half_a = CPU_OP(set1_ps)(WINOGRAD_GA);
+    const cpu_lanes half_b = CPU_OP(set1_ps)(WINOGRAD_GB);
+    const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
+    const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
+    const cpu_lanes even_a = CPU_OP(fmadd_ps)(a2, x[2 * step], x[0]),
+                    odd_a = CPU_OP(mul_ps)(a, x[step]);
+    const cpu_lanes even_b = CPU_OP(fmadd_ps)(b2, x[2 * step], x[0]),
+                    odd_b = CPU_OP(mul_ps)(b, x[step]);
+    y[0] = CPU_OP(mul_ps)(zero, x[0]);
+    y[1] = CPU_OP(mul_ps)(half_a, CPU_OP(add_ps)(even_a, odd_a));
+    y[2] = CPU_OP(mul_ps)(half_a, CPU_OP(sub_ps)(even_a, odd_a));
+    y[3] = CPU_OP(mul_ps)(half_b, CPU_OP(add_ps)(even_b, odd_b));
+    y[4] = CPU_OP(mul_ps)(half_b, CPU_OP(sub_ps)(even_b, odd_b));
     y[5] = x[2 * step];
 }
 
 // y[6] = A x[4].
-CPU_INLINE void winograd_gradients(const __m512 *x, int step, __m512 *y) {
-    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
-    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
-    const __m512 x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step];
-    const __m512 even_a = _mm512_fmadd_ps(a2, x2, x0), odd_a = _mm512_fmadd_ps(a2, x3, x1);
-    const __m512 even_b = _mm512_fmadd_ps(b2, x2, x0), odd_b = _mm512_fmadd_ps(b2, x3, x1);
+CPU_LANES_INLINE void winograd_gradients(const cpu_lanes *x, int step, cpu_lanes *y) {
+    const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
+    const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
+    const cpu_lanes x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step];
+    const cpu_lanes even_a = CPU_OP(fmadd_ps)(a2, x2, x0), odd_a = CPU_OP(fmadd_ps)(a2, x3, x1);
+    const cpu_lanes even_b = CPU_OP(fmadd_ps)(b2, x2, x0), odd_b = CPU_OP(fmadd_ps)(b2, x3, x1);
     y[0] = x0;
-    y[1] = _mm512_fmadd_ps(a, odd_a, even_a);
-    y[2] = _mm512_fnmadd_ps(a, odd_a, even_a);
-    y[3] = _mm512_fmadd_ps(b, odd_b, even_b);
-    y[4] = _mm512_fnmadd_ps(b, odd_b, even_b);
+    y[1] = CPU_OP(fmadd_ps)(a, odd_a, even_a);
+    y[2] = CPU_OP(fnmadd_ps)(a, odd_a, even_a);
+    y[3] = CPU_OP(fmadd_ps)(b, odd_b, even_b);
+    y[4] = CPU_OP(fnmadd_ps)(b, odd_b, even_b);
     y[5] = x3;
 }
 
 // y[3] = Gᵀ x[6].
-CPU_INLINE void winograd_tap_gradients(const __m512 *x, int step, __m512 *y) {
-    const __m512 zero = _mm512_set1_ps(WINOGRAD_G0);
-    const __m512 half_a = _mm512_set1_ps(WINOGRAD_GA), half_b = _mm512_set1_ps(WINOGRAD_GB);
-    const __m512 a = _mm512_set1_ps(WINOGRAD_A), a2 = _mm512_set1_ps(WINOGRAD_A2);
-    const __m512 b = _mm512_set1_ps(WINOGRAD_B), b2 = _mm512_set1_ps(WINOGRAD_B2);
-    const __m512 even_a = _mm512_mul_ps(half_a, _mm512_add_ps(x[step], x[2 * step]));
-    const __m512 odd_a = _mm512_mul_ps(half_a, _mm512_sub_ps(x[step], x[2 * step]));
-    const __m512 even_b = _mm512_mul_ps(half_b, _mm512_add_ps(x[3 * step], x[4 * step]));
-    const __m512 odd_b = _mm512_mul_ps(half_b, _mm512_sub_ps(x[3 * step], x[4 * step]));
-    y[0] = _mm512_fmadd_ps(zero, x[0], _mm512_add_ps(even_a, even_b));
-    y[1] = _mm512_fmadd_ps(a, odd_a, _mm512_mul_ps(b, odd_b));
-    y[2] = _mm512_fmadd_ps(a2, even_a, _mm512_fmadd_ps(b2, even_b, x[5 * step]));
+CPU_LANES_INLINE void winograd_tap_gradients(const cpu_lanes *x, int step, cpu_lanes *y) {
+    const cpu_lanes zero = CPU_OP(set1_ps)(WINOGRAD_G0);
+    const cpu_lanes half_a = CPU_OP(set1_ps)(WINOGRAD_GA), half_b = CPU_OP(set1_ps)(WINOGRAD_GB);
+    const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
+    const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
+    const cpu_lanes even_a = CPU_OP(mul_ps)(half_a, CPU_OP(add_ps)(x[step], x[2 * step]));
+    const cpu_lanes odd_a = CPU_OP(mul_ps)(half_a, CPU_OP(sub_ps)(x[step], x[2 * step]));
+    const cpu_lanes even_b = CPU_OP(mul_ps)(half_b, CPU_OP(add_ps)(x[3 * step], x[4 * step]));
+    const cpu_lanes odd_b = CPU_OP(mul_ps)(half_b, CPU_OP(sub_ps)(x[3 * step], x[4 * step]));
+    y[0] = CPU_OP(fmadd_ps)(zero, x[0], CPU_OP(add_ps)(even_a, even_b));
+    y[1] = CPU_OP(fmadd_ps)(a, odd_a, CPU_OP(mul_ps)(b, odd_b));
+    y[2] = CPU_OP(fmadd_ps)(a2, even_a, CPU_OP(fmadd_ps)(b2, even_b, x[5 * step]));
 }
 
 #endif

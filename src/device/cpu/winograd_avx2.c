@@ -1,0 +1,3 @@
+// Compiles winograd.c for AVX2, where images and weights are plain.
+#define CPU_LANES 8
+#include "device/cpu/winograd.c"
