@@ -110,7 +110,7 @@ typedef struct fixture_save {
     // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);
     tri_status (*admit)(void *context); // before the commit
-    int64_t step_ns;                    // of training, between two looks at a background save
+    int64_t step_ns;                    // how long to train between two looks at a background save
     double *worked_s;
 } fixture_save;
 

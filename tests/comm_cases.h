@@ -170,7 +170,8 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
     comm->backend->free(comm, shared.recv);
 }
 
-// More than the staging memory holds, and shares that other ranks help with.
+// Operations on more data than the staging memory holds, and so large that a rank that is done with
+// its own share of an all-reduce helps other ranks with theirs.
 static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 8 << 20), own = arena_private(8 << 20);
     for (int k = 0; k < COLLECTIVES; k++) {
@@ -184,7 +185,7 @@ static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
         &own, true);
 }
 
-// To the nearest BF16, ties to even, or F16; of numbers only.
+// Rounds to the nearest BF16 or F16, ties to even. The value must not be NaN.
 static float rounded(tri_dtype dtype, float value) {
     if (dtype == TRI_F16) return (float)(_Float16)value;
     uint32_t bits;
@@ -246,7 +247,8 @@ static void body_wire(tri_comm *comm, ranks_table *table, void *argument) {
                           : status == TRI_MISMATCH && strstr(tri_error_message(), "by BF16"));
 }
 
-// Many operations in flight, which the worker finishes in order while the caller does other things.
+// Many operations in flight, which a background thread finishes in order while the caller does
+// other things.
 static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     enum { OPS = 24, N = 30000 };
     arena memory = arena_shared(comm, (size_t)OPS * N * 4);
@@ -264,7 +266,7 @@ static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
             fill(comm, &ops[i], i + round, at);
             CHECK_OK(comm->backend->start(comm, &ops[i], 1, &tickets[i]));
         }
-        // No thread waits, so the worker alone has to finish the operations.
+        // No caller waits, so the background thread alone has to finish the operations.
         double end = ranks_seconds() + 20;
         while (!comm->backend->test(comm, tickets[OPS - 2 - OPS % 2]) && ranks_seconds() < end)
             ranks_sleep_ms(1);
@@ -277,8 +279,9 @@ static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     }
 }
 
-// An operation ends although no thread waits. A call of `test` works on one chunk or window at
-// most, and there are more of them than calls.
+// An operation ends although no thread waits for it. The calls of `test` alone could not end it: a
+// call works on one chunk or window at most, and the operation has more of these than there are
+// calls.
 static void body_background(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 16 << 20, CALLS = 20 };
     int64_t step = ranks_transport ? TRI_MESSAGE_WINDOW_BYTES : TRI_SHM_CHUNK_BYTES;
@@ -384,7 +387,8 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK((none == NULL) == (comm->rank == 0));
     int members = (comm->size + 1 - comm->rank % 2) / 2;
     CHECK(half->size == members && half->rank == members - 1 - comm->rank / 2);
-    // Memory of the parent in an operation of the child; both at the same time.
+    // The communicator that was split has allocated x; a communicator split from it may use x. Both
+    // halves run their all-reduces at the same time.
     for (int i = 0; i < 100000; i++) x[i] = (float)comm->rank;
     CHECK_OK(tri_comm_run(
         half,
@@ -401,7 +405,8 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
                                                    .send = &sum,
                                                    .recv = &sum}));
     CHECK(sum == pipeline->size);
-    // Memory of the child in an operation of the parent, where some ranks have not mapped it.
+    // An operation of the parent communicator on memory that its child `half` allocated, which some
+    // of the parent's ranks have not mapped.
     float *y;
     CHECK_OK(half->backend->alloc(half, 400000, (void **)&y));
     for (int i = 0; i < 100000; i++) y[i] = 2;
@@ -438,7 +443,8 @@ static void body_bits(tri_comm *comm, ranks_table *table, void *argument) {
     free(plain);
 }
 
-// In-place forms that flat buffers use: a shard is a range of the whole.
+// REDUCE_SCATTER and ALL_GATHER in place, as training runs them on flat buffers: a rank's shard is
+// a range of the whole buffer.
 static void body_shards(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 20000 };
     float *x;

@@ -1,5 +1,5 @@
-// Ranks that die, are late, leave, give up or call another operation: what holds for every
-// communicator between processes.
+// Tests that every communicator between processes has to pass: ranks that die, are late, leave,
+// give up or call another operation.
 #ifndef TESTS_COMM_FAULT_CASES_H
 #define TESTS_COMM_FAULT_CASES_H
 
@@ -148,7 +148,7 @@ static void test_timeout(void **state) {
 static void body_leaver(tri_comm *comm, ranks_table *table, void *argument) {
     atomic_store(&table->notes[comm->rank], 1);
     if (comm->rank == 1) {
-        // Ends when all have opened the communicator.
+        // This rank ends once all ranks have opened the communicator.
         for (int r = 0; r < comm->size; r++)
             while (!atomic_load(&table->notes[r])) ranks_sleep_ms(5);
         return;

@@ -10,7 +10,7 @@ typedef struct mismatch {
     const char *says[2];
 } mismatch;
 
-// The last of two values of a field counts.
+// If the arguments of OP give a field a second value, that value replaces the first.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 #define OP(k, ...)                                                                                 \
@@ -35,8 +35,8 @@ static const mismatch mismatches[] = {
     {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
     {{OP(RECV, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"recv 'edge 3'", "'REDUCE a'"}},
-    // A message against a collective, of which the layer sees only its own comparison and the
-    // label.
+    // Rank 0 calls a message, the others a collective. A layer that exchanges descriptions of the
+    // calls then fails in this exchange, so its error has the label of the collective alone.
     {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"send 'edge 3'", "'REDUCE a'"}},
 };
@@ -70,7 +70,7 @@ static inline int mismatch_run(ranks_body *body) {
     for (int i = 0; i < MISMATCHES; i++) {
         mismatch row = mismatches[i];
         bool is_lone_send = row.ops[0].kind == TRI_COMM_SEND && row.ops[1].kind != TRI_COMM_RECV;
-        if (ranks_transport && is_lone_send) continue; // only the operation after it tells
+        if (ranks_transport && is_lone_send) continue; // found only by the operation after it
         bad += ranks_run(2, NULL, body, &row);
     }
     return bad;

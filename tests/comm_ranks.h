@@ -36,7 +36,7 @@ enum { RANKS_KEYS = 64, RANKS_VALUE_BYTES = 8192, RANKS_MAX = 32 };
     } while (0)
 #define CHECK_OK(expression) CHECK((expression) == TRI_OK)
 
-// Likewise where the latest message lacks a part.
+// Ends the rank with code 1 if the message of the latest failure does not contain `part`.
 static inline void ranks_says(const char *part) {
     if (strstr(tri_error_message(), part)) return;
     fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
@@ -100,7 +100,7 @@ static inline tri_status ranks_get(void *context, const char *key, int timeout_m
     return TRI_FAIL(TRI_TIMEOUT, "nobody set %s", key);
 }
 
-// Mappings and open descriptors of shared memory that this process has.
+// Counts the mappings and the open descriptors of shared memory that this process has.
 static inline int ranks_shared_memory(void) {
     char path[64], line[512];
     int found = 0;
@@ -118,9 +118,9 @@ static inline int ranks_shared_memory(void) {
     return found;
 }
 
-// All ranks pass note `note` together, whatever becomes of their communicators. Where an operation
-// of some ranks fails, this has to come before it: a rank that is still in the operation before,
-// which the others have left, would find that one failed.
+// A barrier over shared memory, which works although communicators may have failed; each use needs
+// its own number `note`. A test calls it before an operation that is to fail: otherwise a rank that
+// has not yet left the operation before would find that one failed.
 static inline void ranks_meet(ranks_table *table, int note, int size) {
     atomic_fetch_add(&table->notes[note], 1);
     while (atomic_load(&table->notes[note]) < size) ranks_sleep_ms(1);

@@ -34,9 +34,9 @@ typedef struct compare_case {
     tri_arena *arena;
     tri_graph *graph;
     tri_device *ref, *cpu;
-    double tolerance;                       // of |a − b| over the largest value
+    double tolerance;                       // the largest |a − b| allowed / the largest value
     const char *kernel;                     // out: what `cpu` chose
-    tri_layout out_layout[TRI_MAX_OUTPUTS]; // out
+    tri_layout out_layout[TRI_MAX_OUTPUTS]; // out: the layouts that this kernel chose
 } compare_case;
 
 static inline compare_case compare_open(int threads) {
@@ -115,10 +115,11 @@ static inline void compare_run(tri_device *device, compare_case *c, const tri_no
     tri_kernel kernel;
     assert_int_equal(tri_kernel_prepare(def, device, c->graph, node, &kernel), TRI_OK);
     void *workspace = compare_alloc(kernel.workspace_bytes);
-    tri_queue queue = {device}; // of a device that does everything at once
+    tri_queue queue = {device}; // enough for a device whose calls return when their work is done
     tri_kernel_args args = {
         .queue = &queue, .in = in_data, .out = out_data, .workspace = workspace};
-    for (int repeat = 0; repeat < (node->output_count ? 2 : 1); repeat++) // the same bits twice
+    // A node with outputs runs twice: with the same inputs it has to give the same bits.
+    for (int repeat = 0; repeat < (node->output_count ? 2 : 1); repeat++)
         assert_int_equal(def->run(&kernel, &args), TRI_OK);
     tri_kernel_release(&kernel);
     free(workspace);
@@ -167,8 +168,9 @@ static inline void compare_values(const compare_case *c, const tri_value_info *i
     }
 }
 
-// Runs the last node of the graph on both devices. `plain_in` replaces the random inputs if it is
-// not NULL, and is not freed. Integers are drawn up to `limit`. Frees everything else.
+// Runs the last node of the graph on both devices and compares the results. Its inputs are random,
+// integers up to `limit`; an entry of `plain_in` that is not NULL is used as that input instead,
+// and still belongs to the caller. Frees all other inputs and the results.
 static inline void compare_last_node(compare_case *c, void *const *plain_in, int64_t limit) {
     const char *message = "";
     if (tri_graph_status(c->graph, &message) != TRI_OK) fail_msg("%s", message);

@@ -46,7 +46,8 @@ static inline int store_tear_down(void **state) {
 
 typedef void rank_body(tri_identity identity);
 
-// Rank 0 makes a new job.
+// Makes the identity of a rank. A call for rank 0 begins a new job; calls for other ranks belong to
+// the same job.
 static inline tri_identity make_identity(int rank, int size) {
     static int job;
     tri_identity identity = {.launcher = "test",

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-// Adds the time in which the thread was ready to run but had no core. It is the second number of
-// the thread's file; the first is ns on a core, the third a number of time slices.
+// Adds the time in which the thread was ready to run but had no core, in ns. It is the second
+// number in the thread's file schedstat; the first is the time on a core, the third counts time
+// slices.
 static bool add_thread(const char *thread, int64_t *delayed_ns) {
     char path[300], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);

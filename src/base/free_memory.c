@@ -63,7 +63,8 @@ static int64_t number_of_group(const group_version *version, const char *group, 
     return length < (int)sizeof path ? number_in(path, key) : -1;
 }
 
-// How much the limit of one group leaves; -1: it has none. `group`: its path below the root.
+// How much memory the limit of one control group leaves; -1: it has no limit. `group`: its path
+// below the folder where the groups are mounted.
 static int64_t group_free(const group_version *version, const char *group) {
     int64_t limit = number_of_group(version, group, version->limit, "");
     int64_t used = number_of_group(version, group, version->used, "");
@@ -104,8 +105,9 @@ static void find_own_group(const group_version *version, char out[PATH_MAX]) {
     free(text);
 }
 
-// The least that this process's group and the groups around it leave, because the limit of each
-// holds for all that is in it: a batch system limits a job, and a container its root group.
+// The least free memory of this process's control group and of all groups that contain it. A
+// group's limit holds for all processes in it and in the groups below: a batch system limits the
+// group of a job, and a container its root group.
 static int64_t groups_free(const group_version *version) {
     char group[PATH_MAX], *end;
     find_own_group(version, group);

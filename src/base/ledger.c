@@ -96,7 +96,8 @@ void tri_ledger_set_peers(tri_ledger *ledger, int peers) {
 }
 
 void tri_ledger_attach(tri_ledger *ledger) {
-    // In each step but the first, nothing changes. Other threads may be reading `thread` then.
+    // In every step but the first, this thread is the compute thread already. Then nothing is
+    // written, because other threads may be reading `thread`.
     if (!ledger || tri_ledger_is_compute_thread(ledger)) return;
     ledger->thread = pthread_self();
     atomic_store_explicit(&ledger->has_thread, true, memory_order_release);

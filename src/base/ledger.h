@@ -35,7 +35,8 @@ extern const char TRI_LEDGER_WAIT[];
 extern const char TRI_LEDGER_ISSUE[];
 
 typedef struct tri_ledger_event {
-    // Counts the events from 1, in the order in which they begin; 0: being written.
+    // Number of the event: events are numbered from 1, in the order in which they begin. 0: this
+    // entry is being written.
     _Atomic uint64_t number;
     _Atomic int64_t end_ns; // 0: the event has not ended
     int64_t begin_ns, bytes;
@@ -54,8 +55,8 @@ typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
 
-// The part that other processes read. Zeroed memory is an empty ring, so that others can look at a
-// rank that has not started yet. Only one process writes it.
+// The part of a ledger that other processes read. Zeroed memory is an empty ring, so that others
+// can look at a rank that has not started yet. Only one process writes it.
 typedef struct tri_ledger_ring {
     char host[64];
     int32_t pid;

@@ -23,14 +23,14 @@ enum {
     TRI_MAX_STORE_CLIENTS = 3 * TRI_MAX_RUN_RANKS,
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
-    TRI_STORE_GREETING_MS = 5000, // such a connection is closed after this time
-    // If there are TRI_MAX_STORE_STRANGERS of them, a new one replaces the oldest, but not before
-    // the oldest has lasted for this time.
+    TRI_STORE_GREETING_MS = 5000, // how long a connection may take to prove that it has the token
+    // If TRI_MAX_STORE_STRANGERS connections have not proved it yet, a new one replaces the oldest
+    // of them, but not before the oldest has lasted for this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
-    // The longest wait for an answer from one of these ports before ranks look at all of them
-    // again.
+    // The longest wait for an answer from one of the TRI_STORE_PORTS ports, before ranks look at
+    // all of them again.
     TRI_STORE_PROBE_MS = 2000,
     TRI_BEAT_MS = 1000, // time between two beats of a rank over the network
     // Ranks and the store also check regularly whether others have been silent for too long. If
@@ -49,7 +49,8 @@ enum {
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
     // How long a rank tries to get an answer from rank 0 before it prints by itself why it ends.
     TRI_REFUSAL_LOOK_MS = 5000,
-    // How long it then goes on trying to reach rank 0, so that the other ranks learn why it ends.
+    // How long a rank that has printed by itself still tries to reach rank 0, so that the other
+    // ranks learn why it ends.
     TRI_REFUSAL_END_MS = 5000,
     TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,
@@ -125,16 +126,17 @@ enum {
     TRI_MAX_SHUTDOWN_MS = 5000,
     TRI_SLURM_ANSWER_MS = 20000,  // how long to wait for squeue, scontrol and sbatch
     TRI_JOB_END_MARGIN_MS = 5000, // time between the last checkpoint and the end of the job
-    TRI_JOB_END_ASK_MS = 2000,    // time between two questions how much time the job has left
+    TRI_JOB_END_ASK_MS = 2000,    // Slurm is asked this often how much time the job has left
     // A SIGTERM this near to the job's end is not due to a user's scancel.
     TRI_JOB_END_SIGTERM_MS = 60000,
     TRI_STATE_WRITTEN_MB_S = 100, // assumed speed of writing a checkpoint, before one was measured
     // Time between two signs of life of the process that holds a run folder.
     TRI_LOCK_BEAT_MS = 1000,
-    // A holder on another host without a sign of life for so long is dead.
+    // If the process that holds a run folder is on another host, and gives no sign of life for so
+    // long, it counts as dead.
     TRI_LOCK_WATCH_MS = 10000,
     TRI_LOCK_HELD_MS = 1500, // how long taking a lock is tried again before its holder is reported
-    TRI_LOCK_ENDING_MS = 60000, // how long it is tried again while the holder of the lock is ending
+    TRI_LOCK_ENDING_MS = 60000, // how long taking a lock is tried again while its holder is ending
 };
 
 enum {                                  // limits of communicators over messages

@@ -15,23 +15,24 @@
 
 #include "base/tree.h"
 
-typedef enum tri_option_type { // type of the member      what the recipe may say
-    TRI_OPTION_IS_BOOL,        // bool                    true | false
-    TRI_OPTION_IS_INT,         // int64_t                 12, 5e8
-    TRI_OPTION_IS_INT_OR_AUTO, // int64_t                 12 | auto (TRI_AUTO)
-    TRI_OPTION_IS_BOOL_OR_INT, // int64_t                 false (0) | true (1) | 12
-    TRI_OPTION_IS_FLOAT,       // double                  1, 1e-3
-    TRI_OPTION_IS_AMOUNT,      // tri_amount              10 (a count) | 0.5 or 1.0 (a fraction)
-    TRI_OPTION_IS_DURATION,    // double, seconds         90 | 30s | 10m | 2h | DD:HH:MM:SS
-    TRI_OPTION_IS_STRING,      // const char *            text, or a number read as text
-    TRI_OPTION_IS_CHOICE,      // int or an enum: index   one of `choices`
-    TRI_OPTION_IS_INTS,        // tri_ints                [1, 2]
-    TRI_OPTION_IS_FLOATS,      // tri_doubles             [0.9, 0.999]
-    TRI_OPTION_IS_STRINGS,     // tri_strings             [a, b]
-    TRI_OPTION_IS_TREE,        // const tri_tree *        anything; NULL if null
-    TRI_OPTION_IS_TABLE,       // the struct of `table`   a map
-    TRI_OPTION_IS_NAME,        // const char *            the name of one of the table's variants
-    TRI_OPTION_IS_REST, // const tri_tree *        a map of all keys without a row; never NULL
+// The type of an option: the C type of the struct's member, and what a recipe may write.
+typedef enum tri_option_type {
+    TRI_OPTION_IS_BOOL,        // a bool, written true or false
+    TRI_OPTION_IS_INT,         // an int64_t, written 12 or 5e8
+    TRI_OPTION_IS_INT_OR_AUTO, // an int64_t, written 12, or auto (TRI_AUTO)
+    TRI_OPTION_IS_BOOL_OR_INT, // an int64_t, written false (0), true (1), or 12
+    TRI_OPTION_IS_FLOAT,       // a double, written 1 or 1e-3
+    TRI_OPTION_IS_AMOUNT,      // a tri_amount, written 10 (a count), or 0.5 or 1.0 (a fraction)
+    TRI_OPTION_IS_DURATION,    // a double in seconds, written 90, 30s, 10m, 2h or DD:HH:MM:SS
+    TRI_OPTION_IS_STRING,      // a const char *, written as text, or as a number read as text
+    TRI_OPTION_IS_CHOICE,      // an int or an enum, the index in `choices` of the name written
+    TRI_OPTION_IS_INTS,        // a tri_ints, written [1, 2]
+    TRI_OPTION_IS_FLOATS,      // a tri_doubles, written [0.9, 0.999]
+    TRI_OPTION_IS_STRINGS,     // a tri_strings, written [a, b]
+    TRI_OPTION_IS_TREE,        // a const tri_tree * of whatever is written; NULL if that is null
+    TRI_OPTION_IS_TABLE,       // the struct of `table`, written as a map
+    TRI_OPTION_IS_NAME,        // a const char *, the name of one of the table's variants
+    TRI_OPTION_IS_REST,        // a const tri_tree *, a map of all keys without a row; never NULL
 } tri_option_type;
 
 enum { TRI_AUTO = -1 };

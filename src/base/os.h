@@ -61,7 +61,7 @@ int tri_os_cpus(void);
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
-// Reads all bytes. TRI_CORRUPT: the file ends too early.
+// Reads exactly `size` bytes. TRI_CORRUPT: the file ends before that.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
 // Reads a whole file of at most `max_bytes`. *out is malloc'ed, ends with a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).

@@ -20,7 +20,8 @@ tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), vo
 // Makes a condition whose timed waits use the monotonic clock, because the real-time clock may be
 // set during a wait.
 void tri_condition_init(pthread_cond_t *condition);
-// Returns the time `ms` milliseconds from now, for a timed wait on such a condition.
+// Returns the time `ms` milliseconds from now, for a timed wait on a condition that
+// tri_condition_init has made.
 struct timespec tri_condition_deadline(int64_t ms);
 
 #endif

@@ -113,8 +113,8 @@ tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 // returns.
 typedef struct tri_pending_save tri_pending_save;
 typedef enum tri_save_state {
-    TRI_SAVE_BUSY,  // the stage is running
-    TRI_SAVE_READY, // the stage is done; call advance once all ranks are ready
+    TRI_SAVE_BUSY,  // the present stage of the save (writing, commit) is running
+    TRI_SAVE_READY, // this stage is done; call advance once all ranks are ready
     TRI_SAVE_FAILED // call advance at once; ranks that are still busy then cancel their stage
 } tri_save_state;
 

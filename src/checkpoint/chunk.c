@@ -11,8 +11,8 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        // The first chunk of a tensor does not fail at the limit, because no chunk holds several
-        // tensors: larger chunks would not make it unnecessary. Each further chunk fails.
+        // Every tensor needs at least one chunk, because no chunk holds several tensors. So the
+        // limit holds only for the further chunks of a tensor, which larger chunks would avoid.
         if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);

@@ -175,8 +175,8 @@ static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run
     return TRI_OK;
 }
 
-// If rank 0 has waited for a checkpoint and still does not see it, puts it first in the list all
-// the same: verifying it then reports what is wrong.
+// Puts the checkpoint for which rank 0 has waited first in the list, even if rank 0 still does not
+// see it: verifying it then reports what is wrong.
 static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     for (int i = 0; i < all->count; i++)
         if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;

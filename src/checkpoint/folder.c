@@ -259,9 +259,9 @@ tri_status tri_checkpoint_clean(const char *run_dir) {
         if (is_left_over(entry->d_name))
             TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
     if (folder) closedir(folder);
-    // A killed process may have renamed checkpoints without syncing this folder. It is synced now,
-    // before their files are removed, because a crash could otherwise leave an incomplete
-    // checkpoint under its old name.
+    // A killed process may have renamed checkpoints, in order to remove them, without syncing this
+    // folder. It is synced now, before the renamed folders are removed, because a crash could
+    // otherwise leave an incomplete checkpoint under its old name.
     if (count > 0) status = tri_os_sync_folder(home);
     for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
     tri_arena_destroy(arena);

@@ -39,10 +39,10 @@ void checkpoint_look(checkpoint_sight *sight);
 // until the time in `patience` has run out. It reports no failure, because opening the file
 // afterwards will.
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes);
-// Waits for all files of the checkpoint that any rank sees. Collective. `sight->path` is the same
-// on all ranks.
+// Waits until this host sees every file of the checkpoint `sight->path` that at least one rank
+// sees, or until the time in `patience` has run out. Collective; all ranks pass the same path.
 tri_status checkpoint_await(tri_comm *comm, checkpoint_patience *patience, checkpoint_sight *sight);
-// Waits for one file if any rank sees it. Collective.
+// Waits in the same way for a single file, if at least one rank sees it. Collective.
 tri_status checkpoint_await_common(tri_comm *comm, checkpoint_patience *patience, const char *path);
 
 #endif

@@ -88,7 +88,7 @@ static int most_saved_first(const void *a, const void *b) {
 }
 
 // Adds up the rows by op and kernel. Returns how many sums there are. Where it is not known how far
-// a kernel is from the machine's peak (fraction 0), its measured time also counts as the least.
+// a kernel is from the machine's peak (fraction 0), its measured time counts as the least possible.
 static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums) {
     int count = 0;
     for (int i = 0; i < g->node_count; i++) {

@@ -184,8 +184,8 @@ static tri_status open_chosen(connect_request *q, tri_comm **out) {
                     tri_comm_choice_name(q->choice), q->identity->size, q->hosts);
 }
 
-// Makes the store watch all ranks from now on: it hears from ranks of all hosts, where shared
-// memory shows only those of one.
+// Makes the store watch all ranks from now on, because the store hears from the ranks of all hosts,
+// while shared memory shows only those of one host.
 static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *comm,
                               tri_health **health) {
     tri_health_config config = {.silence_s = options ? options->silence_s : 0,

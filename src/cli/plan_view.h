@@ -58,7 +58,7 @@ void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, 
 tri_status plan_write_svg(const plan_view *v, const char *path);
 
 int64_t plan_block_parameters(const tri_graph *g, int block);
-// Flops of one sample.
+// Counts the flops of one phase of a block, for one sample.
 double plan_block_flops(const tri_plan *plan, int block, tri_phase phase);
 
 #endif

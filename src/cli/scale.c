@@ -30,7 +30,7 @@ typedef struct sweep {
     tri_health *health;
     tri_identity identity;
     int position;  // this rank's position if the ranks are arranged host by host
-    int *hosts_of; // by position: how many hosts the ranks up to that position are on
+    int *hosts_of; // hosts_of[n]: on how many hosts the ranks at positions 0 to n are
 } sweep;
 
 static tri_status bad_list(const char *text) {
@@ -102,7 +102,8 @@ static tri_status arrange_ranks(sweep *s) {
 
 static tri_status open_world(sweep *s) {
     tri_comm_options options = s->recipe->comm;
-    // Ranks that are not in a group wait while it trains, so their time limit has to be longer.
+    // While the ranks of one point of the sweep train, the other ranks wait for them, so the time
+    // limit has to be longer.
     options.timeout_s += 60 + 4 * s->seconds;
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->world));
@@ -111,7 +112,8 @@ static tri_status open_world(sweep *s) {
     return arrange_ranks(s);
 }
 
-// Decides which points can be measured. The first must be, because the others are compared with it.
+// Decides which points (numbers of ranks) can be measured. The first one must be measured, because
+// the others are compared with it.
 static tri_status mark_points(sweep *s) {
     scale_view *v = &s->view;
     int there = s->world->size, all_hosts = s->hosts_of[there - 1];
@@ -149,7 +151,8 @@ static tri_status measure_point(sweep *s, scale_point *p) {
     bool takes_part = s->position < p->ranks;
     TRI_TRY(world->backend->split(world, takes_part ? 0 : -1, s->position, &group));
     tri_status status = takes_part ? measure_group(s, group, p) : TRI_OK;
-    status = tri_tell_failure(world, &s->identity, status); // others may still wait in the group
+    // Tells the other ranks of a failure, because they may still wait for this one in the group.
+    status = tri_tell_failure(world, &s->identity, status);
     tri_comm_close(group);
     TRI_TRY(status);
     return tri_tell_and_agree(world, TRI_OK, "end of a measurement");
@@ -252,7 +255,7 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
         status = measure_points(s);
         status = tri_tell_failure(s->world, &s->identity, status);
     }
-    tri_health_drop_ring(s->health); // the ring ends with the communicator
+    tri_health_drop_ring(s->health); // because closing the communicator frees its ledger's ring
     tri_comm_close(s->world);
     tri_health_stop(s->health);
     if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);

@@ -30,7 +30,7 @@ typedef struct plot {
     int left, right;
     double fewest, most; // range of the numbers of ranks
     double low, high;    // range of the values
-    bool is_log;         // the values are logarithmic too
+    bool is_log;         // the axis of the values is logarithmic too
     int title_gap;       // pixels between the axis and its title
 } plot;
 

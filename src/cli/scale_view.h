@@ -40,9 +40,9 @@ typedef struct scale_view {
     int64_t link_bytes; // size of the all-reduce by which links were measured
 } scale_view;
 
-// Defined in scale_simulate.c. Makes the recipe of each point, with the point's global batch, and
-// plans it. TRI_BAD_INPUT: `trireme train` would reject such a recipe too; or the global batch of a
-// point would be no whole number (--weak).
+// Defined in scale_simulate.c. Makes the recipe of each point (each number of ranks), with the
+// point's global batch, and plans it. TRI_BAD_INPUT: `trireme train` would reject such a recipe
+// too; or the global batch of a point would be no whole number (--weak).
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);

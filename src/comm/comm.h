@@ -34,13 +34,14 @@ typedef struct tri_health tri_health; // rendezvous/health.h
 typedef enum tri_comm_kind {
     // recv[count] = reduction of every rank's send[count]; send == recv allowed.
     TRI_COMM_ALL_REDUCE,
-    // Rank r gets recv[i] = reduction of every rank's send[r * count + i], i < count, of
-    // send[size * count]; recv == send + rank * count allowed.
+    // Rank r gets recv[i] = reduction of every rank's send[r * count + i]. `send` has size * count
+    // elements and `recv` has `count`. recv == send + rank * count allowed.
     TRI_COMM_REDUCE_SCATTER,
-    // recv[r * count + i] = send[i] of rank r, of send[count] and recv[size * count];
+    // recv[r * count + i] = send[i] of rank r. `send` has `count` elements and `recv` size * count.
     // send == recv + rank * count allowed.
     TRI_COMM_ALL_GATHER,
-    // On rank q recv[r * count + i] = send[q * count + i] of rank r; both have size * count.
+    // On rank q: recv[r * count + i] = send[q * count + i] of rank r. Both buffers have
+    // size * count elements.
     TRI_COMM_ALL_TO_ALL,
     TRI_COMM_BROADCAST, // recv[count] on all ranks = send[count] of rank `root`
     TRI_COMM_SEND,      // send[count] to rank `peer`; matched with its RECV in order

@@ -58,9 +58,9 @@ static tri_status open_staged(const data_request *q, tri_comm **out) {
     return tri_comm_staged_open(inner, q->device, out);
 }
 
-// Whether open_nccl is tried: NCCL serves such devices, and there is more than one rank. Because
-// all ranks must use the same way, open_nccl goes through the host's memory unless all ranks have
-// NCCL.
+// Whether open_nccl is tried: NCCL has to serve this kind of device, and there has to be more than
+// one rank. All ranks must use the same way, so open_nccl itself goes through the host's memory
+// unless all ranks have NCCL.
 static bool may_use_nccl(const data_request *q) {
     return tri_comm_nccl_takes(q->device->backend) && q->control->size > 1;
 }

@@ -31,7 +31,7 @@ typedef struct tri_sampler {
 } tri_sampler;
 
 typedef struct tri_micro_batch {
-    int64_t index; // number of the micro-batch among all those of the step (j above)
+    int64_t index; // number of the micro-batch among all those of the step, over all replicas
     int64_t first; // position of its first sample in the step
     int64_t size;  // number of samples; 0: the replica has none in this round
 } tri_micro_batch;

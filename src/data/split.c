@@ -36,7 +36,8 @@ static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, i
 static int64_t remaining_sample(const tri_validation_split *split, int64_t groups, int64_t index) {
     int64_t remaining = split->total - groups;
     TRI_ASSERT(index >= 0 && index < remaining);
-    // Before group g, group_start(g) - g samples remain. So this estimate is wrong by one at most.
+    // Before group g there are group_start(g) samples, of which g are drawn, one from each group.
+    // So this estimate is wrong by one at most.
     int64_t group = (int64_t)((wide)index * (wide)groups / (wide)remaining);
     while (group > 0 && group_start(split, groups, group) - group > index) group--;
     while (group_start(split, groups, group + 1) - (group + 1) <= index) group++;

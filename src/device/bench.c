@@ -32,7 +32,7 @@ typedef struct bench {
     direct_node *direct; // [node]
     bool has_direct;
     void *workspace;
-    double *times;   // [node][way][repeat]
+    double *times;   // seconds of each run: [node][repeat]
     int64_t *stamps; // [node][2]: when the queue began the node's kernel, and when it was done
 } bench;
 

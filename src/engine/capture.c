@@ -22,7 +22,8 @@
 typedef struct engine_part {
     int first, last; // indices into the schedule's actions
     bool was_issued;
-    // The captured parts, indexed by flight; NULL: not captured yet.
+    // By flight (the room for the results of one step in flight): the part as captured for it;
+    // NULL: not captured yet.
     tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD];
 } engine_part;
 

@@ -23,8 +23,9 @@ typedef struct engine_range_kernel {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // number of optimizer states that it reads and writes
-    // For a sum of squares: which of the sums the kernel writes. For a finder, which has one range
-    // for each parameter of its bucket: the index of its first range in numbers.ranges.
+    // If the kernel sums squares: which of the sums it writes. If the kernel looks for numbers that
+    // are not finite: it checks one range for each parameter of its bucket, and `at` is the index
+    // of the first one in numbers.ranges.
     int64_t at;
 } engine_range_kernel;
 
@@ -78,8 +79,8 @@ typedef struct engine_memory {
     // Whole gradients; NULL if the plan puts them into `heaps`, because they need memory only from
     // BACKWARD to SCATTER or to the end of the step (see tri_step_memory_request).
     float *gradients;
-    // If every round scatters gradients: those of this rank's own ranges, summed over the rounds;
-    // else NULL.
+    // If SCATTER follows every round (micro-batch): the gradients of this rank's own ranges, summed
+    // over the rounds; else NULL.
     float *own_gradients;
     // The gradients of one compute action that kernels cannot add to earlier ones directly
     // (plan/round_gradients.h).
@@ -96,8 +97,8 @@ typedef struct engine_memory {
 // The numbers of a step that all ranks need (loss, metrics, squares of gradients): F64 in the
 // device's memory. See numbers.c.
 typedef struct engine_numbers {
-    // Rows of results, one after the other. Behind them lie `shared`, but only in a deterministic
-    // run, and `squares`.
+    // Rows of results (loss and metrics), one for each micro-batch. In the same memory, behind the
+    // rows, lie `shared`, but only in a deterministic run, and `squares`.
     double *rows;
     // The caller's numbers (tri_step_input.shared), and this rank's sums of squares of gradients.
     // In a deterministic run the ranks exchange the rows and all that lies behind them, and add in
@@ -110,7 +111,7 @@ typedef struct engine_numbers {
     // finite.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
-    double *carried; // points into the results
+    double *carried; // the carried numbers among the results, for the next step
     double *control; // input of the op step_numbers
     double *losses;  // input of the op loss_seeds
     float *seeds;
@@ -188,13 +189,15 @@ typedef struct engine_flights {
 // The host's clock shows only when it issued them. See times.c.
 typedef struct engine_times {
     int lane;
-    // By step in flight, as engine_flights.items, and by action. They lie in host memory that the
-    // device can write, because a kernel of the device writes the times; NULL: there are no times.
+    // The times of actions: by step in flight, as engine_flights.items, and by action. They lie in
+    // host memory that the device can write, because a kernel of the device writes them; NULL:
+    // there are no times.
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
 
-// The captured parts of steps, by step shape, because each shape has a schedule of its own. See
-// capture.c.
+// The parts of a step that the device has captured, to repeat each of them with one call (CUDA
+// graphs; see capture.c). By step shape (a full step, an evaluation batch, …), because each shape
+// has a schedule of its own.
 typedef struct engine_captures {
     struct engine_part *parts[TRI_STEP_SHAPE_COUNT];
     int count[TRI_STEP_SHAPE_COUNT];
@@ -207,7 +210,7 @@ typedef struct engine_host {
     tri_device *device;         // NULL: the engine's device runs the optimizer
     tri_queue *queue;           // a queue of `device`, whose work is done when a call returns
     tri_queue *down, *up;       // queues of the engine's device: the lanes of DOWNLOAD and UPLOAD
-    double *scalars;            // the host's copy of the step scalars, which NORM brings
+    double *scalars;            // the host's copy of the step scalars, which NORM makes
     engine_range_kernels casts; // from masters to the half type, by the CPU
 } engine_host;
 
@@ -318,10 +321,10 @@ tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 // not issue their kernels one by one. There are none if the device cannot capture, the user wants
 // none, or values are searched for anomalies.
 void engine_find_parts(tri_engine *engine);
-// Frees the parts. To be called only after the device has finished their work.
+// Frees the captured parts. To be called only after the device has finished their work.
 void engine_close_parts(tri_engine *engine);
-// Finds the captured part of the running step to which the action belongs; NULL: it belongs to
-// none.
+// Finds the captured part (actions that the device repeats as one, as a CUDA graph) of the running
+// step to which the action belongs; NULL: it belongs to none.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
 // Issues an action of a captured part. The device gets the part as a whole: so the part's first
 // action issues all of it, its last action makes the ticket, and the others do nothing.
@@ -394,10 +397,11 @@ tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
-// Sums the rows of results and, in training, the squares of gradients, over all rounds and ranks.
+// Sums the rows of engine_numbers.rows (losses and metrics) and, in training, the squares of
+// gradients, over all rounds and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// The offset of a metric's (sum, count) in a row of results. It is the same in all programs and on
-// all ranks, so that rows can be summed element by element.
+// The offset of a metric's (sum, count) in a row of engine_numbers.rows. It is the same in all
+// programs and on all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
 // Runs one of the kernels that numbers.c makes, such as engine_numbers.make_step. They belong to no
 // program, that is, not to the graph of a model.
@@ -465,8 +469,8 @@ tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tr
 // storage where the host runs the optimizer: own gradients, and parameters in the half type.
 enum { ENGINE_HOST_GRADIENTS = TRI_STATE_MASTERS - 1, ENGINE_HOST_HALF = TRI_STATE_MASTERS - 2 };
 // Finds where in the storage this rank's range of a bucket begins, as an offset in bytes. `what`
-// says what of the bucket is meant: the number of an optimizer state, TRI_STATE_MASTERS or one of
-// the two constants above.
+// says what of the bucket is meant: the number of an optimizer state, TRI_STATE_MASTERS,
+// ENGINE_HOST_GRADIENTS or ENGINE_HOST_HALF.
 int64_t engine_storage_offset(const tri_engine *engine, int unit, tri_bucket_kind bucket, int what);
 // Whether `state` (the number of an optimizer state, or TRI_STATE_MASTERS) is kept both in the
 // device's memory and in the host's, so that a change has to be made in both. Only masters can be:

@@ -48,7 +48,7 @@ static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
 
 // Calls `visit` for the ranges of own gradients whose squares this rank sums. Ranks that hold
 // copies of the same gradients divide them among themselves, so that each square is computed once.
-// `chunk` is the number of the range's first chunk among those of all ranks.
+// `chunk` is the number of the range's first TRI_FLAT_CHUNK elements, counted over all ranks.
 static tri_status visit_ranges(tri_engine *e,
                                tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
                                                    int64_t first, int64_t count, int64_t chunk)) {
@@ -179,8 +179,9 @@ tri_status engine_make_numbers(tri_engine *e) {
                             &n->sum_squares));
         TRI_TRY(make_step_kernels(e));
     }
-    // One more row, which is not summed: tensor-parallel ranks after the first write there, because
-    // their results equal those of the first, which must count only once.
+    // One more row of losses and metrics, which is not summed: tensor-parallel ranks after the
+    // first write there, because their results equal those of the first, which must count only
+    // once.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
     return allocate_all(e);
 }

@@ -158,7 +158,7 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
 
 // Called after a step that halts. Forgets the steps that were issued after it, which have changed
 // nothing, and clears the halt on the device, so that the caller may use the engine again. Normally
-// it ends the run, because there is no loss scale, or no smaller one.
+// the caller ends the run, because there is no loss scale, or no smaller one.
 static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     size_t bytes = (size_t)e->finders.count * sizeof(double);

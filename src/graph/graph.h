@@ -166,7 +166,7 @@ typedef struct tri_layer_info {
 
 typedef enum tri_scalar_kind {
     // [1], in the graph's dtype: the loss seed, which is the gradient of the loss with respect to
-    // its sum over samples or labels; where the loss is no sum of losses.
+    // its sum over samples or labels. Not used if the loss is a sum of losses (TRI_SCALAR_TERM).
     TRI_SCALAR_SEED,
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
     TRI_SCALAR_TERM, // the loss seed of a sum's first loss; TRI_SCALAR_TERM + i: that of loss i
@@ -225,8 +225,8 @@ struct tri_graph {
     int pending_node_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
-    // The statistics' gradients are there from the start, those of trained parameters after
-    // autodiff.
+    // Entries of batch norm's statistics (running means and variances) are there from the start.
+    // Entries of trained parameters are there after the autodiff pass.
     tri_gradient_info *gradients;
     int gradient_count, gradient_capacity;
     tri_input_info *inputs;

@@ -55,7 +55,8 @@ typedef enum tri_op_flags {
     TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
     // Output 0 is F64 [2] (sum, count); the backward pass begins with the loss seed.
     TRI_OP_LOSS = 8,
-    // Ranks compute it together: the engine runs it, not a device; layouts are plain.
+    // The ranks of a group compute the op together: the engine runs it, not a device. Its layouts
+    // are plain.
     TRI_OP_COLLECTIVE = 16,
     TRI_OP_STEP = 64, // computes step scalars: only the engine adds it, models cannot
     // It is cheap to compute, and its gradient reads its inputs, which are therefore kept anyway:
@@ -83,9 +84,9 @@ typedef struct tri_op {
     // in_grads[i] is needed. NULL: no input has a gradient.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
-    // For a loss, also one with its gradient: index + 1 of the input that holds its labels; its
-    // count is then the number of labels that are not ignored. 0: the count depends on shapes
-    // alone, and `count` computes it.
+    // For an op that computes a loss, alone or together with its gradient: index + 1 of the input
+    // that holds its labels; its count is then the number of labels that are not ignored. 0: the
+    // count depends on shapes alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
     // For an op that makes labels from its only input: counts on the host how many of these labels

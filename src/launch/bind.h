@@ -15,7 +15,7 @@ typedef struct launch_place {
     int gpu; // number of the GPU in the topology; -1: none
 } launch_place;
 
-// Chooses a place for each of `workers` workers.
+// Chooses for each of `workers` workers the CPUs and the GPU with which it runs.
 // - LAUNCH_BIND_AUTO: the workers get disjoint cores, near their GPUs. `visible` is the list in
 //   CUDA_VISIBLE_DEVICES or a similar variable; NULL: worker i has GPU i. Without GPUs, or if not
 //   every worker has one, the cores are divided in order.

@@ -1,5 +1,5 @@
-// The guardian's process, and the pipe through which the launcher tells it which process groups to
-// kill if the launcher dies.
+// The guardian, a process that kills the workers' process groups if the launcher dies, and the pipe
+// through which the launcher tells it which groups these are.
 #include "launch/guardian.h"
 
 #include "base/limits.h"
@@ -77,7 +77,7 @@ void launch_guardian_stop(launch_guardian *guardian) {
     send_message(guardian, 0);
     tri_os.close(guardian->pipe);
     // The guardian may be suspended by a user's SIGSTOP, and then does not read the message.
-    // SIGKILL also ends a suspended process.
+    // SIGKILL ends a suspended process too.
     kill(guardian->pid, SIGKILL);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

@@ -34,7 +34,7 @@ typedef struct run {
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
     launch_worker *workers;
-    launch_place *places; // places to which the workers are bound; NULL: workers are not bound
+    launch_place *places; // the CPUs and GPU of each worker; NULL: workers are not bound
     sigset_t mask;        // the signal mask from before the run
     sigset_t handled;     // the signals that signal_fd reads
     int signal_fd;
@@ -177,9 +177,9 @@ static verdict obey(const nodes_message *message) {
     return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
-// Tells the serving agent how this node's workers have ended, and waits for its decision. The
-// serving agent decides when all agents have reported. If its decision has already arrived, in
-// `last`, this only carries it out.
+// Tells the serving agent (the launcher that decides for all nodes) how this node's workers have
+// ended, and waits for its decision, which it makes when all agents have reported. If the decision
+// has already arrived, in `last`, this function only carries it out.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
         [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};

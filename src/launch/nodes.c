@@ -380,7 +380,7 @@ bool launch_nodes_next(launch_nodes *n, nodes_message *out) {
         memmove(n->queue, n->queue + 1, (size_t)--n->count * sizeof *n->queue);
     }
     if (!n->count &&
-        tri_os.read(n->event, &count, sizeof count) < 0) { /* the counter was not set */
+        tri_os.read(n->event, &count, sizeof count) < 0) { /* the event's counter was already 0 */
     }
     pthread_mutex_unlock(&n->lock);
     if (has_one && out->head.kind == NODES_ROUND) atomic_store(&n->round, out->head.round);

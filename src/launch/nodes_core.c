@@ -1,5 +1,6 @@
-// The rounds of a run over several nodes. nodes_server.c connects this code to sockets;
-// nodes_verdict.c has the end of a round.
+// The rounds of a run over several nodes: in each, the nodes that have joined start their workers
+// once, and the round lasts until all of these have ended. nodes_server.c connects this code to
+// sockets; nodes_verdict.c has the end of a round.
 #include "launch/nodes_state.h"
 
 #include "base/os.h"

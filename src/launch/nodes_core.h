@@ -37,9 +37,10 @@ void nodes_core_depart(nodes_core *core, int agent, int64_t now_ns);
 // Handles a message of an agent, which has been checked. False: the agent may not send this message
 // now, and its connection has to be closed.
 bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *message, int64_t now_ns);
-// Does everything that is due by now: begins a round, or gives up an agent that has been silent for
-// too long. *silent: that agent, whose connection the caller has to close before it calls again;
-// NODES_NOBODY: none. Returns until when the caller may sleep; INT64_MAX: until the next message.
+// Does everything that is due by now: begins a round (a start of the workers on all nodes), or
+// gives up an agent (the launcher on a node) that has been silent for too long. *silent: that
+// agent, whose connection the caller has to close before it calls again; NODES_NOBODY: none.
+// Returns until when the caller may sleep; INT64_MAX: until the next message.
 int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent);
 int nodes_core_connected(const nodes_core *core);
 

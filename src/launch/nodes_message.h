@@ -40,13 +40,14 @@ typedef struct nodes_join {
     char address[TRI_HOST_NAME_MAX];
 } nodes_join;
 
-// One round as one node sees it. From this follow the environment variables of the node's workers.
+// One round (one start of the workers on all nodes) as one node sees it. From this follow the
+// environment variables of the node's workers.
 typedef struct nodes_round {
     int32_t group_rank, group_size;
     int32_t restarts;    // how many rounds began because of a failure
     int32_t master_port; // a free port for rank 0, which may serve PyTorch's store there
     int32_t store_port;  // the port at which the serving agent serves the workers' store
-    char master_addr[TRI_HOST_NAME_MAX]; // the host of both ports
+    char master_addr[TRI_HOST_NAME_MAX]; // the host to which master_port and store_port belong
     char nonce[40];
     char job[64]; // the run's name for its workers
 } nodes_round;
@@ -64,7 +65,7 @@ typedef struct nodes_report {
     int32_t is_final;   // no worker can be started again on this node
     launch_cause cause; // the most likely cause of the failures
     char name[128];     // the cause's name: "rank 3 on host b"
-    char text[NODES_CAUSE_BYTES]; // what the report says about the cause
+    char text[NODES_CAUSE_BYTES]; // the text about the cause, which another node prints
 } nodes_report;
 
 typedef struct nodes_order {

@@ -24,7 +24,7 @@ typedef struct node {
     node_state state;
     nodes_join join;
     nodes_outcome outcome; // set if the node has reported
-    int signal;            // the signal that asked it to end; 0: none did
+    int signal;            // the signal that asked this node to end; 0: none did
     int64_t order;         // its position in the order in which nodes joined
     int64_t heard_ns;
 } node;
@@ -71,7 +71,8 @@ void nodes_order_text(nodes_message *out, const char *format, ...)
 // Ends the run for all nodes, with this exit code and one line of text.
 void nodes_end(nodes_core *core, int code, const char *text);
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
-// Begins a round if enough nodes wait. Returns when to look again.
+// Begins a round, in which all nodes start their workers, if enough nodes wait. Returns the time at
+// which this has to be called again.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
 // Decides what follows a round. Called when all its members have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);

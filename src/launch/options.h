@@ -15,7 +15,7 @@ enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
 
 // Which output streams of which local ranks are meant: bits LAUNCH_STDOUT and LAUNCH_STDERR.
 typedef struct launch_stream_map {
-    unsigned char of_all; // streams of every rank, unless per_rank
+    unsigned char of_all; // the streams of every rank, unless per_rank is set
     bool per_rank;
     unsigned char of[TRI_MAX_LOCAL_RANKS]; // by local rank: the rank's streams, if per_rank is set
 } launch_stream_map;

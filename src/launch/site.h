@@ -45,10 +45,10 @@ typedef struct tri_site {
     int partition_flag; // index into tri_site_partition_flags
     // Settings of Slurm, in the form that the profile gives them.
     const tri_tree *partitions, *qos, *containers;
-    tri_site_queues partition_list, qos_list; // made from these; the first entry is the default
+    tri_site_queues partition_list, qos_list; // made from `partitions` and `qos`; the default first
     const tri_site_container *container_list;
     int container_count;
-    // Jobs need --qos; the site has QOS that `qos` does not list.
+    // qos_required: jobs need --qos. more_qos: the site has QOS that `qos` does not list.
     bool qos_required, more_qos;
     tri_site_node node;
     // Slurm's CPUs, of which a core has node.threads_per_core; 0: the node's usable CPUs are

@@ -20,7 +20,7 @@ bool launch_cpus_has(const launch_cpus *cpus, int cpu);
 int launch_cpus_count(const launch_cpus *cpus);
 // Writes a set of CPUs for readers: "1-7,64-71"; "none" for an empty set.
 const char *launch_cpus_text(tri_arena *arena, const launch_cpus *cpus);
-// Reads such a text. False: it does not have this form.
+// Reads a text such as launch_cpus_text writes. False: it does not have this form.
 bool launch_cpus_read(const char *text, launch_cpus *out);
 // Writes a set of CPUs as a mask for Slurm's --cpu-bind, with zeros in front so that there is a
 // digit for every four of the host's `width` CPUs: CPUs 1-7 of 16 are "0x00fe".

@@ -62,7 +62,7 @@ void tri_liveness_destroy(tri_liveness *l) {
 
 // Updates what is known of the ranks. If the last look was long ago (this process was suspended, or
 // the host slept), the time since then tells nothing about the other ranks, so they count as having
-// moved now.
+// made progress now.
 static void observe(tri_liveness *l, int64_t now_ns) {
     bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
     for (int r = 0; r < l->config.comm->size; r++) {
@@ -87,9 +87,9 @@ static bool is_still(const tri_liveness *l, int rank) {
     return still_ms(l, rank) >= TRI_STILL_AFTER_MS;
 }
 
-// Finds the rank that has not moved for the longest time although it waits for no other rank; -1:
-// there is none. *waiting: a rank that waits and has not moved either; -1: none. *all: no rank
-// moves.
+// Finds the rank that has made no progress for the longest time although it waits for no other
+// rank; -1: there is none. *waiting: a rank that waits and has made no progress either; -1: none.
+// *all: true if no rank makes progress.
 static int find_still(const tri_liveness *l, int *waiting, bool *all) {
     int found = -1;
     *waiting = -1;

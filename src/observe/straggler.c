@@ -10,7 +10,7 @@
 
 enum {
     // Ranks are compared over a window of the latest steps, which advances by one stride at a time.
-    // A stride has at least so many steps, and takes at least so long.
+    // A stride has at least STRIDE_STEPS steps, and takes at least STRIDE_MS.
     WINDOW_STRIDES = 5,
     STRIDE_STEPS = TRI_STRAGGLER_STEPS / WINDOW_STRIDES,
     STRIDE_MS = 200,

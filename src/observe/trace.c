@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 enum {
-    TRACE_ROWS = 64,    // the most rows of one lane
+    TRACE_ROWS = 64,    // the most rows in which overlapping actions of one lane are shown
     TRACE_DEPTH = 16,   // how deep actions can be nested
     TRACE_BATCH = 4096, // how many events one message has
 };

@@ -63,7 +63,8 @@ static tri_status linear_cross_entropy_grad_shape(const void *attr, tri_op_signa
     return TRI_OK;
 }
 
-// `products` products of the size of the layer, and for each score `per_score` flops.
+// Computes the cost: `products` matrix products, each as large as the layer's forward product, and
+// `per_score` flops for each score.
 static tri_cost cost_of(const tri_op_signature *s, double products, double per_score) {
     double inputs = (double)s->in[1].dims[1];
     double scores = (double)tri_shape_count(&s->in[2]) * (double)s->in[1].dims[0];

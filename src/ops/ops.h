@@ -98,7 +98,8 @@ typedef enum tri_activation {
     X(moving_average)          /* statistic, grad (samples × the batch's value), step scalars */  \
     X(sum_of_squares)          /* x -> sums of x * x in F64 */                                     \
     X(sum_rows)                /* x [rows, width] F64 -> the sum of its rows */                    \
-    X(step_numbers)            /* carried, control, sums, squares -> carried, step scalars */      \
+    X(step_numbers)            /* carried numbers, control, sums of losses and counts, sums of     \
+                                  squares of gradients -> carried numbers, step scalars */         \
     X(first_not_finite)        /* x, ranges, step scalars -> F64 [1], number of a range */         \
     X(loss_seeds)              /* carried, (weight, count) of each loss -> its loss seed */
 
@@ -200,8 +201,8 @@ typedef struct tri_batch_norm_attr {
     bool relu; // true: ReLU is applied to y
     // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
     int64_t narrow;
-    // Max pooling without dropout, which makes y of the normalised tensor. With it, the input
-    // `mask` of gradients is the pooling's index, and without it, y. kernel 0: no pooling.
+    // The max pooling, without dropout, that is applied to the normalised tensor to make y; kernel
+    // 0: no pooling. The gradient op's input `mask` is the pooling's index; without pooling, y.
     tri_max_pool2d_attr pool;
 } tri_batch_norm_attr;
 
@@ -283,7 +284,8 @@ typedef struct tri_collective_attr {
 
 // The attributes of batch_norm_shared and its gradient.
 typedef struct tri_batch_norm_shared_attr {
-    // First, because fusions change the attributes of both ops through a tri_batch_norm_attr *.
+    // This is the first member, because fusions change the attributes of batch_norm and of
+    // batch_norm_shared through a tri_batch_norm_attr *.
     tri_batch_norm_attr norm;
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;

@@ -11,7 +11,7 @@ typedef struct bytes {
     const tri_node *nodes; // the nodes of the graph before the pass
     const bool *is_images; // is_images[v]: value v is the images or a view of them
     tri_value *made;       // made[v], if is_images[v]: the latest normalised copy of value v
-    int *block_of;         // block_of[v]: the block for which made[v] was made
+    int *block_of;         // block_of[v]: the block that reads the normalised copy made[v]
 } bytes;
 
 static tri_value own(bytes *b, tri_value value, int block) {

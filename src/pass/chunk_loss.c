@@ -14,8 +14,8 @@ enum { WHOLE_BYTES = 1 << 23 };
 
 // The nodes that one node replaces, by their indices in the graph; -1: there is none.
 typedef struct head {
-    int linear, loss, accuracy;         // of the forward pass; only evaluation has an accuracy
-    int loss_grad, weight_grad, x_grad; // of the backward pass; -1 in evaluation
+    int linear, loss, accuracy; // nodes of the forward pass; only evaluation has an accuracy
+    int loss_grad, weight_grad, x_grad; // nodes of the backward pass; -1 in evaluation
 } head;
 
 typedef struct chunking {
@@ -106,8 +106,8 @@ static bool find_head(const chunking *c, int loss, head *h) {
     return h->accuracy < 0 && find_gradients(c, h);
 }
 
-// Makes a node with these inputs, whose outputs are values that the graph has already: those in
-// `outputs` that are none are new. It is not in the graph's list yet.
+// Makes a node with these inputs. Where `outputs` has a value of the graph, the node makes that
+// value; where `outputs` has none, a new one. The node is not in the graph's list of nodes yet.
 static tri_node make_node(const chunking *c, const tri_op *op, const tri_node *linear,
                           tri_phase phase, const void *attr, const tri_value *inputs,
                           const tri_value *outputs) {

@@ -41,7 +41,8 @@ typedef enum tri_fusion_time {
     // dropout into max pooling, flatten into linear, log-softmax into NLL. Autodiff then sees only
     // the merged nodes, so that their gradients are merged too.
     TRI_FUSE_BEFORE_AUTODIFF,
-    // Fusions of the backward pass: the sum of two gradients into the node that makes one of them.
+    // Fusions of the backward pass: a node that adds two gradients is merged into the node that
+    // makes one of them.
     TRI_FUSE_AFTER_AUTODIFF,
 } tri_fusion_time;
 // Merges nodes that the device can compute at once, by the table in fusions.c. A fusion is not

@@ -100,12 +100,13 @@ static const struct {
 // What is known of a value, to decide between which nodes casts are inserted. A cast converts F32
 // to the half type or back.
 typedef struct precision_value {
-    // All its readers need it in the half type, directly or through values that they make from it.
+    // All readers of the value need it in the half type, directly or through values that they make
+    // from it.
     bool narrows;
     bool wide;    // the value is half, but readers that accept both types read it as F32
     bool is_term; // the value is a term of a sum over ranks, and stays F32 until it is summed
-    // The value is such a sum, perhaps with a bias added. Readers that accept both types get it
-    // rounded to the half type, because one rank alone would have computed it in that type.
+    // The value is a sum over ranks, perhaps with a bias added. Readers that accept both types get
+    // it rounded to the half type, because one rank alone would have computed it in that type.
     bool is_sum;
     // True: the value is cast right after the node that computes it; false: before its first
     // reader.

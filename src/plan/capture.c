@@ -9,7 +9,7 @@ int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool 
     bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count);
     for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
     int count = 0, capacity = 0;
-    bool open = false; // true: the next action may continue the latest part
+    bool open = false; // true: the next action may continue the latest captured part
     *out = NULL;
     for (int i = 0; i < schedule->count; i++) {
         const tri_action *a = &schedule->actions[i];

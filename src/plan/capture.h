@@ -12,12 +12,13 @@
 // them. Only the first of them waits for other lanes, and other lanes wait only for the last.
 typedef struct tri_capture {
     int first, last; // into the schedule's actions
-    int actions;     // how many of these are actions of the compute lane
+    int actions;     // how many actions from `first` to `last` are of the compute lane
 } tri_capture;
 
-// Lists the longest parts, in the order of the schedule: the longer they are, the fewer calls the
-// host makes. `may[i]` says whether action i may belong to a part. Returns how many parts there
-// are; *out lives in `arena`. The schedule's dependencies have to be found before this call.
+// Lists the longest possible captured parts, in the order of the schedule: the longer they are, the
+// fewer calls the host makes. `may[i]` says whether action i may belong to a captured part. Returns
+// how many there are; *out lives in `arena`. The schedule's dependencies have to be found before
+// this call.
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out);
 // Whether every step issues the same work for this action, so that it can be repeated. False for an

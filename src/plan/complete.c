@@ -177,7 +177,7 @@ static void put_gathers(work *w) {
     int most = w->first_use[r->unit_count], count = 0, start_count = 0;
     gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
     int *starts = TRI_NEW_ARRAY(w->arena, int, most);
-    // open[u]: unit u's latest gathered range.
+    // open[u]: the latest range of compute actions during which unit u is gathered.
     gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count);
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);

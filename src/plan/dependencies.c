@@ -12,8 +12,8 @@ typedef enum resource_kind {
     // Of a unit: the gradients that SCATTER leaves on this rank. Without SCATTER these are all of
     // the unit's gradients.
     OWN_GRADIENTS,
-    // OWN_GRADIENTS of a unit with has_partial: NORM changes them, because it sums some of them
-    // over the tensor-parallel ranks.
+    // The same memory as OWN_GRADIENTS, but only of units whose has_partial is set. NORM changes
+    // it, because NORM sums some of these gradients over the tensor-parallel ranks.
     PARTIAL_GRADIENTS,
     // Of a unit: the optimizer state, which LOAD brings from storage. On a host that updates it,
     // also the gradients that DOWNLOAD brings and the parameters that UPLOAD reads.
@@ -23,15 +23,15 @@ typedef enum resource_kind {
     STATISTICS,  // of a unit that has statistics: these lie among its gradients
     SCALARS,     // the step scalars
     ACTIVATIONS, // of a block in a round: the values that BACKWARD needs
-    BEFORE,      // activations, in the same round, of the block before it in its stage
-    BEHIND,      // activations, in the same round, of the block after it in its stage
+    BEFORE,      // ACTIVATIONS of the previous block of the stage, in the same round
+    BEHIND,      // ACTIVATIONS of the next block of the stage, in the same round
     // Edges (tri_edge) carry what a block makes to a later stage of the pipeline.
     MADE, // of a block in a round: the edges whose values it makes
     READ, // of a block in a round: the edges whose values it reads first in its stage
     // The same for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,
-    MESSAGE, // of a SEND or RECV: its edge in its round
+    MESSAGE, // of an edge in a round: its values, which a SEND or RECV moves
     INPUTS,  // of a round: the inputs, which only the FORWARD that begins the round accesses
 } resource_kind;
 

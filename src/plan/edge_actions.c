@@ -34,7 +34,7 @@ typedef struct clock_work {
     stage_action **actions; // by pipeline rank: its actions
     int *counts;            // by pipeline rank: how many actions it has
     int *next;              // by pipeline rank: index of its first action that is not done yet
-    int64_t *free_at;       // by pipeline rank: when the last action so far ends, in those units
+    int64_t *free_at;       // by pipeline rank: the time at which its latest action so far ends
     // By direction, stage and round: start and end of the action; end -1: not done.
     int64_t *start, *end;
     // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in
@@ -102,7 +102,8 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     }
 }
 
-// Tells when the action can begin; -1: something that it reads has not been made yet.
+// Tells when the stage's action in this direction and round can begin, in units of the ideal time;
+// -1: something that it reads has not been made yet.
 static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;

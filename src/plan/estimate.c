@@ -56,9 +56,9 @@ double tri_rates_of_host_memory(const tri_rates *rates, int ranks) {
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // number of ranks that share each layer
-    // By block and phase. `seconds`: all nodes. `sent`: collective ops alone. Nobody measures
-    // these, so take_measured adds `sent` to the measured seconds. If nothing was measured, `sent`
-    // is 0.
+    // By block and phase. Measurements leave out collective ops. So if the times are measured,
+    // `sent` has the estimated time of the collective ops, and take_measured adds it to `seconds`.
+    // Without measurements `seconds` includes collective ops, and `sent` is 0.
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;
@@ -118,9 +118,10 @@ void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_
                              update / (double)plan->steps[TRI_STEP_FULL].samples);
 }
 
-// Uses measured seconds instead of the rates. They were measured with whole layers, so ranks that
-// share layers need only their fraction. If the backward pass was measured as one, it is divided
-// between BACKWARD and WEIGHT in the ratio that the rates give.
+// Replaces the times that were computed from rates by measured ones. Those were measured with whole
+// layers, so each of n tensor-parallel ranks needs 1/n of them. If the whole backward pass was
+// measured as one, its time is divided between the phases BACKWARD and WEIGHT in the ratio that the
+// rates give.
 static void take_measured(const compute_costs *costs, int block, const tri_measured *measured) {
     double *s = costs->seconds[block], *sent = costs->sent[block];
     double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;

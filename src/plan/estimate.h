@@ -7,13 +7,13 @@
 
 // The speeds of one rank, from data sheets or measurements, by which costs are estimated.
 typedef struct tri_rates {
-    double flops_per_s;        // multiplications and additions
-    double half_flops_per_s;   // rate in F16 and BF16
+    double flops_per_s;        // multiplications and additions per second, in F32
+    double half_flops_per_s;   // the same in F16 and BF16
     double memory_bytes_per_s; // bytes per second that kernels read and write
     double link_bytes_per_s;   // bytes per second that are sent while as many are received
     double disk_bytes_per_s; // bytes per second of reading or writing the file of strategy.offload
-    double host_bytes_per_s; // copied between the device and the host's memory, in one direction
-    // What the CPUs of one of the host's sockets read and write, and how many devices share it.
+    double host_bytes_per_s; // bytes per second of copies between device and host, one direction
+    // Memory bandwidth of one CPU socket of the host, and how many devices share that socket.
     double socket_bytes_per_s;
     int socket_devices;
 } tri_rates;
@@ -53,11 +53,11 @@ typedef struct tri_estimate {
     tri_moment **moments; // by pipeline rank: when each action of its TRI_STEP_FULL begins and ends
 } tri_estimate;
 
-// Estimates each action and simulates the step. Segments take the times in `measured`, to which
-// the estimates of their collective ops are added. NULL: nothing was measured; then each node takes
-// the time of its arithmetic or of its memory traffic, whichever is longer, because a device does
-// both at once. For a gather or a scatter among n ranks each rank sends (n - 1) / n of the buffer,
-// around a ring; for an all-reduce, twice as much.
+// Estimates each action and simulates the step. Segments (the nodes of one block in one phase) take
+// the times in `measured`, to which the estimates of their collective ops are added. NULL: nothing
+// was measured; then each node takes the time of its arithmetic or of its memory traffic, whichever
+// is longer, because a device does both at once. For a gather or a scatter among n ranks each rank
+// sends (n - 1) / n of the buffer, around a ring; for an all-reduce, twice as much.
 void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

@@ -110,8 +110,8 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            // The test is not planned: with this batch.eval its batches are no larger than those of
-            // the evaluation, so that it needs no more memory.
+            // The evaluation of test data is not planned: with this batch.eval its batches are no
+            // larger than those of validation data, so it needs no more memory.
             request.step_samples[TRI_STEP_TEST] = 0;
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }

@@ -69,7 +69,8 @@ static bool is_recomputed(const locating *c, const tri_node *node) {
 }
 
 // Whether the node may write over memory that `maker` wrote, if no later node of the graph reads
-// that memory. If both are in one segment, it always may. Otherwise it may not in two cases:
+// that memory. If both are in one segment (the nodes of one block in one phase), it always may.
+// Otherwise it may not in two cases:
 // - The node comes after the forward pass, and the backward pass is split. Then the schedule may
 //   run segments in another order than the graph's, so that a node that comes earlier in the graph
 //   may still have to read the memory.
@@ -280,8 +281,8 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
     tri_arena_destroy(arena);
 }
 
-// Lists for each segment the bundles that it touches, because these need memory while its actions
-// run.
+// Lists for each segment (the nodes of one block in one phase) the bundles that it touches: groups
+// of values that share memory. They need memory while the segment's actions run.
 static void list_bundles(locating *c, const uint32_t *first_of) {
     tri_program *p = c->p;
     int *counts = TRI_NEW_ARRAY(p->arena, int, c->segment_count);

@@ -28,7 +28,7 @@ typedef struct packer {
     int *next, *track_of;
     track *tracks;
     int track_count;
-    int *packed; // the tracks that have an offset, sorted by it
+    int *packed; // numbers of the tracks whose offset is set, sorted by offset
 } packer;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -71,8 +71,9 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
     return sorted;
 }
 
-// Assigns intervals to as few tracks as possible, so that the search has few items. A track can
-// take another interval when its last one has ended.
+// Assigns the intervals to tracks (sets of intervals with one offset), to as few as possible, so
+// that the search for offsets has few items. A track can take another interval when its last one
+// has ended.
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {

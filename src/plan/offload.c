@@ -21,9 +21,9 @@ void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) 
             (plan->sharing.releases || tri_bucket_is_half((tri_bucket_kind)k));
 }
 
-// Adds what a step of a bucket on the host moves. Its kernel reads the gradient, and reads and
-// writes the master and the states. A cast reads the master again and writes the half type. The
-// copies read and write the host's memory as well.
+// Adds the bytes that are moved if the host runs the optimizer on a bucket. The optimizer's kernel
+// reads the gradient, and reads and writes the master and the states. A cast reads the master again
+// and writes the half type. The copies from and to the device use the host's memory as well.
 static void add_bucket(const tri_plan *plan, int unit, tri_bucket_kind bucket,
                        tri_host_step_bytes *sum) {
     const int64_t f32 = (int64_t)sizeof(float),

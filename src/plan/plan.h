@@ -96,8 +96,9 @@ typedef struct tri_plan_sharing {
     // they lie where activations lay before. This is so in a run of one rank, where no communicator
     // touches gradients.
     bool packs_gradients;
-    // Scratch takes memory only while an action uses it. This is so in a run of one rank: with
-    // several, actions of other lanes would use the same memory before, and kernels wait for them.
+    // Scratch takes memory only while an action uses it. This is so in a run of one rank. With
+    // several ranks it would follow in the same memory what communicators use, and kernels would
+    // have to wait for the communicators.
     bool packs_scratch;
     tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
 } tri_plan_sharing;
@@ -113,9 +114,9 @@ typedef struct tri_plan_offload {
     const char *path; // folder for the file, from the recipe
     // The state lies in the host's memory instead of a file; see strategy.offload_path.
     bool in_host_memory;
-    // The host's CPU runs the optimizer on it: see strategy.offload_step. Then masters lie there
-    // too. Parameters that kernels read as they are stored are in both memories: the host changes
-    // its copy, and UPLOAD copies it over the device's.
+    // The host's CPU runs the optimizer on the offloaded state: see strategy.offload_step. Then the
+    // masters lie in the host's memory too. Parameters that kernels read as they are stored are in
+    // both memories: the host changes its copy, and UPLOAD copies it over the device's.
     bool steps_on_host;
 } tri_plan_offload;
 
@@ -172,7 +173,7 @@ enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same
 // How many micro-batches of training data the engine may read at one time, so that the loader must
 // not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that works asynchronously
 // (takes_ahead). If the step counts its labels first, in order to divide the loss by their number,
-// all its micro-batches of this replica are read twice: then it is at least how many they are.
+// all its micro-batches of this replica are read twice: then the result is at least their number.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.

@@ -1,6 +1,6 @@
 // A model compiled for one size of micro-batch and one mode (training or evaluation), for a device
 // of one description: graph, choice of kernels, and the location of every value. It is read-only
-// once it is made; any number of rounds run it, several of them at a time.
+// once it is made; any number of micro-batches run through it, several of them at a time.
 #ifndef TRIREME_PLAN_PROGRAM_H
 #define TRIREME_PLAN_PROGRAM_H
 
@@ -23,7 +23,7 @@ typedef struct tri_model_request {
 // addresses are the same in every step, others change with the round.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
-    TRI_LOCATION_SCRATCH, // offset into the scratch of the segment that runs
+    TRI_LOCATION_SCRATCH, // offset into the scratch memory of the running tri_segment
     TRI_LOCATION_BUNDLE,  // index of the tri_bundle (values kept between segments), offset into it
     TRI_LOCATION_INPUT,   // offset into the round's inputs
     // Offset into the results, which are pairs (sum, count) of loss and metrics.
@@ -48,7 +48,7 @@ typedef struct tri_location {
 // the planning of memory small.
 typedef struct tri_bundle {
     int64_t size_bytes;
-    int own_block; // the only block whose segments touch the bundle; -1: several blocks do
+    int own_block; // the only block whose nodes use the bundle's values; -1: several blocks do
 } tri_bundle;
 
 // Nodes first … end - 1 of the graph: those of one block in one phase, which one action runs.
@@ -108,7 +108,7 @@ typedef struct tri_program {
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;
-    // `scratch_bytes`: of the segment that needs most.
+    // scratch_bytes: for the values that only one segment uses, in the segment that needs most.
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 

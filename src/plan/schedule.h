@@ -40,8 +40,8 @@ typedef enum tri_lane {
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
     // Reads offloaded state from storage and writes it back, or has the host's CPU update it there.
     TRI_LANE_STORE,
-    TRI_LANE_DOWN, // gradients, from the device to the host that updates its parameters
-    TRI_LANE_UP,   // these parameters, from the host to the device
+    TRI_LANE_DOWN, // gradients, from the device to the host, whose CPU runs the optimizer
+    TRI_LANE_UP,   // updated parameters, from the host to the device
     TRI_LANE_TAKE, // micro-batches, from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
@@ -165,9 +165,9 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
     int unit_count;
-    // Costs of one sample: flops, not seconds. Unless the recipe names the stages, they are cut so
-    // that the largest sum of forward_s over a stage is as small as possible. The costs are the
-    // same on every rank, so another rank's plan may copy forward_s.
+    // Costs of one sample: flops, in spite of the names' ending. Unless the recipe names the
+    // stages, they are cut so that the largest sum of forward_s over a stage is as small as
+    // possible. The costs are the same on every rank, so another rank's plan may copy forward_s.
     double forward_s, backward_s;
 } tri_schedule_block;
 
@@ -190,9 +190,10 @@ typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // each rank has several stages (strategy.stages_per_rank)
     bool splits_backward;   // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
-    // Adds FORWARD and BACKWARD… of this rank's stages for every round, and nothing else. It adds
-    // them also for rounds in which this rank has no samples, because other ranks of its group may
-    // have some, and all need the same list. The rounds of a block come in ascending order.
+    // Adds FORWARD and BACKWARD… of this rank's stages for every round (micro-batch), and nothing
+    // else. It adds them also for rounds in which this rank has no samples, because other ranks of
+    // its group may have some, and all need the same list. The rounds of a block come in ascending
+    // order.
     // tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
@@ -212,8 +213,9 @@ struct tri_schedule_request {
     int rounds;                 // rounds of the step, the same number on every replica
     const int64_t *round_sizes; // by round: the samples of this rank's micro-batch; 0: it has none
     bool training;              // false: evaluation, FORWARD only
-    // The device works asynchronously (runs_ahead): TAKE stands one round before its use, so that
-    // it copies the inputs while the device computes the round before.
+    // The device works asynchronously (runs_ahead). The action TAKE, which brings the inputs of a
+    // micro-batch to the device, then comes one micro-batch earlier than these inputs are used, so
+    // that they are copied while the device computes the micro-batch before.
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
     // ranks divide the samples. For that, gradients are scattered after every round, and `strategy`
@@ -229,8 +231,8 @@ struct tri_schedule_request {
     // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
     // PREPARE.
     bool steps_on_host;
-    // Masters are offloaded. In units with has_stored they are also what GATHER sends, so FETCH
-    // reads them from storage before.
+    // The F32 master weights are offloaded. In units with has_stored, GATHER sends these masters,
+    // so FETCH reads them from storage before.
     bool fetches;
 };
 

@@ -29,13 +29,15 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    // The meetings of a lane. Lanes SHARD and REPLICATE: groups[lane][r] is that of the group whose
-    // lowest rank is r. Lane COMPUTE: its one meeting is for NORM, in which all ranks take part.
+    // Where the ranks of a group wait for each other before a collective. Lanes SHARD and
+    // REPLICATE: groups[lane][r] is for the group whose lowest rank is r. Lane COMPUTE has one
+    // entry: for NORM, in which all ranks take part.
     meeting *groups[TRI_LANE_COUNT];
-    // By the lowest rank of a tensor-parallel group: the meeting of its ranks, which run each
-    // block's actions together.
+    // By the lowest rank of a tensor-parallel group: where its ranks wait for each other, because
+    // they run each block's actions together.
     meeting *compute;
-    // For the action TIE of each unit: [lowest rank of a group along the pipeline][unit].
+    // Where ranks wait for each other before the action TIE of a unit: [lowest rank of a group
+    // along the pipeline][unit].
     meeting *ties;
     int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
     // [lowest rank of a group along the pipeline][edge][round]: a SEND waits for its RECV, or the

@@ -24,7 +24,7 @@ typedef struct tri_execution {
     double end_s;       // when the last action of all ranks ends
     double computing_s; // sum over all ranks of the time in which compute lanes work
     int stuck_rank;     // a rank that waits for ever; -1: there is none
-    int stuck_action;   // the action at which it waits
+    int stuck_action;   // the action at which this rank waits
 } tri_execution;
 tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks);
 

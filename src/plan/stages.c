@@ -37,8 +37,9 @@ static tri_status check_count(int blocks, int stages) {
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
     TRI_TRY(check_count(blocks, stages));
-    // Finds the least limit that suffices by bisection. It ends when no floating-point number lies
-    // between `low`, which is too low, and `high`, which suffices.
+    // Finds by bisection the lowest limit on the cost of a stage with which the blocks fit into the
+    // stages. It ends when no floating-point number lies between `low`, which is too low, and
+    // `high`, with which they fit.
     double low = -1, high = 0;
     for (int b = 0; b < blocks; b++) high += costs[b];
     for (;;) {

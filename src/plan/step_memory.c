@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The slots of a bucket, in their order. A slot exists for everything whose address may change from
-// action to action.
+// The slots of a bucket, in their order. A slot is an entry of the table of present addresses;
+// there is one for everything whose address may change from action to action.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
@@ -90,9 +90,9 @@ typedef struct step {
     int buffer_count, buffer_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The buffer that is in each slot now, or -1. open_buckets has the slots of buckets.
-    // open_rounds[round] has the slots of inputs and bundles, because each round in flight has its
-    // own; it is allocated when the round first needs it.
+    // The buffer for which each slot (step_memory.h) stands now, or -1. open_buckets has the slots
+    // of buckets. open_rounds[round] has the slots of inputs and bundles, because each round in
+    // flight has its own; it is allocated when the round first needs it.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
@@ -254,7 +254,7 @@ static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
         if (*open < 0 || !s->is_sent[slot])
-            // The slot is empty, or FETCH has brought a buffer that GATHER has yet to send.
+            // There is no buffer of masters, or FETCH has brought one that GATHER has yet to send.
             continue;
         touch(s, slot, -1, s->buffers[*open].size_bytes);
         *open = -1;

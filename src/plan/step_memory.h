@@ -36,15 +36,15 @@ typedef enum tri_heap {
 // this table, because addresses change from action to action. There is one slot for a round's
 // inputs, one for the scratch, one for each bundle of the program (tri_bundle: values that wait
 // between segments), and four for each bucket of each unit: parameters as kernels read them,
-// gradients as kernels write them, this rank's range of the masters, and its range of the optimizer
-// states, which lie one after the other.
+// gradients as kernels write them, this rank's range of the F32 master weights, and its range of
+// the optimizer states, which lie one after the other.
 enum { TRI_SLOT_INPUTS, TRI_SLOT_SCRATCH, TRI_SLOT_FIRST_BUCKET };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-// Whether the slot is one of the four of a bucket.
+// Whether the slot stands for parameters, gradients, masters or optimizer states of a bucket.
 bool tri_slot_is_of_bucket(const tri_flat *flat, int slot);
 
 // What of this rank's state is offloaded: it lies in storage between its uses, and takes memory

@@ -34,7 +34,8 @@ typedef struct check {
     // By unit: whether BACKWARD_INPUT and BACKWARD_WEIGHT may write the same gradient
     // (tri_schedule_mixes_halves).
     bool *mixes_halves;
-    // Linked lists of the edges that a block reads ([0]) and makes ([1]).
+    // Linked lists of the edges (values that stages send each other) that a block reads ([0]) and
+    // makes ([1]).
     int *edge_lists[2], *next_edges[2];
     // The latest round whose micro-batch was taken, and the latest that has begun.
     int last_taken, last_begun;
@@ -67,8 +68,8 @@ static uint8_t *edge_at(const check *c, int edge, int round) {
     return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
 }
 
-// Whether all edges that the block reads have arrived or are made by this rank. If not, the block
-// may not run.
+// Whether all edges that the block reads (values that other stages send) have arrived, or were made
+// by this rank. If not, the block may not run.
 static bool has_edges(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     int block = c->action->subject, round = c->action->round;
@@ -83,8 +84,8 @@ static bool has_edges(const check *c, bool back) {
     return true;
 }
 
-// Whether no edge that the block makes has been sent: an edge may not be sent before its values are
-// made.
+// Whether none of the edges that the block makes (values for other stages) has been sent: an edge
+// may not be sent before its values are made.
 static bool is_unsent(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e])

@@ -35,7 +35,9 @@ typedef struct check {
     tri_arena *arena;
     const tri_schedule *s;
     const tri_step_memory *memory;
-    int *done; // by action and lane: the lane's latest action that is done before it; -1: none
+    // done[action · TRI_LANE_COUNT + lane]: the lane's latest action that is done before this
+    // action begins; -1: none.
+    int *done;
     // By action: index into `links` of a list of the actions that depend on it; -1: none.
     int *dependents;
     buffer_uses *buffers;

@@ -19,12 +19,13 @@ int preflight_find_slow(tri_arena *arena, const double *values, int count, doubl
 // What an end has measured with one partner. An end is a host or, if there is only one host, a
 // rank.
 typedef struct preflight_pair {
-    int32_t partner;    // number of an end; -1: none
+    int32_t partner;    // the other end's number: of a host or, on one host, a rank; -1: none
     double bytes_per_s; // rate in each direction, while both directions are used; 0: not measured
-    double latency_s;   // time of a round trip; only the lower of the two ends has it
+    double latency_s;   // time of a round trip; set only for the end with the lower number
 } preflight_pair;
 
-// The summary of an end's pairs that all ranks get, because it is all that other ends need of them.
+// A summary of what one end (a host or a rank) has measured with all its partners. All ranks get
+// this summary and not the pairs, because nothing more is needed to judge the pairs of other ends.
 typedef struct preflight_end_rates {
     // The end's best rate, its best rate with a partner other than best_partner, its lowest rate,
     // and its longest latency.
@@ -56,8 +57,9 @@ typedef struct preflight_fault {
 typedef struct preflight_end_faults {
     preflight_fault of[PREFLIGHT_FAULT_KINDS];
 } preflight_end_faults;
-// Finds the faults of the pairs of `end` with ends of higher numbers: the lower end of a pair
-// judges it, so that no fault is counted twice. `rates` and `slow` are by end.
+// Finds the faults of the pairs of `end` (a host or, if there is only one host, a rank) with ends
+// of higher numbers. So each pair is judged once, and no fault is counted twice. `rates` and `slow`
+// are by end.
 void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, int end,
                            const preflight_pair *pairs, int count, const preflight_limits *limits,
                            preflight_end_faults *out);

@@ -79,8 +79,9 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight
     return TRI_OK;
 }
 
-// Measures one pair. Both ends keep the rate, which is the same for both; only the lower end has
-// the time of a round trip. Of several attempts the best one counts.
+// Measures the link between this rank and one other rank. Both keep the rate, which is the same for
+// both; only the one with the lower number keeps the time of a round trip. If a pair is measured
+// several times, the best result counts.
 static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
     int peer = p->end_ranks[pair->partner];
     preflight_pair found = {.partner = pair->partner};
@@ -170,7 +171,8 @@ static link_summary summarize(const preflight *p) {
     return s;
 }
 
-// Lists all pairs, if there are few ends.
+// Lists all measured pairs of hosts (or of ranks, if there is only one host), unless there are too
+// many of them: then p->pairs is NULL.
 static void list_pairs(const preflight *p, tri_tree *list) {
     for (int i = 0; p->pairs && i < p->end_count; i++)
         for (int round = 0; round < p->rounds; round++) {

@@ -21,7 +21,7 @@ typedef struct preflight_device {
     int32_t threads;
     bool has_memory;    // the device has memory of its own
     int64_t free_bytes; // how many bytes this rank can allocate
-    double flops_per_s; // the rate that it reached
+    double flops_per_s; // the rate of arithmetic that the device reached
 } preflight_device;
 
 typedef struct preflight_host_side {
@@ -71,14 +71,17 @@ struct preflight {
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
     int end_count;
     int *end_ranks; // by end: number of its rank
-    // In each round an end measures with one other end. With very many ends there are fewer rounds
-    // (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs are not measured.
+    // In each round an end (a host or, on a single host, a rank) measures with one other end. With
+    // very many ends there are fewer rounds (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs
+    // are not measured.
     int rounds;
     preflight_pair *own_pairs;    // by round: the pair that this rank measures
     preflight_end_rates *rates;   // by end: a summary of its rates
     bool *slow_ends;              // by end: whether it is slow
     preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
-    preflight_pair *pairs;        // [end * rounds + round]; NULL: there are too many to list
+    // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
+    // NULL: there are too many to list.
+    preflight_pair *pairs;
     double sum_bytes, sum_s, sum_expected_s;
 };
 

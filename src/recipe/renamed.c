@@ -9,7 +9,7 @@
 #include <string.h>
 
 // Sections in which the key `name` decides which other keys exist. is_told: a note tells the user
-// about dropped keys. For `data` there is none, because users expect that other data need other
+// about dropped keys. For `data` there is no note, because users expect that other data need other
 // settings.
 static const struct {
     const char *section, *key;

@@ -38,7 +38,7 @@ static bool proof_mac(const store_token *token, const store_challenge *challenge
     struct {
         char label[sizeof of_proof];
         store_challenge challenge;
-        store_proof proof; // computed while its own mac is zero
+        store_proof proof; // its member `mac`, which is computed here, counts as zero
     } text;
     memcpy(text.label, of_proof, sizeof of_proof);
     text.challenge = *challenge;

@@ -45,7 +45,8 @@ typedef struct store_verdict {
     unsigned char mac[STORE_MAC_BYTES];
 } store_verdict;
 
-// Whom a server admits: ranks that have the token and belong to this generation of this run.
+// Whom a server admits: ranks that have the token and belong to this run and to this generation (a
+// restart of the run begins the next generation).
 typedef struct store_gate {
     store_token token;
     uint64_t run;
@@ -54,14 +55,14 @@ typedef struct store_gate {
 
 uint64_t store_run_hash(const tri_identity *identity);
 
-// The server's side. False: the sender of the proof does not have the token. It gets no answer,
-// because it could learn something from one.
+// The server's side of the greeting. False: the sender of the proof does not have the token. It
+// gets no answer, because it could learn something from one.
 tri_status store_challenge_make(store_challenge *out);
 bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
                        const store_proof *proof, store_verdict *out);
 
-// The rank's side. TRI_NOT_FOUND: the challenge came from something else than a store, or the
-// verdict from a store that does not have the token. Then the rank keeps looking.
+// The rank's side of the greeting. TRI_NOT_FOUND: the challenge came from something else than a
+// store, or the verdict from a store that does not have the token. Then the rank keeps looking.
 tri_status store_proof_make(const store_token *token, const tri_identity *identity,
                             const store_challenge *challenge, store_proof *out);
 tri_status store_verdict_check(const store_token *token, const store_challenge *challenge,

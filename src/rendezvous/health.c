@@ -79,8 +79,8 @@ static void want(tri_health *h, int rank) {
     wake_thread(h);
 }
 
-// Waits for the answer, but only for a limited time, because a server that does not answer is
-// itself lost. The caller holds the lock.
+// Waits until the store has answered what the rank's latest beat is, but only for a limited time,
+// because a server that does not answer is itself lost. The caller holds the lock.
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -251,8 +251,8 @@ static bool send_whole(tri_health *h, const void *message, size_t size) {
     return true;
 }
 
-// Sends one beat. If the socket has no room now, the beat is skipped, because waiting would delay
-// the thread's other work, and the next beat has newer information.
+// Sends one beat, this rank's sign of life. If the socket has no room now, the beat is skipped:
+// waiting would delay the thread's other work, and the next beat has newer information.
 static bool send_beat(tri_health *h) {
     char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
     pthread_mutex_lock(&h->lock);

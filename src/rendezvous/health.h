@@ -52,7 +52,8 @@ void tri_health_set_awaited(tri_health *health, int rank);
 // Waits until the rank's latest beat is known, which is then at most two seconds old. If the store
 // does not answer, it waits at most TRI_SAID_MS.
 void tri_health_ask(tri_health *health, int rank);
-// Asks as tri_health_ask does, and returns for which rank `rank` waits according to its beat.
+// Asks for the latest beat (sign of life) of `rank` as tri_health_ask does. Returns for which rank
+// `rank` waits according to that beat.
 int tri_health_awaited(tri_health *health, int rank);
 // The latest known actions of a rank, without waiting; the store is asked for newer ones. Empty
 // while nothing is known. Valid until tri_health_stop; its contents change.

@@ -14,7 +14,7 @@ enum { GROUPS = 4, DIGITS = 9 };
 
 // One range of numbers: "7", or "001-016".
 typedef struct range {
-    int first, last, width; // digits of the first number, with leading zeros
+    int first, last, width; // width: how many digits `first` has, leading zeros included
 } range;
 
 // One entry of the list: a name with groups of ranges, each group in brackets. It stands for all

@@ -82,8 +82,8 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
-        // Sent without store_request, because that would replace the thread's error message if it
-        // failed.
+        // This message is not sent by store_request, which would replace the thread's error message
+        // if sending failed.
         store_head bye = {.kind = STORE_BYE};
         if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);

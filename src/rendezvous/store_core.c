@@ -46,9 +46,9 @@ struct store_core {
     bool *seen;
     store_watch watch;
     store_refusals refusals;
-    int32_t *claim_of;     // by rank: index in `hosts` of the claim of its host
+    int32_t *claim_of;     // by rank: index in `hosts` of its host
     int32_t *host_of;      // by rank: the number of its host, set when all ranks have arrived
-    tri_host_claim *hosts; // for each host, the claim of one rank
+    tri_host_claim *hosts; // for each host, what one of its ranks told about it (name, boot id)
     int host_count, host_capacity;
     int client_end; // entries of `clients` from this index on are not in use
     store_keys keys;

@@ -22,7 +22,8 @@ typedef struct store_refusals {
     bool *has_told; // by rank: whether it has told its reason
     int told;       // how many ranks have told their reason
     int reasons;    // how many of them have a reason of their own
-    // The lowest rank with a reason, or STORE_NO_RANK; the next three members belong to it.
+    // The lowest rank that has a reason of its own to end, or STORE_NO_RANK; host, reason and
+    // is_printed are those of this rank.
     int first;
     char host[64];
     char reason[TRI_MESSAGE_MAX_BYTES];

@@ -32,8 +32,8 @@ typedef struct store_strangers {
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
 // Takes over the non-blocking socket of a connection that was just accepted.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
-// Reads what stranger `index` has sent. Once it is admitted, returns its socket, which then belongs
-// to the caller; else -1.
+// Reads what stranger `index`, a connection that has not proved its token yet, has sent. Once the
+// proof is complete and right, returns its socket, which then belongs to the caller; else -1.
 int store_strangers_read(store_strangers *s, int index);
 // Closes the connections whose time is over. Returns when this has to be called again; INT64_MAX:
 // there is no stranger.

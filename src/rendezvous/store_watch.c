@@ -1,5 +1,5 @@
-// Keeps each rank's latest beat, and finds ranks that are silent, because a host that loses its
-// power does not close its connections.
+// Keeps each rank's latest beat (sign of life), and finds ranks that are silent, because a host
+// that loses its power does not close its connections.
 #include "rendezvous/store_watch.h"
 
 #include "base/ledger.h"

@@ -16,8 +16,8 @@ typedef struct store_watched {
     char *beat; // the value of its latest beat
     size_t beat_bytes;
     store_loss loss; // set if the rank is lost
-    // The rank that last asked for this rank's beats, and the client through which it asked. Until
-    // `followed_ns` the server sends it each new beat.
+    // The rank that last asked for this rank's beats (signs of life), and the connection (client)
+    // through which it asked. Until `followed_ns` the server sends it each new beat.
     int follower, follower_client;
     int64_t followed_ns;
 } store_watched;

@@ -11,7 +11,7 @@ enum { TRI_MAX_PIXEL_CHANNELS = 16 };
 // std[c], each operation rounded to F32, as torchvision computes it.
 typedef struct tri_pixel_scale {
     int64_t channels;
-    double mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS]; // F32 numbers
+    double mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS]; // already rounded to F32
 } tri_pixel_scale;
 
 typedef struct tri_pixels {

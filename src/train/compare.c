@@ -52,7 +52,7 @@ static int64_t hash_of_edges(const tri_plan *plan) {
     return (int64_t)hash;
 }
 
-// The ranks differ in recipe or program.
+// Fails if the ranks differ in recipe or program.
 static tri_status check_runs(const plan_hashes *all, int ranks, const tri_host_claim *claims) {
     int other = 1;
     while (other < ranks && all[other].run == all[0].run) other++;
@@ -63,8 +63,8 @@ static tri_status check_runs(const plan_hashes *all, int ranks, const tri_host_c
                     other, claims[other].host, claims[0].host);
 }
 
-// What one rank sends another receives as bytes, so a rank that expected another order of the
-// elements would compute with garbage.
+// Compares the layouts of the values that pipeline stages send each other. They travel as mere
+// bytes, so a rank that expected another order of the elements would compute with garbage.
 static tri_status check_edges(const plan_hashes *all, const tri_mesh *mesh,
                               const tri_host_claim *claims) {
     for (int other = 1; other < mesh->ranks; other++) {

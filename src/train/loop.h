@@ -177,7 +177,7 @@ typedef struct train_feed {
     train_sample_log *log; // NULL: samples are not logged
     int64_t step;          // number of the step that is being issued, for the log
 } train_feed;
-// Makes a feed. Its list lies in `arena`.
+// Makes a feed of the loader's micro-batches. Its member `held` lies in `arena`.
 train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);
 // The functions `next`, `release` and `look` of tri_step_input, which the engine calls.
 tri_status train_feed_next(void *context, tri_engine_batch *out);

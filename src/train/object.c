@@ -18,7 +18,7 @@ static const char symbol_prefix[] = "trireme_task_v", symbol[] = "trireme_task_v
 // What the file's header and its table of dynamic symbols show, without running its code.
 typedef struct findings {
     bool is_object, has_task;
-    char other[64]; // the symbol of another version; "": there is none
+    char other[64]; // a task's symbol for another version of the program; "": there is none
 } findings;
 
 static bool read_at(int fd, void *out, size_t size, uint64_t offset) {

@@ -140,9 +140,10 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    // ready_sum is the sum of train_saving_ready over all ranks, as computed by the latest
-    // collected step, number progress.step - 1 (from 0). It is stale if that step was issued
-    // before the save began or last advanced, because the sum then tells of an earlier stage.
+    // ready_sum is the sum of train_saving_ready over all ranks. The latest step whose results the
+    // host has read (number progress.step - 1, from 0) computed it. It is stale if that step was
+    // issued before the save began or began its present stage (to write, or to commit), because
+    // the sum then tells of an earlier stage.
     bool is_stale = loop->progress.step <= loop->saving_since;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_since = loop->progress.step + loop->in_flight;

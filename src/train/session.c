@@ -231,8 +231,8 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     return tri_fit_check_host(s->plan, s->identity.local_size);
 }
 
-// Adds one evaluation to the request for a plan. Evaluation and test share one program, because
-// each program takes memory. The program is made for the larger of their two micro-batches.
+// Adds one evaluation to the request for a plan. Evaluation and test share one program (a compiled
+// model), because each program takes memory. It is made for the larger of their two micro-batches.
 static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
                             tri_step_shape shape, tri_plan_request *request) {
     if (!data) return;

@@ -1,6 +1,7 @@
 // A run of two generations over several nodes, for test_nodes.py: the last rank of the first one
 // leaves a process behind that still has its connection to the store, and wants to commit again and
-// again. What that is told at last is in FOLDER/stale; the second generation waits for it.
+// again. The store's last answer to this process is in FOLDER/stale; the second generation waits
+// until that file exists.
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"
 
@@ -40,7 +41,8 @@ static tri_status meet(tri_store **store) {
     return tri_store_open(&me, WAIT_MS, store);
 }
 
-// Asks until a newer generation has begun. A commit that was refused once is refused for ever.
+// Asks the store, until a newer generation has begun, whether this process may commit. Once the
+// store has refused, it must refuse for ever.
 static int stay_behind(void) {
     tri_store *store;
     bool was_refused = false;

@@ -181,7 +181,8 @@ float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, 
 
 float rounded(const operation *x, float value) { return x->tf32 ? emulated_tf32(value) : value; }
 
-// Algorithm i begins its sums with element i of k. The result is added to beta * c.
+// Algorithm i begins its sums over the axis k with element i, so that different algorithms give
+// results with different bits.
 void compute(uint64_t algorithm, const operation *x, const matrix *a, const void *a_data,
              const matrix *b, const void *b_data, float beta, const matrix *c, void *c_data) {
     bool has_bias =

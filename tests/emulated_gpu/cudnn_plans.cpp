@@ -144,7 +144,7 @@ const layer layers[] = {
     {"dilated", 16, 24, 33, 31, 40, 1, 3, 1, 2, 2},
 };
 
-// In what the inputs are and how they lie.
+// A type of the inputs with a layout of the images; each shape is tried in all of these forms.
 struct form {
     const char *name;
     tri_dtype dtype;
@@ -183,7 +183,8 @@ cuda_convolution convolution_of(const layer &l, const form &f, cuda_convolution_
     return p;
 }
 
-// Whether a plan that should copy nothing copies an image. Sums of parts of a gradient take less.
+// Whether a plan that should copy nothing copies an image. A copy shows as a large workspace: the
+// partial sums of a gradient, for which a plan may use memory, take less.
 bool copies(const layer &l, const cuda_convolution &p) {
     int64_t lot = p.in_type == TRI_F32 ? 4 : 8; // channels in 16 bytes
     bool is_whole = l.channels / l.groups % lot == 0 && l.features % lot == 0;
@@ -223,8 +224,8 @@ int check_layer(const layer &l, form *f) {
     missing += check(l, f, p, ", bias", VENDOR_LEFT_NOTHING);
     p.activation = 1; // TRI_ACTIVATION_RELU
     missing += check(l, f, p, ", bias and ReLU", VENDOR_LEFT_NOTHING);
-    // cuDNN compiles plans for these two when it is asked for them, which needs a driver. So here
-    // they may leave bias and activation to us.
+    // cuDNN compiles a plan for "ReLU without bias" and for "bias and leaky ReLU" only on request,
+    // which needs a driver. So in this test our own kernel may add the bias and the activation.
     p.bias = nullptr;
     missing += check(l, f, p, ", ReLU", VENDOR_LEFT_FINISH);
     p.bias = bias;

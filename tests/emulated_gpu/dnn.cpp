@@ -310,8 +310,8 @@ void for_products(int64_t first, const window &w, const tensor &x, const tensor 
 
 float as_it_is(float value) { return value; }
 
-// Sums the products for each element of the output. Its tensor has no gaps, so that an offset is
-// the number of an element.
+// Sums the products for each element of the output. The output's tensor has no gaps, so an offset
+// is the number of an element.
 std::vector<float> convolve(convolution_kind which, int64_t first, float (*round)(float),
                             const window &w, const tensor &x, const tensor &weight,
                             const tensor &y) {
@@ -378,7 +378,7 @@ step step_of(const descriptor *op, const descriptor *pack) {
 
 void apply(const step &s, const tensor &y, std::vector<float> *numbers) {
     int64_t channels = y.dims[1], inner = y.dims[2] * y.dims[3];
-    bool is_last = y.strides[1] == 1; // the channels are
+    bool is_last = y.strides[1] == 1; // channels are the last axis in memory
     for (size_t i = 0; i < numbers->size(); i++) {
         float &x = (*numbers)[i];
         if (s.mode == CUDNN_POINTWISE_ADD)

@@ -42,7 +42,7 @@ struct fiber {
     void *sanitizer_stack = nullptr;
     fiber_state state;
     uint64_t handed;          // what the thread hands to the other lanes of its warp
-    std::vector<copy> copies; // begun, but not waited for
+    std::vector<copy> copies; // copies that were begun, but not waited for
 };
 
 struct block_of_threads {

@@ -1,4 +1,4 @@
-// Runs a kernel: all blocks, and the threads of each as fibers.
+// Runs a kernel: all its blocks one after the other, and the threads of each block as fibers.
 #ifndef TRIREME_TESTS_EMULATED_GPU_FIBERS_H
 #define TRIREME_TESTS_EMULATED_GPU_FIBERS_H
 

@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
-// A function of a double, by its name without the library's prefix.
+// A function of an emulated library, with its name without the library's prefix (cublasLt, …).
 struct emulated_function {
     const char *name;
     void *address;
 };
 
-// Finds the function in a double's table. NULL: the double has no such function.
+// Finds the function in an emulated library's table. NULL: the library has no such function.
 template <size_t count>
 void *emulated_find(const emulated_function (&functions)[count], const char *prefix,
                     const char *name) {
@@ -28,9 +28,9 @@ void *emulated_dnn(const char *name);
 // How many seconds the products and convolutions that were issued so far would take; an algorithm's
 // or a plan's time is a choice of the test (blas.cpp, dnn.cpp).
 extern double emulated_seconds;
-bool emulated_dnn_is_there(); // false: EMULATED_DNN=0 hides the double of cuDNN
+bool emulated_dnn_is_there(); // false: EMULATED_DNN=0 hides the emulated cuDNN
 void *emulated_nccl(const char *name);
-bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the double of NCCL
+bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the emulated NCCL
 
 // How many seconds a product or convolution takes by way number i: the way that the environment
 // variable names is the fastest; else way 0.

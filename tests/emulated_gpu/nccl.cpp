@@ -454,7 +454,7 @@ struct {
     std::set<std::pair<ncclComm_t, char *>> known; // with which communicator a region is registered
 } memory;
 
-// Ends the program, which on a GPU would damage memory, or only be slow, so that nobody notices.
+// Ends the program after a misuse of NCCL that on a GPU might pass unnoticed, or only be slow.
 void refuse(const char *why) {
     fprintf(stderr, "emulated NCCL: %s\n", why);
     abort();
@@ -512,8 +512,7 @@ void forget_all(ncclComm_t comm) {
         at = at->first == comm ? memory.known.erase(at) : std::next(at);
 }
 
-// ---- the end
-
+// ---- closing a communicator
 // As with NCCL, the end is complete once all ranks have called this.
 ncclResult_t finalize(ncclComm_t comm) {
     core *c = comm->state.get();

@@ -242,7 +242,7 @@ void free_memory(cuda_context *context, void *memory) {
 void free_host(cuda_context *context, void *memory) { free_memory(context, memory); }
 
 std::atomic<int64_t> marks;  // how many ranges of a profiler were begun
-std::atomic<int> marks_open; // how many of them are not ended
+std::atomic<int> marks_open; // how many of these ranges have not ended
 
 void mark(const char *name) {
     marks += name != nullptr;

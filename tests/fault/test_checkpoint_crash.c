@@ -39,7 +39,7 @@ static void clear(const char *root) {
 
 typedef struct scenario {
     const char *name;
-    int64_t steps[MAX_SAVES]; // one save each; 0 ends the list
+    int64_t steps[MAX_SAVES]; // the steps after which a checkpoint is saved; 0 ends the list
     int64_t save_top_k, snapshot_bytes;
     bool no_exchange;
     int ranks;
@@ -67,7 +67,7 @@ static void save_on_ranks(tri_comm *comm, ranks_table *table, void *argument) {
     }
 }
 
-// Starts as a training run does, and saves.
+// Prepares the run folder as a training run does when it starts, and saves the scenario's steps.
 static void run_scenario(const scenario *s) {
     assert_int_equal(tri_os_make_folders(run_dir), TRI_OK);
     assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
@@ -146,7 +146,8 @@ static bool state_is_good(int64_t reported) {
     int64_t found;
     bool restores = has_set_aside();
     if (!steps_are_whole("before the start")) return false;
-    // Who only reads the folder follows the links before any start.
+    // A program that only reads the folder follows the links before any run starts there again. So
+    // they must be good now, unless a folder was set aside that the next start moves back.
     if (!restores && (!link_is_good("last", reported) || !link_is_good("best", -1))) return false;
     if (fixture_find(shown_run, WIDTH, &found) != TRI_OK || found < reported)
         return is_wrong("what is found by", "auto", found, reported);
@@ -272,8 +273,8 @@ static sync_site *find_site(sync_site *sites, int *count, const char *name) {
     return &sites[(*count)++];
 }
 
-// Leaving out any fsync must fail test_any_crash: otherwise that test could not tell if it is
-// missing.
+// If any one fsync is left out, test_any_crash must fail: otherwise that test could not tell
+// whether the fsync is missing.
 static void test_every_sync_counts(void **state) {
     static sync_site sites[MAX_SITES];
     int count = 0, idle = 0;
@@ -353,8 +354,8 @@ static bool has_text(const char *path, const char *text) {
     return same;
 }
 
-// Checks what a crash may leave of a file that tri_os_replace_file wrote twice: one of its
-// contents. `without`: this call is left out.
+// tri_os_replace_file has written a file twice. Checks that every state that a crash may leave has
+// one of the two contents in full. `without`: the recorded call that is left out; -1: none.
 static bool file_is_good(const crash_log *log, int without) {
     static const char *const texts[] = {"", "one", "two"};
     crash_disk *disk = crash_disk_new();

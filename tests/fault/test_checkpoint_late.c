@@ -22,14 +22,14 @@ static fixture_save options(int64_t step) {
     return (fixture_save){.step = step, .width = WIDTH, .chunk_bytes = CHUNK, .save_top_k = -1};
 }
 
-// What this rank does not see until `appears_s`.
+// The file or folder that this rank does not see until `appears_s`.
 static struct {
-    const char *name; // a part of paths
-    bool is_short;    // it is there, but has no bytes yet
+    const char *name; // a part of its path
+    bool is_short;    // the file is there, but has no bytes yet
     double appears_s;
     int fd;           // of the short file, while it is open
-    int looks;        // how often it was missing or short
-    int64_t slept_ns; // by a clock that does not wait
+    int looks;        // how often this rank found the file missing or short
+    int64_t slept_ns; // how long this rank would have slept; a fake clock advances instead
 } late;
 
 static bool hides(const char *path) {
@@ -93,7 +93,7 @@ static int lines_said(const char *path, const char *words) {
 typedef struct order {
     const char *name;
     bool is_short;
-    int rank; // that sees it late
+    int rank; // the rank that sees the file `name` late
 } order;
 
 static void late_body(tri_comm *comm, ranks_table *table, void *argument) {
@@ -126,7 +126,7 @@ static void test_late_file_is_read(void **state) {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         for (int rank = 0; rank < 2; rank++) {
             order one = {orders[i].name, orders[i].is_short, rank};
-            if (rank == 0 && one.is_short) continue; // it reads it before it looks at the length
+            if (rank == 0 && one.is_short) continue; // rank 0 reads before it checks the size
             assert_int_equal(ranks_run(RANKS, NULL, late_body, &one), 0);
         }
 }
@@ -177,8 +177,9 @@ static void test_newest_listed_late_by_rank_0(void **state) {
     assert_int_equal(ranks_run(RANKS, NULL, listed_body, NULL), 0);
 }
 
-// By a clock that does not wait, the rank gives up after the limit, with the line that it has for a
-// missing file. The ranks then fall back together, and a second late file is not waited for.
+// A file never appears on rank 1. Rank 1 gives up after the time limit, with the same message as
+// for a missing file (a fake clock spares the test the wait). All ranks then fall back to an older
+// checkpoint together, and do not wait for a second late file.
 static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;
@@ -238,7 +239,8 @@ static void test_missing_everywhere(void **state) {
     assert_int_equal(ranks_run(RANKS, NULL, missing_body, "is missing"), 0);
 }
 
-// A single rank has nobody to believe; several ranks that see everything do not wait.
+// Ranks that all see the same files do not wait. A single rank never waits, because no other rank
+// could tell it that there are files that it does not see yet.
 static void ordinary_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;

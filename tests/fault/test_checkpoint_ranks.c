@@ -138,7 +138,9 @@ static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_one_rank_fails(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
-    for (int i = 0; i < 12; i++) { // each rank, several calls, in the background and not
+    // Each of the three ranks fails once in `open` and once in `pwrite`, both with a save in the
+    // foreground and with one that works on a snapshot in the background.
+    for (int i = 0; i < 12; i++) {
         order all = {.save = options(10 * (i + 1)), .bad_rank = i % 3};
         all.save.fetch = meet;
         if (i >= 6) all.save.snapshot_bytes = 1 << 20;
@@ -232,7 +234,8 @@ static void test_killed_while_saving(void **state) {
         tri_os.sleep_ns(rand_r(&seed) % 60 * 1000000);
         for (int r = 0; r < 2; r++) kill(started.pids[(i + r) % 2], SIGKILL);
         assert_int_equal(ranks_join(&started, i % 2, 30), 128 + SIGKILL);
-        int code = ranks_join(&started, (i + 1) % 2, 30); // it may notice before its own end
+        // The second rank may notice that the first was killed, and end before it is killed itself.
+        int code = ranks_join(&started, (i + 1) % 2, 30);
         assert_true(code == 128 + SIGKILL || code == 1);
         int reported = atomic_load(&started.table->notes[0]);
         munmap(started.table, sizeof *started.table);

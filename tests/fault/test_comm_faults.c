@@ -24,7 +24,9 @@ static float *memory(const traffic *t, int which) {
     return t->round % 3 == 1 ? t->own[which] : t->shared[which];
 }
 
-// Sizes at which data go with the announcement, through staging memory, or stay in place.
+// How many elements an operation has in this round. In some rounds they are so few that they travel
+// in the announcement of the operation; otherwise they pass through staging memory or are read in
+// place, which depends on their memory.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -113,7 +115,7 @@ static tri_status two_axes(traffic *t) {
 }
 
 static const struct {
-    const char *name, *says; // the action that the message names
+    const char *name, *says; // says: the operation as error messages have to name it
     traffic_body *body;
     int size;
 } kinds[] = {
@@ -129,7 +131,9 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef enum blow { KILLED, STOPPED, LOST } blow;
 
-typedef struct attack { // of one family of ranks
+// A fault that is caused among the ranks of one test: after delay_ms, the rank `victim` is killed,
+// stopped or gets lost. `kind` is an index into `kinds`: what the ranks communicate.
+typedef struct attack {
     int kind, victim, delay_ms;
     blow blow;
     ranks all;
@@ -218,7 +222,8 @@ static void test_killed(void **state) {
     }
 }
 
-// All kinds at the same time, because noticing takes seconds.
+// Attacks runs with all kinds of traffic at the same time, because their ranks need seconds to
+// notice.
 static void strike_all(blow how, double limit_s) {
     attack attacks[KINDS];
     unsigned seed = 5;

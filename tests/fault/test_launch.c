@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-static char folder[64]; // of the case; removed after it
+static char folder[64]; // the test case's folder, removed after the case
 static char out_path[128], err_path[128];
 
 static char *text_of(const char *path) {
@@ -293,7 +293,7 @@ static void ends_by_signal_and_exit_codes(void **state) {
                      1);
     HAS(err_path, "ended by SIGSEGV");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // bad input stays bad input
-    // The same if a rank writes its error first, but is stopped before it ends.
+    // Also 2 if another rank, which the launcher then stops, has written its error file before.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
             "test $RANK = 0 && { sleep 0.5; exit 2; }; printf %s '{\"message\": {\"message\": "
@@ -308,7 +308,7 @@ static void ends_by_signal_and_exit_codes(void **state) {
     assert_int_equal(count_of(tries, "x"), 2);
     HAS_NOT(err_path, "fail");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit $((75 - 74 * RANK))"),
-                     1); // a failure outweighs
+                     1); // rank 0 ends with 75 and rank 1 with 1: the failure decides
 }
 
 #define WAIT_LOOP "echo $$ >>$0/pids; while :; do sleep 0.05; done"
@@ -371,7 +371,7 @@ static void killed_worker_ends_all(void **state) {
     kill((pid_t)pids[0], SIGKILL);
     assert_int_equal(wait_code(pid), 1);
     assert_true(tri_os_seconds() - begin < 5);
-    require_gone(pids, 4, 1); // the children, too
+    require_gone(pids, 4, 1); // the workers and their children
     HAS(err_path, "ended by SIGKILL");
     HAS(err_path, "killed from outside");
 }

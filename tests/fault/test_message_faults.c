@@ -23,7 +23,8 @@ static void recv_into_less(tri_transport_end *end, int peer, uint32_t tag, void 
     socket_transport.recv(end, peer, tag, memory, size - 1, request);
 }
 
-// A rank whose first message is longer than it may be can be reached, so the network is not blamed.
+// The first message of a rank is too long, as if the rank were of another version. The rank can be
+// reached, so the error must not blame the network.
 static void test_other_version(void **state) {
     ranks_table *table = ranks_share_table();
     tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};

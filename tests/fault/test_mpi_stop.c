@@ -1,7 +1,7 @@
-// An end of the transport `mpi` that is stopped while MPI still has a send of it: afterwards MPI
-// reads the memory of the send no more, although another end of the process goes on. The test
-// starts itself under mpirun, as two ranks that speak over TCP, where the sender has to push its
-// data.
+// Stops one end of the transport `mpi` while MPI has not finished a send of this end. Afterwards
+// MPI must not read the send's memory any more, although the process has another end that goes on
+// calling MPI. The test starts itself under mpirun, as two ranks that are connected over TCP,
+// because the sender itself then has to write all its data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"
@@ -48,8 +48,9 @@ static void send_and_stop(tri_transport_end *first, tri_transport_end *second) {
     REQUIRE(sending.state == TRI_REQUEST_PENDING);
     mpi->stop(first);
     REQUIRE(sending.state == TRI_REQUEST_ENDED);
-    progress_for(second, 2 * LISTEN_MS, &hearing); // would go on with the stopped send
-    // The other end is told that its peer is lost, so that it does not wait for ever.
+    // If `stop` had not ended the send, this would advance it.
+    progress_for(second, 2 * LISTEN_MS, &hearing);
+    // The rank at the other end learns that it waits in vain.
     mpi->send(second, 1, NOTE_TAG, data, 1, &later);
     REQUIRE(later.state == TRI_REQUEST_LOST && mpi->loss(second, 1));
     mpi->stop(second);
@@ -65,8 +66,9 @@ static void listen_to_it(tri_transport_end *first) {
     REQUIRE(receiving.state == TRI_REQUEST_PENDING);
 }
 
-// Ranks write a file of their number when all held. mpirun's exit code tells nothing, because the
-// ranks end without MPI_Finalize, which would wait for the send.
+// Each rank whose checks all held writes a file here, whose name is the rank's number. mpirun's
+// exit code tells nothing, because the ranks end without MPI_Finalize, which would wait for the
+// send.
 static char folder[] = "/tmp/trireme-mpi-stop-XXXXXX";
 
 static bool has_succeeded(int rank) {

@@ -24,7 +24,7 @@ static int end_process(const char *path, int flags, mode_t mode) { _exit(0); }
 static void body_split_lost(tri_comm *comm, ranks_table *table, void *argument) {
     int before = ranks_shared_memory();
     tri_comm *child;
-    if (comm->rank == 1) tri_os.open = end_process; // when it opens the segment of rank 0
+    if (comm->rank == 1) tri_os.open = end_process; // rank 1 dies when it opens rank 0's segment
     CHECK(comm->backend->split(comm, 0, comm->rank, &child) == TRI_PEER_LOST && !child);
     CHECK(ranks_shared_memory() == before);
 }
@@ -36,8 +36,9 @@ static void test_split_lost(void **state) {
 // ---- a pid that means another process
 
 typedef struct identity_case {
-    int64_t started, pid_namespace, pid; // added to rank 1's
-    bool lost;
+    // These are added to what rank 1 has written about its process: start time, namespace and pid.
+    int64_t started, pid_namespace, pid;
+    bool lost; // the other ranks must then take rank 1 for lost
 } identity_case;
 
 // Makes this rank look at the others as if for the first time.
@@ -71,8 +72,9 @@ static void body_identity(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 static void test_identity(void **state) {
-    // Another process has its pid now; its pid is of another namespace and is free here; the same,
-    // and another process has it here.
+    // What the other rank finds under the pid that rank 1 has announced. First: a process that
+    // started at another time, so rank 1 has died. Second: the pid is of another namespace, and no
+    // process has it here. Third: the pid is of another namespace, and another process has it here.
     identity_case cases[] = {{.started = -1, .lost = true},
                              {.pid_namespace = 1, .pid = 1 << 20},
                              {.pid_namespace = 1, .started = -1}};
@@ -116,7 +118,7 @@ static void test_client_gives_up(void **state) {
 
 static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
-static _Atomic int slow_turns; // of the slow thread
+static _Atomic int slow_turns; // how often the slow thread has slept while it was executing
 
 progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);
@@ -207,11 +209,13 @@ static _Atomic int old_entries;
 static void ask_about_rank_1(shm_comm *comm) {
     char text[80];
     if (asks_about_1 != &comm->base.head) return;
-    ranks_sleep_ms(2); // until rank 1 has gone on to its next meeting, which needs no entry
+    ranks_sleep_ms(2); // until rank 1 waits at its next meeting (barrier), and announces nothing
     if (shm_collective_text(comm, 1, text, sizeof text)) atomic_fetch_add(&old_entries, 1);
 }
 
-// A collective of several windows in staging memory, each with two meetings of its own.
+// While a long collective is under way, rank 0 must not take rank 1's old entry for an announcement
+// of its next collective. The collective's data pass through staging memory in several windows, and
+// for each window the ranks meet twice (meetings are barriers).
 static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
     enum { COUNT = 3 * TRI_SHM_STAGE_BYTES / 8 };
     int64_t *mine = calloc(COUNT, sizeof *mine), *all = calloc(2 * COUNT, sizeof *all);
@@ -228,7 +232,7 @@ static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_run(comm, &op));
     asks_about_1 = NULL;
     CHECK(atomic_load(&old_entries) == 0);
-    // Between collectives the other rank's next one is known once it has begun.
+    // Rank 0, which is in no collective now, can see which collective rank 1 has begun next.
     char text[80];
     if (comm->rank == 0)
         while (!shm_collective_text(shm_of(comm), 1, text, sizeof text)) ranks_sleep_ms(1);
@@ -244,7 +248,7 @@ static void test_old_entry(void **state) {
 
 // ---- the text about a rank without a heartbeat
 
-// Names the limit that was applied.
+// The text names the limit that the rank's silence has exceeded.
 static void body_silence(tri_comm *comm, ranks_table *table, void *argument) {
     shm_family *family = shm_family_of(shm_of(comm));
     char want[80];

@@ -172,7 +172,8 @@ static void only_the_named_interface_is_bound(void **state) {
     }
 }
 
-// Fails on host 0 with the text. All cases run in one process, which the last one ends.
+// Checks that opening the store fails with a message that contains `text`. To be called in a
+// process on host 0.
 static void check_refusal(tri_identity identity, const char *text) {
     tri_store *store;
     REQUIRE(tri_store_open(&identity, 500, &store) == TRI_BAD_INPUT);
@@ -228,7 +229,7 @@ static void lives_on_host(tri_identity me, bool is_lost) {
         .silence_s = 4, .ring = tri_ledger_ring_of(ledger), .on_loss = on_loss, .context = &me};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
     REQUIRE(tri_health_admit(health) == TRI_OK);
-    usleep(100000); // a beat
+    usleep(100000); // so that the first beat is sent
     atomic_fetch_add(&shared->arrived, 1);
     wait_for(&shared->may_ask, 1);
     REQUIRE(tri_health_admit(health) == (is_lost ? TRI_PEER_LOST : TRI_OK));
@@ -264,8 +265,8 @@ static void start_two(pid_t *pids, bool is_lost) {
     wait_for(&shared->arrived, 2);
 }
 
-// Both parts notice. After the network has healed neither may commit: rank 1 was given up, and
-// rank 0 has lost it.
+// Both ranks notice that the cable is cut. After it is mended neither may commit a checkpoint: rank
+// 1 was given up, and rank 0 has lost a rank.
 static void cut_cable_is_noticed(void **state) {
     pid_t pids[2];
     start_two(pids, true);

@@ -1,6 +1,7 @@
-// What is not a rank at the store's TCP port: no token, a wrong or a replayed proof, lengths of
-// 4 GB, slow senders, port scans. Each is turned away before anything is allocated for it, the job
-// is unharmed, and the store listens where it was told to and nowhere else.
+// Connections to the store's TCP port that do not come from a rank: without a token, with a wrong
+// or a replayed proof, with lengths of 4 GB, slow senders, port scans. Each is turned away before
+// anything is allocated for it, the job is unharmed, and the store listens where it was told to
+// and nowhere else.
 #include "store_ranks.h"
 
 #include "base/limits.h"

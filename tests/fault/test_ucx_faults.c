@@ -15,6 +15,6 @@ int main(void) {
         return 77;
     }
     ranks_transport = table;
-    setenv("UCX_TLS", "tcp,self", 0); // as between hosts
+    setenv("UCX_TLS", "tcp,self", 0); // TCP as between hosts, instead of shared memory
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

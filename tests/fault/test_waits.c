@@ -1,7 +1,8 @@
-// No wait of a schedule can be spared. Random runs on a device with queues have the bits of a
-// device without, however actions are delayed. Then one wait after the other is left out, and what
-// it waits for is held up until all that does not depend on it is done: the bits differ, or other
-// waits order the two actions. The faults are planted here, so this is no test of equivalence.
+// Every wait between two actions of a schedule is needed. First, random training runs on a device
+// that works asynchronously give the same bits as on one that does not, however actions are
+// delayed. Then one wait at a time is left out, and the action for which it waited is held up until
+// everything is done that does not depend on it. Now the bits have to differ, unless other waits
+// order the two actions too. The test makes these faults itself, so it tests no equivalence.
 //
 // usage: test_waits [SEED]    all seeds, or one of them with a line for each wait
 #include "comm_ranks.h"
@@ -17,17 +18,19 @@
 #include <cmocka.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { REMOVALS = 0 }; // each would be a race that the sanitizer reports
+enum { REMOVALS = 0 }; // a removed wait is a data race, which the sanitizer would report
 #else
 enum { REMOVALS = 8 };
 #endif
 enum {
     SCHEDULES = 200,
-    IMPLIED_REMOVALS = 1, // of waits that others imply
+    IMPLIED_REMOVALS = 1, // how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
     LIMIT_US = 20000000,
     CLOSE_LIMIT_US = 2000000,
-    MORE_US = 4000, // where the waiter only begins, and is not done before other ranks go on
+    // If the waiter can begin, but cannot end, before the held action is done: how long the held
+    // action still waits, so that the waiter does its work first.
+    MORE_US = 4000,
     IMPLIED_LIMIT_US = 2000,
     DELAY_US = 150
 };
@@ -44,7 +47,7 @@ typedef struct outcome {
     bool bits_differ, memory_differs, failed, expired, is_nothing;
 } outcome;
 
-// Of one rank, by action.
+// Which memory each action of one rank reads and writes; by action.
 typedef device_notes all_notes[HELD_RUN_ACTIONS];
 
 typedef struct test_case {
@@ -57,7 +60,8 @@ typedef struct test_case {
     outcome (*outcomes)[RANDOM_RUN_RANKS]; // by removal
 } test_case;
 
-// By kinds of waiter and dependency.
+// How many waits there are, and what was found about them. The table below has these counts for
+// each kind of action that waits, and each kind of action that it waits for.
 typedef struct counts {
     int there, implied, padding, bound, left_out, caught, memory, apart, same, missed;
 } counts;
@@ -74,8 +78,9 @@ static counts *counts_of(const random_run *run, const order_wait *w) {
     return &table[actions[w->waiter].kind][actions[w->dependency].kind];
 }
 
-// The first action of the dependency's lane that the waiter can overtake without the wait, so that
-// it comes to `event`; -1: none. If it can overtake one, it can overtake those behind it.
+// Finds the first action in the dependency's lane that can be held up while the waiting action,
+// without its wait, still begins or is done, as `event` says; -1: there is none. All actions behind
+// the held one in this lane are held up with it.
 static int find_held(const test_case *c, const order_wait *w, order_event event) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);
@@ -95,9 +100,10 @@ static bool is_collective(tri_action_kind kind) {
            kind == TRI_ACTION_TIE;
 }
 
-// The waiter overtakes what is held up. Where that would hold other ranks up for which the waiter
-// has to wait, only the results of the dependency are held up, or the waiter only begins. That is
-// nothing for a RECV, which writes when it ends.
+// Chooses an action to hold up, so that the waiting action overtakes it. Sometimes the waiting
+// action cannot be done meanwhile, because it needs other ranks that would be held up too. Then
+// only the results of the dependency (a collective) are held up, or the waiting action need only
+// begin. To begin is not enough for a RECV, which writes only when it ends.
 static void find_what_is_held(const test_case *c, removal *r) {
     const tri_action *actions = schedule_of(&c->run, r->wait.rank)->actions;
     r->held = find_held(c, &r->wait, ORDER_DONE);
@@ -160,13 +166,16 @@ static bool is_of_own_range(tri_action_kind kind) {
            kind == TRI_ACTION_HOST_STEP || kind == TRI_ACTION_UPLOAD;
 }
 
-// Whether the two actions share nothing but this rank's range of a unit, in which no parameter
-// lies: it is smaller than the number of ranks asks for.
+// Whether the two actions share only this rank's range of a unit, and this range is all padding:
+// units are padded so that every rank's range has the same length, so in a small unit some ranks'
+// ranges hold no parameter. Then the wait between the two actions protects no data.
 static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
     const tri_plan *plan = c->run.far[w->rank];
-    if (other->kind == TRI_ACTION_NORM) { // makes the scalars of a step, for each unit
+    // NORM belongs to no unit: it makes the step scalars for all of them. So `other` becomes the
+    // action that belongs to a unit.
+    if (other->kind == TRI_ACTION_NORM) {
         other = waiter;
         waiter = &s->actions[w->dependency];
     }
@@ -183,7 +192,7 @@ static bool is_of_padding(const test_case *c, const order_wait *w) {
     return is_own;
 }
 
-// Finds which waits others imply, and chooses what is left out.
+// Finds which waits are implied by other waits, and chooses the waits that the runs leave out.
 static void plan_removals(test_case *c) {
     tri_arena *arena = c->arena;
     c->graph = order_graph_make(arena, c->run.far, c->run.shape);
@@ -247,8 +256,9 @@ static bool differs(const test_case *c, int number) {
     return any;
 }
 
-// What is held up goes on when all is done that can be. Or, `close`, only the dependency is held
-// up, and goes on right behind the waiter and before the next action of its lane.
+// Runs the steps without the removed wait. The action that is held up goes on when all actions are
+// done that do not depend on it. With `close` it goes on as soon as the waiter is done, before the
+// next action of the waiter's lane.
 static void run_without(const test_case *c, held_run *far, int number, bool close, uint64_t bits,
                         uint64_t memory) {
     const removal *r = &c->removals[number];
@@ -312,9 +322,11 @@ static void print_wait(const test_case *c, const removal *r, const char *what) {
                   (unsigned long long)c->run.seed, r->wait.rank, text[0], text[1], text[2], what);
 }
 
-// Pairs that may write what is there already: zeros where a rank has no micro-batch; what a block
-// made before; parameters that were gathered or fetched before, or of which only padding comes
-// from elsewhere; a sum to which the other ranks add nothing, or of which NORM reads only padding.
+// Whether the waiter and its dependency are of kinds that may leave the same bytes in either order,
+// because one of them may write what is there already: zeros where a rank has no micro-batch; what
+// a block made before; parameters that were gathered or fetched before, or of which only padding
+// comes from elsewhere; a sum to which the other ranks add nothing, or of which NORM reads only
+// padding.
 static bool may_leave_the_same(const random_run *run, const order_wait *w) {
     static const tri_action_kind pairs[][2] = {
         {TRI_ACTION_CLEAR, TRI_ACTION_SCATTER},        {TRI_ACTION_SCATTER, TRI_ACTION_CLEAR},
@@ -357,7 +369,8 @@ static void judge(const test_case *c, int number) {
         print_wait(c, r, "caught");
         fail_msg("the actions touch no byte that they have in common");
     }
-    // The waiter was done before what is held up went on.
+    // The test delayed the actions that the removed wait protects. True if the waiter was done
+    // before they went on.
     bool is_reversed = r->free[r->wait.waiter] && !all.expired;
     bool is_same = is_reversed && !all.memory_differs && may_leave_the_same(&c->run, &r->wait);
     const char *what = caught                              ? "caught"
@@ -441,7 +454,8 @@ static void print_table(void) {
                   expired);
 }
 
-// These kinds have to be among those that were caught.
+// Checks the test itself. For each of these pairs of kinds (the action that waits, and the action
+// for which it waits), removing the wait must have given a wrong result in at least one run.
 static void check_kinds(void) {
     static const tri_action_kind pairs[][2] = {
         {TRI_ACTION_TAKE, TRI_ACTION_FORWARD},       {TRI_ACTION_TAKE, TRI_ACTION_BACKWARD},

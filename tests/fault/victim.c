@@ -35,7 +35,8 @@ static void block(int seconds) {
         _exit(99);
 }
 
-// An action that is only issued has its kind in front of its label.
+// True if the action has the kind victim.kind. An action that only issues work to a device has the
+// kind TRI_LEDGER_ISSUE; its label then begins with the kind of the work.
 static bool is_kind(const tri_ledger_action *action) {
     size_t length = strlen(victim.kind);
     if (!strcmp(action->kind, victim.kind)) return true;

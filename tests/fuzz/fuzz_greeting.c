@@ -47,7 +47,8 @@ static ssize_t send_all(int fd, const void *data, size_t size, int flags) {
     return (ssize_t)size;
 }
 
-// One part: an index, what to do, how many bytes, the bytes. Returns how many bytes it has.
+// Runs one part of the fuzzer's input: the index of a connection, a number of time steps (if odd, a
+// new connection opens), how many bytes arrive, and these bytes. Returns the part's length.
 static size_t run_part(store_strangers *s, const uint8_t *data, size_t size, int64_t *now_ns) {
     int index = data[0] % TRI_MAX_STORE_STRANGERS;
     size_t count = data[2] < size - 3 ? data[2] : size - 3;
@@ -66,7 +67,8 @@ static size_t run_part(store_strangers *s, const uint8_t *data, size_t size, int
     return 3 + count;
 }
 
-// A proof that a rank made, with bytes of the input in place of some of its own.
+// Changes bytes of the proof by which a rank shows that it has the token, as the input says. The
+// server has to refuse it unless no byte has changed.
 static void check_changed_proof(const store_gate *gate, const uint8_t *data, size_t size) {
     tri_identity me = {.rank = 1, .generation = 3};
     store_challenge challenge;

@@ -70,8 +70,8 @@ static void say(store_core *core, int client, store_head head, const char *key, 
     store_core_input(core, client, value, head.value_bytes, 0);
 }
 
-// Three ranks, of which two have arrived properly. Then any bytes from any client: its number, how
-// many bytes, the bytes.
+// A store of three ranks, of which two have arrived properly. Then any client sends any bytes. The
+// fuzzer's data say which: the number of a client, how many bytes it sends, and the bytes.
 static void fuzz_store(const uint8_t *data, size_t size) {
     store_core *core = store_core_create("job", 3);
     store_hello words = {.size = 3, .total_ms = 1000};

@@ -7,13 +7,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static tri_ledger_ring ring; // also what earlier inputs left there
+    static tri_ledger_ring ring; // keeps what earlier inputs have written into it
     char text[224], packed[TRI_LEDGER_PACKED_BYTES];
     if (!tri_ledger_unpack(data, size, &ring)) return 0;
     tri_ledger_text(&ring, text, sizeof text);
     if (strlen(text) >= sizeof text) abort();
     (void)tri_ledger_waits(&ring);
-    // What was taken over can be sent on.
+    // A ledger that was accepted can be packed and unpacked again, with the same text.
     static tri_ledger_ring again;
     char same[224];
     if (!tri_ledger_unpack(packed, tri_ledger_pack(&ring, packed), &again)) abort();

@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         size_t rest = bytes > body ? bytes - body : 0;
         data += 2;
         size -= 2;
-        // Only its beginning is taken from the input, so that many messages fit in.
+        // Only the first bytes of a message come from the fuzzer's input, so that the input
+        // contains many messages.
         size_t taken = rest < 48 ? rest : 48;
         taken = taken < size ? taken : size;
         memcpy((char *)&message + body, data, taken);

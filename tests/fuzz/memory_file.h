@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Its path, the same at every call.
+// Fills the file with these bytes and returns its path, which is the same at every call.
 static inline const char *memory_file(const uint8_t *data, size_t size) {
     static int fd = -1;
     static char path[64];

@@ -1,6 +1,7 @@
-// A module `cuda` of tests: that of TRIREME_TEST_MODULE (a path), in which one launch fails, as
-// TRIREME_TEST_TRAP says: "[fail:]KERNEL:N" is the Nth launch of the kernel. It traps on the GPU,
-// or with "fail" it is refused at once. What a run does then is tested by tests/gpu/test-gpu.
+// A module `cuda` for tests. It passes all calls on to the module at the path TRIREME_TEST_MODULE,
+// but makes one kernel launch fail. TRIREME_TEST_TRAP chooses it: "[fail:]KERNEL:N" is the Nth
+// launch of KERNEL. The launch traps on the GPU or, with "fail:", is refused at once.
+// tests/gpu/test-gpu tests what a run does then.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 

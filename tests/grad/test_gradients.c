@@ -150,7 +150,7 @@ static void check_batch_norm(tri_shape shape, bool relu, tri_max_pool2d_attr poo
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
 }
 
-// Runs on one replica.
+// Checks the gradients of batch norm over all replicas, in a run of one replica.
 static void check_batch_norm_shared(tri_shape shape, bool relu, tri_max_pool2d_attr pool) {
     subject s = begin();
     tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu, .pool = pool};
@@ -192,7 +192,8 @@ static void test_add_and_reshape(void **state) {
     tri_value sum = tri_node_add(s.graph, &tri_op_add, in, 2, NULL, "");
     tri_value twice = tri_node_add(s.graph, &tri_op_add, (tri_value[]){sum, in[0]}, 2, NULL, "");
     tri_reshape_attr attr = {tri_shape_of(3, 1, 4)};
-    tri_cast_attr same = {.dtype = TRI_F64}; // between types: tests/unit/test_precision.c
+    // A cast that keeps the type; tests/unit/test_precision.c tests casts between types.
+    tri_cast_attr same = {.dtype = TRI_F64};
     tri_value cast = tri_node_add(s.graph, &tri_op_cast, &twice, 1, &same, "");
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &cast, 1, &attr, "")));
 }
@@ -294,7 +295,7 @@ static void test_norms(void **state) {
     static const tri_norm_attr attr = {.eps = 1e-3};
     const tri_shape shapes[] = {tri_shape_of(2, 3, 5), tri_shape_of(1, 1), tri_shape_of(7)};
     for (int i = 0; i < 3; i++)
-        for (int inputs = 1; inputs <= 3; inputs++) { // 2: the one of RMS; 1 and 3: layer norm
+        for (int inputs = 1; inputs <= 3; inputs++) { // 2: RMS norm; 1 and 3: layer norm
             subject s = begin();
             const tri_op *op = inputs == 2 ? &tri_op_rms_norm : &tri_op_layer_norm;
             tri_shape width = tri_shape_of(shapes[i].dims[shapes[i].rank - 1]);
@@ -454,7 +455,7 @@ static void test_all_covered(void **state) {
         &tri_op_all_gather,
         &tri_op_reduce_scatter,
         &tri_op_reorder,              // passes its gradient on
-        &tri_op_batch_norm_inference, // refuses
+        &tri_op_batch_norm_inference, // its gradient rule always fails
     };
     for (int i = 0; i < tri_op_count; i++) {
         bool found = tri_ops[i]->gradient == NULL;

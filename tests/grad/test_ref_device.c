@@ -1,5 +1,6 @@
-// `ref` compared with itself writing over its inputs, at random shapes: an op that may overwrite an
-// input computes the same there, writes all of its outputs, and leaves other inputs alone.
+// Compares `ref` with itself at random shapes, once with outputs in memory of their own and once
+// over the inputs that ops may overwrite: the results are the same, an op writes all of its
+// outputs, and it leaves other inputs alone.
 #include "device/ref/ref.h"
 #include "support/op_compare.h"
 

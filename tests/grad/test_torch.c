@@ -201,7 +201,7 @@ static void check_distance_loss(const tri_op *op, double sum, double count) {
     bench_close(&b);
 }
 
-// As it is, and where e^x would overflow.
+// Compares the loss with PyTorch's, and checks logits so large that e^x would overflow.
 static void test_binary_cross_entropy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6, 4)};
     bench b = bench_open(TRI_F64, &tri_op_binary_cross_entropy, shapes, 2, NULL);
@@ -274,7 +274,8 @@ static void test_tokens(void **state) {
     bench_close(&b);
 }
 
-// The inputs are waves 1, 2, 3. The first one is multiplied by `factor`.
+// Runs the op on fixed inputs: element i of input k is wave(k + 1, i). The first input is
+// multiplied by `factor`.
 static bench run_waves(const tri_op *op, const tri_shape *shapes, int count, const void *attr,
                        double factor) {
     bench b = bench_open(TRI_F64, op, shapes, count, attr);

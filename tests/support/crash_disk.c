@@ -28,7 +28,7 @@ typedef struct entries {
 typedef struct change { // of a folder
     crash_kind kind;
     char name[NAME_BYTES], other[NAME_BYTES];
-    int node; // of a new entry
+    int node; // the node to which a new entry leads; below 0: the change makes no entry
 } change;
 
 typedef struct node {
@@ -139,8 +139,8 @@ static void look(const crash_disk *disk, int state, const node *folder, choose *
         if (has(disk, state, folder, i)) change_entries(out, &folder->changes[i]);
 }
 
-// Finds the node of a path as programs see it, and the last word of its name. *folder: the node
-// above it.
+// Finds the node (file, folder or link) that programs see under a path; NULL: there is none.
+// *folder: the node of the folder that contains it. *last: the last component of the path.
 static node *walk(crash_disk *disk, const char *path, node **folder, const char **last) {
     char rest[CRASH_PATH_BYTES];
     entries *seen = malloc(sizeof *seen);
@@ -248,9 +248,10 @@ void crash_disk_apply(crash_disk *disk, const crash_call *call) {
     add_change(folder, call->kind, name, other, made);
 }
 
-// A state is a choice of changes of folders and a choice of writes to files. Changes: all, none,
-// those of one folder, all others, one, or all but one. Writes: all, none, only sizes, half of
-// them, all but those of one file, or of one file only the size.
+// The states of the disk that a crash may leave. Each is given by which changes of folders have
+// reached the disk, and which writes to files have. Of the changes: all, none, those of one folder,
+// those of all other folders, a single one, or all but one. Of the writes: all, none, only the
+// files' sizes, half of each file, all but those of one file, or all but of one file only the size.
 
 static void mark_reached(crash_disk *disk, int at, char *reached) {
     if (reached[at]) return;

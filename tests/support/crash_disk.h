@@ -14,11 +14,11 @@ typedef struct crash_disk crash_disk;
 
 crash_disk *crash_disk_new(void);
 void crash_disk_free(crash_disk *disk);
-// The data of the call are borrowed.
+// Applies a recorded call. Its data are not copied, so they must stay valid while `disk` is used.
 void crash_disk_apply(crash_disk *disk, const crash_call *call);
 
-// The number of states that a crash now may leave. State 0 is what programs saw before it. Some may
-// be equal.
+// The number of states that a crash now may leave. State 0 is what programs saw before the crash.
+// Several states may be equal.
 int crash_disk_states(crash_disk *disk);
 // A hash of a state; equal states have equal hashes.
 uint64_t crash_disk_hash(crash_disk *disk, int state);

@@ -26,7 +26,7 @@ static shared_log *shared;
 static char root[CRASH_PATH_BYTES];
 static bool exchanges;
 static struct open_file {
-    bool counts;                 // it lies below the root
+    bool counts;                 // the file lies below the root
     char path[CRASH_PATH_BYTES]; // below the root
     int64_t at;
 } files[MAX_FDS];

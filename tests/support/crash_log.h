@@ -1,5 +1,5 @@
-// What a program asks of the file system, written down as it happens: by any thread and by ranks
-// that are forked while it is written.
+// Records the calls with which a program changes files, in the order in which they happen: those of
+// all threads, and of ranks that are forked meanwhile.
 #ifndef TESTS_SUPPORT_CRASH_LOG_H
 #define TESTS_SUPPORT_CRASH_LOG_H
 
@@ -9,23 +9,25 @@
 enum { CRASH_PATH_BYTES = 160 };
 
 typedef enum crash_kind {
-    CRASH_CREATE,   // a new, empty file
-    CRASH_WRITE,    // size bytes of data at offset
-    CRASH_SIZE,     // the file gets this size
+    CRASH_CREATE,   // makes a new, empty file
+    CRASH_WRITE,    // writes `size` bytes of `data` at `offset`
+    CRASH_SIZE,     // sets the file's size
     CRASH_SYNC,     // fsync of a file or folder
-    CRASH_RENAME,   // path to other, which is replaced if it exists
-    CRASH_EXCHANGE, // path and other
-    CRASH_SYMLINK,  // path leads to other
+    CRASH_RENAME,   // renames `path` to `other`, which is replaced if it exists
+    CRASH_EXCHANGE, // exchanges the names `path` and `other`
+    CRASH_SYMLINK,  // makes `path` a symbolic link to `other`
     CRASH_MKDIR,
     CRASH_REMOVE, // unlink or rmdir
-    CRASH_MARK,   // by the test: a number that holds from here on
+    CRASH_MARK,   // no call: the test notes a number here (crash_log_mark), such as a step
 } crash_kind;
 
 typedef struct crash_call {
     crash_kind kind;
-    int writer;                   // the process
-    char path[CRASH_PATH_BYTES];  // below the root
-    char other[CRASH_PATH_BYTES]; // below the root; of a link as it was given
+    int writer;                  // the process
+    char path[CRASH_PATH_BYTES]; // relative to the root of the log
+    // The second path of a rename or exchange, relative to the root; for CRASH_SYMLINK the link's
+    // target, exactly as the program passed it.
+    char other[CRASH_PATH_BYTES];
     int64_t offset, size, mark;
     const char *data;
 } crash_call;

@@ -1,4 +1,5 @@
-// Stands between an engine and a device whose kernels have one definition.
+// Wraps the functions of a device, so that each call notes which memory it reads and writes. The
+// device's table has a single kernel definition, which runs all ops.
 #include "support/device_notes.h"
 
 #include <string.h>
@@ -7,13 +8,13 @@ enum { MOST_KERNELS = 8192 };
 
 _Thread_local device_notes *device_notes_now;
 
-static tri_device_backend noted; // without notes
+static tri_device_backend noted; // the table's own functions, which write no notes
 static tri_kernel_def kernel_def;
 static const tri_kernel_def *const kernels[] = {&kernel_def, NULL};
 
 static struct {
-    const void *state; // of the kernel
-    bool updates;      // input 0 and its states
+    const void *state; // the kernel's state, by which the kernel is found
+    bool updates;      // the kernel overwrites input 0 and its optimizer states
     size_t in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
 } sizes[MOST_KERNELS];
 
@@ -31,7 +32,8 @@ static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_
     int at = 0;
     while (at < MOST_KERNELS && sizes[at].state) at++;
     TRI_ASSERT(at < MOST_KERNELS);
-    // It reads gradients only in a step that halts.
+    // The op first_not_finite counts as reading nothing, because it reads gradients only in a step
+    // that halts.
     bool reads = strcmp(node->op->name, "first_not_finite") != 0;
     sizes[at].state = kernel->state;
     sizes[at].updates = (node->op->flags & TRI_OP_UPDATE) != 0;

@@ -16,12 +16,13 @@ typedef struct device_notes {
     device_range ranges[DEVICE_NOTES_RANGES];
 } device_notes;
 
-extern _Thread_local device_notes *device_notes_now; // where to; NULL: nowhere
+extern _Thread_local device_notes *device_notes_now; // this thread's notes; NULL: it takes none
 
-// Lets the functions of the table, and its only kernel, write notes. Once in a program.
+// Makes the functions of the backend, and its only kernel, note which memory they read and write.
+// To be called once in a program.
 void device_notes_add(tri_device_backend *backend);
 void device_note(const void *memory, size_t size_bytes, bool writes);
-// Whether both touch the same byte, and one of them writes it.
+// Whether there is a byte that both lists of accesses touch and at least one of them writes.
 bool device_notes_conflict(const device_notes *a, const device_notes *b);
 
 #endif

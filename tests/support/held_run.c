@@ -63,17 +63,17 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// What a held action waits for: that the tickets are there and done, or the time.
+// What a held action waits for: until all tickets exist and are done, but at most until `end_us`.
 typedef struct hold {
     _Atomic int tickets_there;
     int ticket_count; // how many there will be
     tri_ticket *tickets;
-    int64_t end_us, more_us; // `more_us`: so long after they are done
+    int64_t end_us, more_us; // `more_us`: how long the action still waits after they are done
     _Atomic int64_t more_end_us;
     _Atomic bool is_open, expired;
 } hold;
 
-// Of one run: what holds the chosen action up in each step, and what delays any action.
+// For one run: holds[s] holds up the chosen action in step s, and delays[s][a] delays action a.
 static hold holds[HELD_RUN_STEPS], delays[HELD_RUN_STEPS][HELD_RUN_ACTIONS];
 static tri_ticket tickets[HELD_RUN_STEPS][HELD_RUN_ACTIONS];
 
@@ -104,7 +104,9 @@ static const tri_ticket_kind hold_ticket = {.wait = wait_for, .is_done = is_done
 static struct {
     tri_engine *engine; // NULL: none
     const held_run_plan *plan;
-    int action, depth; // the next action, and of how many calls of the ledger the end is to come
+    // The next action, and how many calls of tri_ledger_begin and tri_ledger_enter have not been
+    // followed by their tri_ledger_end yet.
+    int action, depth;
     int step;
     bool is_action, is_nothing;
 } watched;
@@ -124,7 +126,8 @@ static tri_status hold_up(tri_engine *e, const tri_action *a, hold *h) {
     return start_behind(e, a, &(tri_ticket){&hold_ticket, h, 0});
 }
 
-// Communicators and the storage touch memory on threads of their own.
+// Notes the memory that the action's operations read and write. Their own threads do so later, and
+// these threads take no notes.
 static void note_operations(const tri_engine *e, const tri_action *a) {
     for (int i = 0; i < e->run.most_ops; i++) {
         const tri_comm_op *op = &e->run.ops[i];
@@ -136,7 +139,8 @@ static void note_operations(const tri_engine *e, const tri_action *a) {
     }
 }
 
-// What the host's CPU reads and writes: it has its own thread, and memory that no device has.
+// Notes what HOST_STEP reads and writes. This cannot be noted in the calls of the device, because
+// the host's CPU does it in a thread of its own and in memory that belongs to no device.
 static void note_host_step(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -167,11 +171,11 @@ tri_status __wrap_tri_storage_start(tri_storage *storage, const tri_storage_op *
     return __real_tri_storage_start(storage, ops, count, label, ticket);
 }
 
-// The group of operations whose results are late, of each step: it does not see that the network
-// is done.
+// For each step, one operation group whose results the test delays: for as long as the test holds
+// it, the group does not see that its messages have arrived.
 static struct {
     const char *label;
-    _Atomic uint64_t number; // of the group, among those of its communicator; 0: none
+    _Atomic uint64_t number; // the group's number among those of its communicator; 0: none
     tri_comm proxy, *inner;
     tri_comm_backend backend;
 } late[HELD_RUN_STEPS];
@@ -241,7 +245,8 @@ static bool is_of_network(const tri_action *a) {
            lane == TRI_LANE_BACK;
 }
 
-// Whether it is the next action that begins. Before a step, what lies in a file is read too.
+// Whether the entry `noted`, which the engine begins in its ledger, is the next action of the
+// schedule. Others are not: before a step, for example, the engine reads offloaded state.
 static bool is_next(const tri_ledger_action *noted) {
     const tri_schedule *s = &watched.engine->run.step->schedule;
     if (watched.action == s->count) return false;
@@ -395,7 +400,8 @@ static tri_status hash_state(held_run *r, uint64_t *bits) {
     return TRI_OK;
 }
 
-// Copies what lies in a file, or in the host's memory, between steps to `kept`, or back.
+// Copies the offloaded state, which lies in a file or in the host's memory between steps, to
+// `kept`, or back.
 static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
     const tri_plan *plan = r->engine->plan;
     for (int i = 0; i < plan->flat.unit_count * TRI_BUCKET_COUNT; i++) {
@@ -416,7 +422,7 @@ static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
     return TRI_OK;
 }
 
-// Memory whose contents a step does not find again.
+// Whether the engine keeps nothing in this memory from one step to the next.
 static bool is_passing(const tri_engine *e, const void *memory) {
     const engine_memory *m = &e->memory;
     const void *const passing[] = {m->heaps[TRI_HEAP_ACTIVATIONS],
@@ -470,7 +476,8 @@ void held_run_close(held_run *r) {
         for (int i = 0; i < TRI_MAX_ROUNDS; i++) free(r->numbers[k][i]);
 }
 
-// All of the device's memory is as it was, and so is what lies in a file.
+// Restores all of the device's memory, and the offloaded state, to what it was before the first
+// run.
 static tri_status begin_again(held_run *r) {
     for (int i = 0; i < allocation_count; i++)
         if (allocations[i].bytes && r->images[i])
@@ -486,7 +493,8 @@ static tri_status begin_again(held_run *r) {
     return tri_engine_carry(r->engine, &(tri_carried){.updates = 0});
 }
 
-// Takes the wait out of the schedule, or puts it back to the end of the action's list.
+// Removes the plan's wait (plan->waiter, plan->dependency) from the schedule or, with `back`, adds
+// it again at the end of the waiter's list of dependencies.
 static void leave_out(tri_engine *e, const held_run_plan *p, tri_step_shape shape, bool back) {
     const tri_schedule *s = &e->plan->steps[shape].schedule;
     if (p->waiter < 0) return;
@@ -504,7 +512,8 @@ static void leave_out(tri_engine *e, const held_run_plan *p, tri_step_shape shap
     list[a->dependency_count] = p->dependency;
 }
 
-// The steps of one run are watched, if the device has queues.
+// Prepares the delays of step `step` by the plan, and watches the actions that the engine issues
+// from now on. Only used if the device has queues.
 static void watch(held_run *r, const held_run_plan *p, int step) {
     int actions = r->engine->plan->steps[r->run->shape].schedule.count;
     TRI_ASSERT(actions <= HELD_RUN_ACTIONS);

@@ -1,5 +1,5 @@
-// A recipe taken through all of a session's arithmetic: the data is made up, nothing is computed,
-// nothing is written.
+// Runs a recipe on the device `null`, which computes nothing, so that plans, schedules and the
+// training loop work with the recipe's numbers. The data is synthetic, and no file is written.
 #ifndef TESTS_SUPPORT_NULL_TRAIN_H
 #define TESTS_SUPPORT_NULL_TRAIN_H
 

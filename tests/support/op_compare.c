@@ -120,7 +120,7 @@ typedef struct side {
     op_case c;
     tri_device *device;
     op_session *session;
-    int built; // values, before the layout pass added its own
+    int built; // number of values before the layout pass added some
 } side;
 
 // False: a kernel failed, and a line says how.

@@ -11,9 +11,9 @@ typedef enum op_source_kind {
     OP_SOURCE_NUMBERS,  // uniform in [low, high)
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
     OP_SOURCE_TOKENS,   // I64 in [0, high)
-    OP_SOURCE_POSITION, // a step and a position in it
+    OP_SOURCE_POSITION, // number of a step, and a sample's position in that step
     OP_SOURCE_BYTES,    // U8
-    OP_SOURCE_STEP,     // scalars of update `low`, skipped when high is not 0
+    OP_SOURCE_STEP,     // step scalars of update number `low`; high not 0: the update is skipped
 } op_source_kind;
 
 typedef struct op_source {
@@ -41,7 +41,7 @@ tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
 // Like op_numbers, but in F32 whatever the type of the case: for statistics, weights of norms,
 // optimizer states.
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
-// Like op_numbers, but in F64: for the numbers of a step.
+// Like op_numbers, but in F64: for numbers that are computed in F64, such as sums.
 tri_value op_double(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
@@ -57,11 +57,13 @@ typedef struct op_family {
     const char *name;
     void (*build)(op_case *c);
     double tolerance;
-    double rounding;       // of a difference of equal numbers of about 1; else 0
-    double half_tolerance; // in a half type, if values are rounded more than once; else 0
-    bool any_layout;       // layouts that only ref takes: not for other devices
+    // Added to the allowed error where a result is the difference of nearly equal numbers of about
+    // 1, whose rounding errors remain; else 0.
+    double rounding;
+    double half_tolerance; // replaces `tolerance` in a half type if values are rounded repeatedly
+    bool any_layout;       // uses layouts that only the device ref supports
     bool rounds_on_gpu;    // in a half type, a GPU's library rounds once more than others do
-    bool channels_last;    // images of 4 axes have their channels last, of devices that can that
+    bool channels_last;    // images have their channels last, on devices that have this layout
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
@@ -71,11 +73,12 @@ extern const op_family op_families[]; // a NULL name ends the list
 // Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
-// Likewise for each of the families, but those that only `ref` takes. The test fails at the end, so
-// that one run shows everything that differs on a machine that can seldom be had.
+// Calls op_compare for each of the families. Skips families whose layouts only `ref` accepts,
+// unless it is the only family. The test fails at the end, so that one run shows everything that
+// differs on a device: some devices can be used only seldom.
 void op_compare_each(const op_family *families, size_t count, const tri_device_backend *backend,
                      int threads, tri_dtype dtype, uint64_t seed, int rounds);
-// Likewise for op_families.
+// Calls op_compare_each for the families of the list op_families.
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds);
 // Every loss and metric of the device must refuse a label that is not a class, and the embedding a

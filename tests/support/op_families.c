@@ -208,7 +208,7 @@ static void build_concat(op_case *c) {
 
 static void build_max_pool2d(op_case *c) {
     tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .key = 31};
-    bool usual = op_chance(c, 60); // 2 x 2
+    bool usual = op_chance(c, 60); // windows of 2 x 2
     tri_shape x = image(c, op_draw(c, 1, 4), channels(c), 3), y = x;
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = usual ? 2 : op_draw(c, 1, 3);
@@ -249,7 +249,7 @@ static void build_avg_pool2d(op_case *c) {
 static void draw_norm_pool(op_case *c, tri_shape x, tri_batch_norm_attr *a, tri_value *mask,
                            tri_value *dy) {
     bool pools = x.rank == 4 && x.dims[2] > 2 && x.dims[3] > 2 && op_chance(c, 60);
-    bool usual = op_chance(c, 60); // 2 x 2
+    bool usual = op_chance(c, 60); // windows of 2 x 2
     tri_shape y = x;
     for (int i = 0; pools && i < 2; i++) {
         a->pool.kernel[i] = usual ? 2 : op_draw(c, 1, 3);
@@ -313,7 +313,7 @@ static void build_batch_norm_shared(op_case *c) {
 
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
-    if (op_chance(c, 40)) { // a range of a tensor, whose runs fit vectors or do not
+    if (op_chance(c, 40)) { // a slice of a tensor, in runs that do or do not fill whole vectors
         int64_t unit = op_chance(c, 70) ? 64 : 1;
         a.run = unit * op_draw(c, 1, 5);
         a.first = unit * op_draw(c, 0, 3);
@@ -369,7 +369,8 @@ static void build_linear_cross_entropy(op_case *c) {
            NULL);
 }
 
-// Scores of a slice of the classes, with maxima and sums as if other slices had larger ones.
+// A loss of scores that are one rank's slice of the classes. The maxima and sums over all classes
+// are drawn as if the slices of other ranks had larger scores.
 static void build_vocab_parallel_loss(op_case *c) {
     int64_t k = op_draw(c, 1, 40);
     tri_classes_attr slice = {.first = op_draw(c, 0, 5)};

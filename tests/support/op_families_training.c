@@ -1,5 +1,5 @@
-// Random graphs of what training adds to a model: updates, the numbers of a step, and a whole
-// network with its backward pass.
+// Random graphs of what training adds to a model: optimizer updates, the op step_numbers with its
+// sums, and a whole network with its backward pass.
 #include "support/op_families.h"
 
 #include "pass/pass.h"

@@ -20,7 +20,9 @@ struct op_session {
     tri_graph *graph;
     tri_device *device;
     tri_queue *queue;
-    tri_comm *alone, *comm; // of collective ops: the session's own, or the test's
+    // The communicator that runs collective ops: one that the test gives, or `alone`, which has
+    // only this rank.
+    tri_comm *alone, *comm;
     int value_count;
     char **host, **memory; // by value: where it lies on the host, and on the device
     tri_kernel *kernels;   // by node
@@ -72,7 +74,7 @@ static tri_value shared_input(const tri_graph *g, int index, bool in_place) {
     if (!in_place || !node->op->in_place) return none;
     tri_value input = node->inputs[node->op->in_place - 1];
     const tri_value_info *in = tri_value_get(g, input), *out = tri_value_get(g, node->outputs[0]);
-    for (int k = 0; k < node->input_count; k++) // the same value twice
+    for (int k = 0; k < node->input_count; k++) // the node must not read the value twice
         if (k != node->op->in_place - 1 && node->inputs[k].id == input.id) return none;
     bool same = in->dtype == out->dtype && tri_layout_equal(&in->layout, &out->layout) &&
                 tri_value_bytes(g, input) == tri_value_bytes(g, node->outputs[0]);

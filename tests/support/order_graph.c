@@ -7,7 +7,7 @@
 
 typedef struct edge {
     int to, next;
-    int rank, waiter, dependency; // of a wait; else rank -1
+    int rank, waiter, dependency; // the wait for which the edge stands; rank -1: no wait of a plan
 } edge;
 
 struct order_graph {
@@ -42,8 +42,10 @@ static bool is_message(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
 }
 
-// Within a rank: the host issues one action after the other, waits for a micro-batch before it
-// takes the second one after it, and lanes run in order. Messages leave in order.
+// Adds the order that holds between actions of one rank. The host issues one action after the
+// other. Before it issues the TAKE of micro-batch n + TRI_TAKEN_BATCHES, it waits until the TAKE of
+// micro-batch n is done. Each lane runs its actions in order, and the messages of a lane leave in
+// order.
 static void add_rank(order_graph *g, int rank) {
     const tri_schedule *s = schedule_of(g, rank);
     int latest[TRI_LANE_COUNT], message[TRI_LANE_COUNT], takes[TRI_TAKEN_BATCHES] = {-1, -1};
@@ -79,7 +81,7 @@ static void add_rank(order_graph *g, int rank) {
     }
 }
 
-// How many actions like it stand before it.
+// How many actions of the same kind on the same subject precede the action in its schedule.
 static int number_of(const tri_schedule *s, int action) {
     int number = 0;
     for (int i = 0; i < action; i++)
@@ -121,8 +123,8 @@ static bool meets(const order_graph *g, int p, int i, int q, int k) {
            to == tri_mesh_coordinate(mesh, q, TRI_AXIS_PIPELINE);
 }
 
-// Between ranks: a collective is done after all of its ranks have begun it, and a message after
-// both of its ends have.
+// Adds the edges between ranks p and q: a collective is done only after all of its ranks have begun
+// it, and a message only after its sender and its receiver have begun it.
 static void add_between(order_graph *g, int p, int q) {
     const tri_mesh *mesh = &g->plans[p]->mesh;
     const tri_schedule *s = schedule_of(g, p), *t = schedule_of(g, q);

@@ -1,5 +1,5 @@
-// Draws networks, meshes and strategies. Each number of a way of sharing the state comes up equally
-// often; all other choices are random.
+// Draws networks, meshes and strategies. The seed chooses the strategy and the sizes of the mesh
+// in turn from the table `ways`, so that each row is used equally often. All else is random.
 #include "support/random_run.h"
 
 #include "base/philox.h"
@@ -43,7 +43,7 @@ static int draw(draws *d, int below) {
     return (int)(tri_philox_at(0x5ea3, d->seed, 0, d->at++) % (uint32_t)below);
 }
 
-static const random_run *building; // what `build` builds
+static const random_run *building; // the run whose model the function `build` builds
 
 static tri_value add_layer(tri_graph *g, tri_value x, int block) {
     const char *name = tri_name(g, "l%d", block);
@@ -127,7 +127,8 @@ static void draw_request(random_run *r, draws *d) {
         .freeze_count = r->block_count > 2 && draw(d, 4) == 0,
         .loader_batches = 1};
     r->shape = draw(d, 8) ? TRI_STEP_FULL : TRI_STEP_EVALUATE;
-    // Both for each way of sharing the state, and no draw, so that all else stays as it is.
+    // Each row of `ways` is tried with the optimizer on the host and on the device. This is not
+    // drawn at random, so that all other numbers of a seed stay as they were.
     bool on_host = r->seed / (sizeof ways / sizeof *ways) % 2 == 0;
     r->strategy.offload_step = on_host ? TRI_OFFLOAD_STEP_HOST : TRI_OFFLOAD_STEP_DEVICE;
 }

@@ -6,13 +6,13 @@
 
 typedef struct schedule_case {
     const char *strategy, *order;
-    int pipeline, replicate, shard, tensor; // 0 is 1
-    int stages_per_rank, blocks_per_stage;  // 0 is 1
+    int pipeline, replicate, shard, tensor; // 0 means 1
+    int stages_per_rank, blocks_per_stage;  // 0 means 1
     int micro_batches;                      // of the step, over all replicas; the last is smaller
     bool deterministic, reshards, offloads, fetches, evaluates;
-    bool steps_on_host; // of the units, some have gradients that NORM sums
+    bool steps_on_host; // the host runs the optimizer
     bool skips;         // an edge from the first stage to every later one
-    bool recompute;     // every other block
+    bool recompute;     // every other block is recomputed
     int prefetch;
     bool takes_ahead;
 } schedule_case;
@@ -30,7 +30,7 @@ void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer
 
-// Simulates all ranks. FORWARD takes 1, BACKWARD 2 (each of its halves 1), all else nothing.
+// Simulates all ranks. FORWARD takes 1 s, BACKWARD 2 s (each of its halves 1 s), all else no time.
 // Returns the time they take, and the fraction of it in which compute lanes stand still.
 double schedule_set_simulate(const schedule_set *set, double *bubble);
 

@@ -18,7 +18,10 @@ typedef struct head { // of a message
     uint32_t tag;
     uint32_t from;
     uint64_t bytes;
-    uint64_t number; // of the sender's; in an answer, of the message that was received
+    // The message's number: a sender counts its messages to each rank. In an ANSWER: the number of
+    // the message that was received. In the first head of a connection: the number in the sender's
+    // address.
+    uint64_t number;
 } head;
 
 typedef struct outgoing { // a message that is being sent
@@ -32,7 +35,7 @@ typedef struct outgoing { // a message that is being sent
 typedef struct incoming { // a message that is arriving or has arrived before its receive
     struct incoming *next;
     head head;
-    char *data; // its own memory, unless a receive has it
+    char *data; // where the data arrive: allocated memory or, if a receive is posted, its memory
     tri_transport_request *request;
     size_t got;
 } incoming;
@@ -61,7 +64,9 @@ typedef struct peer {
     outgoing *first, **last;
     bool waits_to_write;
     const char *loss;
-    outgoing *unanswered; // written, where a send ends when it was received
+    // Messages that were written to the socket, but whose receipt the peer has not confirmed yet.
+    // Used if a send is complete only when it was received.
+    outgoing *unanswered;
     uint64_t sent;
 } peer;
 
@@ -69,7 +74,7 @@ struct tri_transport_end {
     int rank, size, listen_fd, epoll_fd;
     struct sockaddr_un address;
     socklen_t address_bytes;
-    uint64_t number; // in the address
+    uint64_t number; // tells this end's address apart from all others (make_address)
     peer *peers;
     connection *connections;
     posted *posted, **last_posted;
@@ -227,7 +232,7 @@ static void socket_send(tri_transport_end *end, int r, uint32_t tag, const void 
     queue(end, r, &what, data, request);
 }
 
-// A message that this rank sent was received.
+// Handles the answer of a rank that has received a message of this rank: the send is now done.
 static void take_answer(tri_transport_end *end, const head *answer) {
     for (outgoing **link = &end->peers[answer->from].unanswered; *link; link = &(*link)->next) {
         outgoing *out = *link;
@@ -341,7 +346,7 @@ static bool read_some(tri_transport_end *end, connection *from, size_t *budget) 
     if (in_head) {
         from->head_got += (size_t)n;
         if (from->head_got < sizeof from->head) return true;
-        if (from->peer == UNKNOWN) { // the first head only tells who it is
+        if (from->peer == UNKNOWN) { // the first header only tells which rank has connected
             from->peer = (int)from->head.from;
             peer *sender = &end->peers[from->peer]; // whose address may not be known yet
             if (!sender->address_bytes)

@@ -5,9 +5,10 @@
 #include "comm/message/transport.h"
 
 extern const tri_transport socket_transport;
-// The same, but a send ends when it was received, as large messages of most networks do.
+// As socket_transport, but a send ends only once it was received, as large messages of most
+// networks do.
 extern const tri_transport socket_transport_strict;
-// The same without a descriptor to wait for.
+// As socket_transport, but it has no file descriptor on which a thread could sleep with poll.
 extern const tri_transport socket_transport_without_events;
 
 #endif

@@ -20,7 +20,8 @@ static bool write_text(const char *path, const char *text) {
     return is_written;
 }
 
-// Without root's rights, a user namespace gives them over the namespaces made in it.
+// Makes this process root. If it is not, it enters a new user namespace, in which it has root's
+// rights over the namespaces that it then makes.
 static bool become_root(void) {
     char map[64];
     long uid = (long)geteuid(), gid = (long)getegid();

@@ -10,11 +10,12 @@ typedef struct two_hosts {
     pid_t holders[2]; // processes that keep the namespaces
 } two_hosts;
 
-// False, and why: this process may not make namespaces, or there is no program `ip`.
+// Makes the two hosts. False: this process may not make namespaces, or there is no program `ip`;
+// *why tells which.
 bool two_hosts_make(two_hosts *out, const char **why);
 void two_hosts_end(two_hosts *hosts);
-// Moves this process onto the host for good. `hosts_file`: what it finds as /etc/hosts; NULL: as
-// outside.
+// Moves this process into the namespaces of one of the two hosts, 0 or 1, for good. `hosts_file`:
+// the file that it then finds as /etc/hosts; NULL: that of the real host.
 bool two_hosts_enter(const two_hosts *hosts, int host, const char *hosts_file);
 // Runs a command of the shell on the host, and returns its exit code.
 int two_hosts_run(const two_hosts *hosts, int host, const char *command);

@@ -24,12 +24,13 @@ static void the_longer_bound_counts(void **state) {
     near(tri_bench_fraction(&peak, 1e9, 1e3, false, 0.02), 0.5);     // 10 ms of arithmetic
     near(tri_bench_fraction(&peak, 1e9, 1e3, true, 0.02), 0.125);    // 2.5 ms in BF16
     near(tri_bench_fraction(&peak, 1e3, 1e9, false, 0.2), 0.5);      // 100 ms of memory
-    near(tri_bench_fraction(&peak, 1, 65536, false, 1e-6), 0.32768); // from a cache: its rate
+    near(tri_bench_fraction(&peak, 1, 65536, false, 1e-6), 0.32768); // the 128 KiB cache's rate
     near(tri_bench_fraction(&peak, 1, 16384, false, 1e-6), 0.08192);
     near(tri_bench_fraction(&peak, 1, 4e6, false, 1e-3), 0.08);
 }
 
-// Whatever is measured: a bound that is longer than the time is none.
+// Whatever is measured, the fraction is never above 1.05. If the shortest possible time is longer
+// than the measured one, the kernel does less work than was counted, and the fraction is 0.
 static void never_above_the_peak(void **state) {
     for (double flops = 1; flops < 1e12; flops *= 7)
         for (double bytes = 1; bytes < 1e12; bytes *= 7)
@@ -39,7 +40,8 @@ static void never_above_the_peak(void **state) {
             }
     near(tri_bench_fraction(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
     assert_true(tri_bench_fraction(&peak, 1e9, 0, false, 0.001) == 0); // Winograd
-    assert_true(tri_bench_fraction(&peak, 0, 1e9, false, 1e-6) == 0);  // a view, rows of a table
+    // A view, or rows of a table: far fewer bytes are moved than the tensors have.
+    assert_true(tri_bench_fraction(&peak, 0, 1e9, false, 1e-6) == 0);
     assert_true(tri_bench_fraction(&peak, 1e9, 1e9, false, 0) == 0);
 }
 

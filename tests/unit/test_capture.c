@@ -1,4 +1,4 @@
-// Which runs of a schedule a device may capture.
+// Which sequences of actions of a schedule a device may capture and repeat.
 #include "base/philox.h"
 #include "device/null/null.h"
 #include "ops/ops.h"
@@ -23,8 +23,9 @@ static bool is_awaited(const tri_schedule *s, int action) {
     return false;
 }
 
-// Every action that may be captured is in exactly one run, nobody waits inside of a run, and no two
-// neighbouring runs could be one.
+// Checks the captured parts, each of which is a sequence of actions of the compute lane: every
+// action that may be captured is in exactly one part, between actions of a part no lane waits for
+// another, and no two neighbouring parts could be one.
 static void check(const tri_schedule *s, const bool *may) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_capture *runs;
@@ -83,7 +84,7 @@ static void test_runs(void **state) {
             bool *may = TRI_NEW_ARRAY(set.arena, bool, s->count);
             uint32_t at = 0;
             tri_schedule_find_dependencies(s, &set.requests[rank], NULL, 0);
-            for (uint32_t one_of = 1; one_of < 6; one_of++) { // 1: none may
+            for (uint32_t one_of = 1; one_of < 6; one_of++) { // 1: no action may be captured
                 for (int i = 0; i < s->count; i++)
                     may[i] = tri_action_lane(s->actions[i].kind) == TRI_LANE_COMPUTE &&
                              tri_philox_at(5, c, (uint32_t)rank, at++) % one_of > 0;

@@ -66,7 +66,9 @@ static void test_same_bytes_whatever_the_order(void **state) {
     tri_state_sink sink = fixture_sink(&model);
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     assert_int_equal(model.wrong, 0);
-    sink = fixture_sink(&turned); // values depend on the index: all are there, none matches
+    // The fixture's values depend on a tensor's index, which is another one in `turned`: all
+    // elements are read, but their values differ from the expected ones.
+    sink = fixture_sink(&turned);
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     for (int i = 0; i < turned.count; i++)
         assert_int_equal(turned.seen[i], tri_shape_count(&turned.tensors[i].shape));
@@ -97,7 +99,7 @@ static void test_retention_of_the_largest(void **state) {
         tri_checkpoint_monitor monitor = {"accuracy", true, true, accuracy[i]};
         save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 1});
     }
-    link_is("checkpoints/best", "step-00000001"); // the earlier of equals
+    link_is("checkpoints/best", "step-00000001"); // the earlier one of two equal values
     assert_true(exists("checkpoints/step-00000001") && !exists("checkpoints/step-00000002"));
     assert_int_equal(entries(), 5);
     save((fixture_save){.step = 5, .width = 2, .save_top_k = -1}); // keep all
@@ -222,7 +224,7 @@ static void test_damage_names_the_tensor(void **state) {
     struct stat info;
     snprintf(path, sizeof path, "%s/checkpoints/step-00000002/model.safetensors", run_dir);
     assert_int_equal(stat(path, &info), 0);
-    flip(path, info.st_size - 1, 3); // the last by size and name
+    flip(path, info.st_size - 1, 3); // a byte of 'fc1.weight', which lies last in the file
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT,
            "model.safetensors: tensor "
            "'fc1.weight' is damaged");
@@ -267,7 +269,8 @@ static void test_refused(void **state) {
     assert_int_equal(unlink(in_run(two)), 0);
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "is missing");
     copy(in_run("kept"), in_run(two));
-    for (int bit = 0; bit < 8; bit++) flip(in_run(two), 7, bit); // a header of 2^56 times 255
+    // The highest byte of the header's length becomes 255, so the length is at least 255 · 2^56.
+    for (int bit = 0; bit < 8; bit++) flip(in_run(two), 7, bit);
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "header");
     assert_int_equal(fixture_auto(run_dir, 4), 1);
     copy(in_run("kept"), in_run(two));
@@ -303,8 +306,9 @@ static void test_another_model(void **state) {
            "'conv1.bias' is F32 there, but F16 in the model");
 }
 
-// A file may have more tensors than it may have chunks by their size: a model of thousands of
-// layers trained for an epoch, and could not be saved.
+// A file can have more tensors than TRI_MAX_CHECKPOINT_CHUNKS: every tensor gets at least one
+// chunk, and the limit holds only for the chunks into which a large tensor is cut. Otherwise a
+// model of thousands of layers would train for an epoch and could then not be saved.
 static void test_many_tensors(void **state) {
     enum { MANY = TRI_MAX_CHECKPOINT_CHUNKS + 1000 };
     tri_arena *arena = tri_arena_create(NULL, "test");

@@ -190,7 +190,8 @@ static tri_status refuse(void *context) {
     return TRI_FAIL(TRI_MISMATCH, "a newer generation has taken its place");
 }
 
-// A run that was replaced commits nothing, at once and behind the steps, and leaves nothing behind.
+// A run that a newer generation has replaced may not commit. Its save fails, whether it runs at
+// once or in the background, and leaves no files behind.
 static void test_refused_commit(void **state) {
     (void)state;
     fixture_save first = options(1);

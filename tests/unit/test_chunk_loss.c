@@ -21,7 +21,8 @@ static tri_value add(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
     return tri_node_add(g, op, (tri_value[]){a, b}, op->input_count < 2 ? 1 : 2, NULL, "");
 }
 
-// A layer that scores what an earlier one makes, and its loss.
+// Builds a model of two linear layers: the first one is followed by a norm if the case asks for it,
+// the second one ("head") makes the scores of the classes, of which the cross-entropy is the loss.
 static tri_graph *make_graph(const chunk_case *c) {
     tri_graph *g = op_graph_open(c->dtype);
     const char *message = "";
@@ -59,7 +60,7 @@ static void chunk(tri_graph *g, const tri_device_description *device) {
     if (tri_pass_chunk_loss(g, device) != TRI_OK) fail_msg("%s", tri_error_message());
 }
 
-// Runs the pass and returns how many layers it took.
+// Runs the pass and returns how many linear layers it joined with the loss that reads them.
 static int taken(const chunk_case *c, const tri_device_description *device) {
     tri_graph *g = make_graph(c);
     int whole = count_op(g, &tri_op_cross_entropy);
@@ -71,7 +72,7 @@ static int taken(const chunk_case *c, const tri_device_description *device) {
     if (count > 0) {
         assert_int_equal(count_op(g, &tri_op_cross_entropy_grad), 0);
         assert_int_equal(count_op(g, &tri_op_accuracy), 0);
-        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training); // of the first
+        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training); // of layer "first"
     }
     op_graph_close(g);
     return count;
@@ -96,7 +97,7 @@ static void test_leaves(void **state) {
     c.classes = 8192;
     assert_int_equal(taken(&c, NULL), 0);
     c = large;
-    c.classes = 2047; // a row less than 8 MiB
+    c.classes = 2047; // the scores take a little less than 8 MiB
     assert_int_equal(taken(&c, NULL), 0);
     c = large;
     c.activation = TRI_ACTIVATION_RELU;
@@ -132,7 +133,8 @@ static void test_leaves_two_losses(void **state) {
     op_graph_close(g);
 }
 
-// Only a device whose kernel keeps one chunk computes so.
+// The pass joins the layer and its loss only on a device whose kernel keeps the scores of a single
+// chunk of rows.
 static void test_devices(void **state) {
     static const struct {
         const tri_device_backend *backend;
@@ -215,8 +217,8 @@ static void check_value(const chunk_case *c, const side *one, tri_value a, const
     }
 }
 
-// Compares losses, metrics and all gradients: bit by bit but for the gradient of the layer's
-// weight, if `limit` is above 0.
+// Compares losses, metrics and all gradients with and without chunks. They must have equal bits,
+// except for the gradient of the layer's weight, which may differ by `limit`.
 static void check_case(const chunk_case *c, const tri_device_backend *backend, int threads,
                        double limit) {
     side one = run_case(c, backend, threads, true), two = run_case(c, backend, threads, false);
@@ -287,8 +289,8 @@ static void test_bits_of_isas(void **state) {
     }
 }
 
-// Where a product's blocks of k are not the chunks, the gradient of the weight is summed in another
-// order, and all else keeps its bits.
+// If the blocks of rows in which a product sums the weight's gradient are not the chunks of rows of
+// the loss, that gradient is summed in another order. All other results keep their bits.
 static void test_other_order(void **state) {
     chunk_case c = {.samples = 1, .tokens = 640, .inputs = 48, .classes = 4160, .training = true};
     check_case(&c, &tri_device_cpu, 1, 1e-6);

@@ -1,4 +1,5 @@
-// Data communicators: opened for a device over a control communicator, with what it lacks added.
+// Data communicators, which are opened for a device over a control communicator. Abilities that the
+// control communicator lacks are added.
 #include "comm_ranks.h"
 
 #include "comm/data.h"
@@ -74,7 +75,7 @@ static void check_device(tri_comm *control, const tri_device_backend *backend, b
     CHECK((can & wanted) == wanted);
     CHECK(can & (backend->host_memory ? TRI_COMM_HOST_MEMORY : TRI_COMM_DEVICE_MEMORY));
     check_sum(data, device);
-    tri_comm_data_stop(data); // of one that is not staged: nothing happens
+    tri_comm_data_stop(data); // does nothing if the communicator is not staged
     tri_comm_data_close(data, control);
     backend->close(device);
     CHECK_OK(tri_comm_barrier(control, "control lives on"));

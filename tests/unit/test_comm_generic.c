@@ -1,6 +1,7 @@
-// The generic layer: where a backend cannot add in rank order, accumulate, send half types or find
-// mismatches, the layer does it with the bits and the messages of a backend that can. The backend
-// that cannot is shm without one ability after the other: it refuses what it does not claim.
+// The generic layer: if a backend cannot add in rank order, accumulate, send half types or find
+// mismatches, the layer does it, with the same bits and error messages as a backend that can. The
+// test makes such a backend of shm: it hides one of shm's abilities at a time, and refuses the
+// operations that need the hidden ability.
 #include "comm_draw.h"
 #include "comm_mismatch.h"
 
@@ -19,10 +20,10 @@ enum { OPS = 60, MOST_COUNT = 90001, MOST_RANKS = 4 };
 
 // ---- a backend without some of its abilities
 
-static unsigned hidden; // of all backends that hide made
-static const tri_comm_backend *whole;
-static tri_comm_backend poor;
-static int sums_seen; // that reached the backend
+static unsigned hidden;               // the abilities that `poor` lacks
+static const tri_comm_backend *whole; // the backend with all its abilities
+static tri_comm_backend poor;         // the same backend without some of them
+static int sums_seen;                 // how many sums reached `poor`
 
 static unsigned poor_abilities(const tri_comm *comm) { return whole->abilities(comm) & ~hidden; }
 
@@ -53,7 +54,7 @@ static tri_comm *copy_of(tri_comm *comm) {
     return out;
 }
 
-// ---- the same bits
+// ---- results have the same bits through the generic layer as from the backend itself
 
 static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     static const tri_comm_kind kinds[] = {
@@ -129,7 +130,8 @@ static void test_same_bits(void **state) {
         }
 }
 
-// On a hierarchy, whose own sums are not in rank order, the layer gives the bits of one level.
+// A hierarchy of communicators does not add in rank order. The generic layer on top of it gives
+// sums with the same bits as one plain communicator of all ranks.
 static void body_on_pair(tri_comm *comm, ranks_table *table, void *argument) {
     const same_case *c = argument;
     tri_comm_pair parts = {0};
@@ -143,7 +145,7 @@ static void body_on_pair(tri_comm *comm, ranks_table *table, void *argument) {
     for (int i = 0; i < 4; i++) memory[i] = malloc((size_t)comm->size * MOST_COUNT * 8);
     compare(comm, generic, c, memory);
     for (int i = 0; i < 4; i++) free(memory[i]);
-    tri_comm *child; // is as able as its parent
+    tri_comm *child; // has the same abilities as its parent
     CHECK_OK(generic->backend->split(generic, comm->rank / 2, comm->rank, &child));
     CHECK(child->backend->abilities(child) & TRI_COMM_RANK_ORDER);
     CHECK_OK(tri_comm_barrier(child, "child"));
@@ -170,7 +172,8 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_mismatch(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
-// Messages between all ranks, compared before they go.
+// Every rank sends a message to every rank, over a generic layer that compares the calls of sender
+// and receiver before the data are sent.
 static void body_messages(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 3000 };
     tri_comm *inner = copy_of(comm), *generic;
@@ -211,7 +214,7 @@ static void body_scratch(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(self->backend->abilities(self) & TRI_COMM_HOST_MEMORY);
     CHECK(tri_comm_generic_open(self, copy_of(comm), TRI_COMM_ARITHMETIC, &self) == TRI_OK);
     tri_comm_close(self);
-    // Memory of another kind is not added by this layer.
+    // The generic layer cannot make a communicator take device memory if its backend does not.
     tri_comm *out;
     CHECK(tri_comm_generic_open(copy_of(comm), copy_of(comm), TRI_COMM_DEVICE_MEMORY, &out) ==
           TRI_UNSUPPORTED);

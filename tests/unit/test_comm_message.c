@@ -4,7 +4,7 @@
 
 #include "support/socket_transport.h"
 
-// More ranks than exchange small data directly.
+// So many ranks that small data pass from rank to rank (Bruck's algorithm) instead of directly.
 static void body_many(tri_comm *comm, ranks_table *table, void *argument) {
     arena own = arena_private(ARENA_BYTES);
     const int64_t counts[] = {0, 1, 3, 127, 600, 20011};

@@ -82,7 +82,8 @@ static void test_cases(void **state) {
         }
 }
 
-// Without TRI_COMM_RANK_ORDER, sums are NCCL's: near, and of whole numbers the same.
+// Without TRI_COMM_RANK_ORDER, NCCL itself adds, in another order. Its sums of whole numbers are
+// exact; other sums may differ by rounding.
 static void body_plain(tri_comm *comm, ranks_table *table, void *argument) {
     tri_device *device = open_device(comm->rank);
     tri_comm *data = open_data(comm, device, 0);
@@ -97,8 +98,8 @@ static void body_plain(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_plain(void **state) { assert_int_equal(ranks_run(3, NULL, body_plain, NULL), 0); }
 
-// What is sent is read after the work of the queue for which the communicator waits, and a queue
-// waits for the result in turn.
+// An operation waits for earlier work of a queue (tri_comm_after) before it reads what it sends,
+// and the queue then waits for the operation's result.
 static void body_after(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 100000, ROUNDS = 20 };
     tri_device *device = open_device(comm->rank);
@@ -146,15 +147,16 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
-    const char *how; // of EMULATED_NCCL
+    const char *how; // value of the variable EMULATED_NCCL: how the emulated NCCL fails
     bool kills;      // rank 1 ends
     bool aborts;     // rank 1 aborts
-    bool messages;   // from rank 1 to rank 0, instead of sums
+    bool messages;   // ranks send messages to their neighbours, instead of an all-reduce
     tri_status status;
     const char *says;
 } fault;
 
-// A sum, or messages in a circle: of each link, the second rank is the one that receives.
+// Runs a sum over all ranks, or messages in a circle. The NCCL communicator for the messages from
+// one rank to another has two ranks, of which the second is the receiver.
 static tri_status run_once(tri_comm *data, bool messages, float *x) {
     enum { N = 1000 };
     int size = data->size, right = (data->rank + 1) % size, left = (data->rank + size - 1) % size;
@@ -217,8 +219,9 @@ static void test_faults(void **state) {
 
 // ---- messages
 
-// Each rank sends to the next one before it receives, in groups of their own, and more than fit
-// into anything: a send that waits for its receiver must not keep the receive behind it.
+// Each rank starts its sends to the next rank and its receives alternately, each as an operation
+// group of its own. The messages are larger than any buffer, so a send has to wait for its
+// receiver, but it must not keep the receive behind it from running.
 static void body_ring(tri_comm *comm, ranks_table *table, void *argument) {
     enum { TURNS = 150, N = 20000 };
     tri_device *device = open_device(comm->rank);
@@ -270,7 +273,8 @@ static void body_to_all(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
-// A communicator of messages only opens no more than it needs, and says so.
+// A communicator that was opened for messages alone (TRI_COMM_MESSAGES) carries them, and refuses
+// a collective with a message that names the reason.
 static void body_messages_only(tri_comm *comm, ranks_table *table, void *argument) {
     tri_device *device = open_device(comm->rank);
     tri_comm_data_request request = {.control = comm,
@@ -350,8 +354,8 @@ static void test_versions(void **state) {
     }
 }
 
-// One rank lacks what it takes: where NCCL is demanded, all ranks say which and why; else all take
-// the way through the host.
+// One rank cannot use NCCL. If the user demands NCCL, all ranks fail and name that rank and the
+// cause; else all ranks communicate through the host's memory.
 static void body_missing(tri_comm *comm, ranks_table *table, void *argument) {
     const char *const *row = argument;
     tri_comm *data;

@@ -12,14 +12,16 @@
 
 #include <cmocka.h>
 
-enum { MOST_COUNT = 70001 }; // of one rank: more than a window
+enum { MOST_COUNT = 70001 }; // elements of one rank: more than staging memory holds at one time
 
 typedef struct shape {
-    int hosts, places;
-    bool apart; // each host and each row of places is a family of its own
+    int hosts, places; // number of hosts, and of ranks on each host (places)
+    // Each communicator inside a host, and each across the hosts, is opened apart, as a family of
+    // its own, instead of by splitting one communicator.
+    bool apart;
     int timeout_ms;
-    int victim;
-    tri_comm_kind other; // that some ranks call
+    int victim;          // the rank that does something wrong
+    tri_comm_kind other; // the operation that some ranks call instead of the right one
 } shape;
 
 static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places = 3},
@@ -27,7 +29,8 @@ static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places =
                                {.hosts = 1, .places = 3}, {.hosts = 3, .places = 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-// A family of its own over `size` ranks of the job.
+// Opens a communicator that is a family of its own, for the ranks of this rank's host or, with
+// `across`, for the ranks with the same number on all hosts.
 static tri_comm *open_apart(tri_comm *job, ranks_table *table, const shape *s, bool across) {
     int numbers[RANKS_MAX], host = job->rank / s->places, place = job->rank % s->places;
     int size = across ? s->hosts : s->places;
@@ -82,7 +85,7 @@ static void put(tri_dtype dtype, char *memory, int64_t i, int value) {
 
 typedef struct rig {
     tri_comm *job, *pair;
-    char *memory[4]; // send and recv of each
+    char *memory[4]; // send and recv for `job`, then for `pair`
 } rig;
 
 static size_t rig_bytes(const rig *r) { return (size_t)r->job->size * MOST_COUNT * 8 + 64; }
@@ -178,7 +181,7 @@ static void test_all_kinds(void **state) {
     }
 }
 
-// ---- the order of sums, and what the communicator says of itself
+// ---- the order of sums, and the abilities that the communicator reports
 
 static float uneven(int rank, int64_t i) {
     uint32_t mixed = (uint32_t)(rank * 7919) + (uint32_t)i * 2654435761u;
@@ -231,8 +234,8 @@ static void test_order(void **state) {
 
 // ---- many operations at once
 
-// Groups of messages to every rank between collectives, waited for backwards; while nobody waits,
-// the communicator's thread goes on.
+// Starts, by turns, groups of messages with every rank and all-reduces, and waits for the last one
+// first. Until then no thread waits, so the communicator's own thread has to advance them.
 static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
     enum { ROUNDS = 6, N = 4001 };
     int size = job->size, me = job->rank;
@@ -274,7 +277,7 @@ static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
 static void test_mixed(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        if (s.apart) continue; // has no direct communicator
+        if (s.apart) continue; // messages between any two ranks need one family of all ranks
         assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_mixed, &s), 0);
     }
 }
@@ -290,7 +293,7 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
     CHECK_OK(pair->backend->start(pair, group, 2, &ticket));
     CHECK_OK(pair->backend->wait(pair, ticket));
     CHECK(y == beside);
-    tri_comm *child; // of ranks 0, 1 and 2, and of rank 3
+    tri_comm *child; // the communicator of ranks 0, 1 and 2, or that of rank 3 alone
     CHECK(pair->backend->split(pair, job->rank == 3, job->rank, &child) ==
           (job->rank == 3 ? TRI_OK : TRI_UNSUPPORTED));
     tri_comm_close(child);
@@ -311,7 +314,9 @@ static void test_no_direct(void **state) {
 
 static void body_split(tri_comm *job, ranks_table *table, void *argument) {
     tri_comm *pair = open_pair(job, table, argument), *child;
-    // 4 x 2: hosts 0 and 1, and 2 and 3; rows of places; one rank in no group; nothing regular.
+    // The groups of three splits of 4 hosts with 2 ranks each: the first two hosts and the last
+    // two; the ranks with the same number on their hosts; groups of different sizes, ranks 4 and 5
+    // in none.
     const int colours[3][8] = {
         {0, 0, 0, 0, 1, 1, 1, 1}, {0, 1, 0, 1, 0, 1, 0, 1}, {0, 0, 0, 0, -1, -1, 2, 2}};
     for (int k = 0; k < 3; k++) {
@@ -337,7 +342,8 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
     }
     CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // hosts backwards too
     tri_comm_close(child);
-    // Not the same ranks of each host: all operations go the direct way.
+    // The group does not contain the same local ranks of each host. So it cannot have two levels,
+    // and runs all operations on the direct communicator.
     CHECK_OK(pair->backend->split(pair, job->rank == 3, job->rank, &child));
     CHECK(child->size == (job->rank == 3 ? 1 : 7));
     int64_t one = 1;
@@ -384,7 +390,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     CHECK(pair->backend->abilities(pair) & TRI_COMM_FINDS_MISMATCHES);
     ranks_meet(table, 1, job->size); // what fails next fails the whole family
     static int64_t x[64];
-    // The slices of 4 and 5 elements are the same inside: the whole calls are compared, too.
+    // Inside a host, an operation of 4 elements and one of 5 are divided into slices of the same
+    // size. So the mismatch is found only because the ranks also compare the whole calls.
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .dtype = TRI_I64,
                       .count = 4,
@@ -412,7 +419,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     tri_comm_close(pair);
 }
 
-// Of each kind: by one rank, and by all ranks but those of the first host.
+// Some ranks call another operation than the others, of each kind: one rank does, or all ranks
+// except those of the first host.
 static void test_mismatch(void **state) {
     static const tri_comm_kind others[] = {TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
                                            TRI_COMM_ALL_GATHER, TRI_COMM_ALL_TO_ALL,
@@ -497,7 +505,8 @@ static void test_abort(void **state) {
     }
 }
 
-// One rank computes and never joins: all others blame it, also those that share no level with it.
+// One rank computes and never joins an operation. All other ranks name it as the cause, also those
+// that share neither of the two communicators (inside the host, across hosts) with it.
 static void body_late(tri_comm *job, ranks_table *table, void *argument) {
     static const char forward[] = "FORWARD";
     const shape *s = argument;

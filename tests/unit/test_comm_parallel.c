@@ -229,7 +229,7 @@ static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
             CHECK_OK(comm->backend->wait(comm, got));
             for (int i = 0; i < N; i++) CHECK(in[i] == (float)(2 * N + i));
             CHECK(!comm->backend->test(comm, sent));
-            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1); // the worker is at work
+            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1); // in the background
             // Another message to the right overtakes it too.
             send.peer = 2;
             CHECK_OK(tri_comm_run(comm, &send));
@@ -313,18 +313,20 @@ static int open_files(void) {
 
 static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
     enum { AXES = 8, N = 20000 };
-    // 2 x 2 x 2, as axes, as pairs of them, and as two copies of one for a pipeline's directions.
+    // 8 ranks are 2 x 2 x 2. Bit i of a mask: the communicator runs along axis i. There is one for
+    // each axis, for each pair of axes, and two more of axis 0, as for a pipeline's two directions.
     const int masks[AXES] = {1, 2, 4, 3, 5, 6, 1, 1};
     tri_comm *axes[AXES];
     int files = open_files();
-    int64_t threads = status_of("Threads"); // the main one and the worker
+    int64_t threads = status_of("Threads"); // the main one, and one in the background
     int64_t before_kb = status_of("VmRSS");
     for (int a = 0; a < AXES; a++)
         CHECK_OK(comm->backend->split(comm, comm->rank & ~masks[a], comm->rank, &axes[a]));
     CHECK(status_of("Threads") == threads);
     CHECK(open_files() <=
           files + comm->size); // a pidfd for each rank, however many communicators are split
-    // Gradients that one axis allocates and another reduces, all axes at the same time.
+    // One communicator allocates the gradients and another reduces them; the communicators of all
+    // axes do so at the same time.
     float *wide, *narrow;
     CHECK_OK(comm->backend->alloc(comm, AXES * N * sizeof *wide, (void **)&wide));
     CHECK_OK(axes[0]->backend->alloc(axes[0], N * sizeof *narrow, (void **)&narrow));
@@ -358,8 +360,8 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
             for (int i = 0; i < N; i++) CHECK(wide[(size_t)a * N + (size_t)i] == want);
         }
     }
-    // All memory, with the test's own buffers (640 KB). Only the operation that needs staging
-    // memory touches it.
+    // By how much the process has grown, including the test's own buffers (640 KB). It stays small
+    // because staging memory takes space only once an operation uses it, and only one does.
     int64_t grown_kb = status_of("VmRSS") - before_kb;
     CHECK(grown_kb < 16 << 10);
     CHECK_OK(tri_comm_barrier(comm, "end"));

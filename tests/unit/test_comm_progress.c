@@ -1,5 +1,5 @@
-// The common base of communicators: groups of a job's ranks, families that fail together, and calls
-// for what was started.
+// Tests the common base of communicators: groups of a job's ranks, families that fail together, and
+// calls that wait for operations that were started.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-// A communicator of `size` of the job's ranks, which `first` and every `step`th after it are.
+// Opens a communicator over `size` ranks of the job: rank `first` and every `step`th rank after it.
 static tri_comm *open_group(tri_comm *job, ranks_table *table, int first, int step, int size,
                             int timeout_ms) {
     int numbers[RANKS_MAX];
@@ -27,7 +27,7 @@ static tri_comm *open_group(tri_comm *job, ranks_table *table, int first, int st
     return group;
 }
 
-// ---- a group of some of the job's ranks is named by the job's numbers
+// ---- messages of a group of some ranks name a rank by its number in the job
 
 static void body_named(tri_comm *job, ranks_table *table, void *argument) {
     // Ranks 1 and 3; the others open their own.
@@ -63,7 +63,8 @@ static void test_named(void **state) { assert_int_equal(ranks_run(4, NULL, body_
 
 // ---- linked families
 
-// Rows 0 1 and 2 3, columns 0 2 and 1 3.
+// Four ranks as a grid. The rows {0, 1} and {2, 3} and the columns {0, 2} and {1, 3} each have a
+// communicator.
 typedef struct grid {
     tri_comm *row, *column;
 } grid;
@@ -72,7 +73,7 @@ static grid open_grid(tri_comm *job, ranks_table *table, int timeout_ms) {
     grid g = {.row = open_group(job, table, job->rank / 2 * 2, 1, 2, timeout_ms)};
     g.column = open_group(job, table, job->rank % 2, 2, 2, timeout_ms);
     tri_comm_link(g.row, g.column);
-    tri_comm_link(g.column, g.row); // once more has no effect
+    tri_comm_link(g.column, g.row); // they are linked already: this has no effect
     return g;
 }
 
@@ -82,13 +83,14 @@ static void close_grid(grid *g) {
     tri_comm_close(g->column);
 }
 
-// Rank 3 is killed. Rank 0 shares no family with it and hears of it through the others.
+// Rank 3 is killed. Rank 0 shares no communicator with it, and learns of it from the other ranks.
 static void body_linked(tri_comm *job, ranks_table *table, void *argument) {
     grid g = open_grid(job, table, 0);
     CHECK_OK(tri_comm_barrier(job, "begin"));
     ranks_meet(table, 1, 4);
     if (job->rank == 3) raise(SIGKILL);
-    // Rank 1 waits in its column for the lost rank, and computes nothing after it.
+    // Rank 1 shares its column with the lost rank, and waits there. Ranks 0 and 2 wait in their
+    // rows.
     tri_comm *waits = job->rank == 2 ? g.row : job->rank == 1 ? g.column : g.row;
     CHECK(tri_comm_barrier(waits, "STEP") == TRI_PEER_LOST);
     ranks_says("rank 3 (host ");
@@ -109,7 +111,7 @@ static void test_linked(void **state) {
     munmap(all.table, sizeof *all.table);
 }
 
-// An abort, with the text of the rank that called it.
+// If one rank aborts a communicator, the calls of all ranks fail with that rank's text.
 static void body_aborted(tri_comm *job, ranks_table *table, void *argument) {
     grid g = open_grid(job, table, 0);
     CHECK_OK(tri_comm_barrier(job, "begin"));
@@ -129,7 +131,7 @@ static void test_aborted(void **state) {
 static void body_chain(tri_comm *job, ranks_table *table, void *argument) {
     static const char forward[] = "FORWARD";
     grid g = open_grid(job, table, job->rank == 3 ? 900 : 2500);
-    tri_comm *row = g.row; // the row's limit is that of its ranks, rank 3's is the shortest
+    tri_comm *row = g.row; // rank 3 has the shortest time limit, so it fails first
     if (job->rank == 0) {
         tri_ledger_begin(job->ledger, &(tri_ledger_action){.kind = forward, .label = "block3"});
         while (atomic_load(&table->notes[0]) < 2) ranks_sleep_ms(5);

@@ -1,13 +1,14 @@
 // Communicators over shared memory: the cases of all backends, and what only this one has.
 #include "comm_cases.h"
 
-// As on hosts where /proc/PID/fd is closed to other processes.
+// Ranks pass shared memory to each other over sockets, as on hosts where a process may not open
+// /proc/PID/fd of another process.
 static void test_split_by_socket(void **state) {
     tri_shm_config config = {.pass_by_socket = true};
     assert_int_equal(ranks_run(4, &config, body_split, NULL), 0);
 }
 
-// Memory is allocated together.
+// Allocating memory is collective: all ranks must ask for the same size.
 static void body_uneven(tri_comm *comm, ranks_table *table, void *argument) {
     void *nothing;
     CHECK(comm->backend->alloc(comm, 100 + (size_t)comm->rank, &nothing) == TRI_MISMATCH);

@@ -65,7 +65,7 @@ static void test_shared_with_a_rank(void **state) {
     progress_family family = {.can_spin = true, .yields_early = true};
     int first = looks_before_yield(&family, 1, RANK_NS);
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, RANK_NS) <= 2);
-    // If one of the two is put on another core, a yield takes no time, so that it does no harm.
+    // If one of the two ranks is put on another core, a yield takes no time, so it does no harm.
     for (int i = 0; i < 10; i++) assert_true(looks_before_yield(&family, 1, ALONE_NS) <= 2);
     // An unrelated program now uses the core.
     assert_true(looks_before_yield(&family, 1, PROGRAM_NS) <= 2);

@@ -1,5 +1,6 @@
-// Communicators for memory that the host cannot touch: their results are those of the inner
-// communicator to the last bit, they start after what they are told to, and they end.
+// Communicators for memory that the host cannot touch. Their results have the same bits as those of
+// the inner communicator, operations begin only after the work that they have to wait for, and
+// every operation ends, also after a failure.
 #include "comm_draw.h"
 #include "comm_ranks.h"
 
@@ -22,7 +23,7 @@ typedef struct rig {
     tri_comm *native, *staged;
     tri_device *device;
     tri_queue *queue;
-    size_t bytes; // of each of the following
+    size_t bytes; // size of each of the buffers below
     char *send, *recv, *back;
     void *far_send, *far_recv;
 } rig;
@@ -154,7 +155,8 @@ static tri_status open_or_fail(void *source, uint64_t number) {
 
 static const tri_ticket_kind gate_kind = {.wait = open_or_fail, .is_done = opened};
 
-// What is sent is read only after the ticket; a queue waits for the result in turn.
+// An operation waits for a ticket before it reads the data that it sends, and a device's queue then
+// waits for the operation's result.
 static void body_after(tri_comm *comm, ranks_table *table, void *argument) {
     rig r;
     _Atomic int gate = 0;
@@ -183,7 +185,8 @@ static void test_after(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_after, NULL), 0);
 }
 
-// A ticket that fails is the communicator's failure, with its message; stopping ends all waits.
+// If a ticket fails for which the communicator has to wait, tri_comm_after returns its failure.
+// Stopping the communicator ends all waits for it, also those of the device's queues.
 static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     rig r;
     _Atomic int gate = 1, never = 0;
@@ -202,7 +205,7 @@ static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(tri_queue_finish(r.queue) == TRI_PEER_LOST);
     CHECK(r.staged->backend->failed(r.staged) == TRI_PEER_LOST);
     CHECK(r.staged->backend->start(r.staged, &op, 1, &group) == TRI_PEER_LOST);
-    tri_comm_data_stop(comm); // of another kind: nothing happens
+    tri_comm_data_stop(comm); // does nothing, because `comm` is not staged
     close_rig(&r);
     CHECK_OK(tri_comm_barrier(comm, "the inner family lives on"));
 }

@@ -59,7 +59,7 @@ static void test_convolutions(void **state) {
         {2, 32, 64, 26, 26, 3, 1, 0, 1, 1}, // mnist-cnn
         {2, 16, 16, 13, 11, 3, 1, 1, 1, 1}, // odd sizes, Winograd
         {1, 16, 32, 8, 8, 3, 1, 1, 1, 1},   // the smallest Winograd
-        {3, 16, 16, 7, 7, 3, 1, 1, 1, 1},   // too small for it
+        {3, 16, 16, 7, 7, 3, 1, 1, 1, 1},   // too small for Winograd
         {2, 16, 32, 14, 14, 5, 1, 2, 1, 1}, // mnist-convnet
         {2, 32, 16, 15, 15, 3, 2, 1, 1, 1}, // stride
         {2, 16, 16, 9, 9, 1, 1, 0, 1, 1},   // 1×1
@@ -161,6 +161,6 @@ int main(void) {
         cmocka_unit_test(test_linear),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    setenv("TRIREME_CPU_ISA", "base", 1); // everything plain
+    setenv("TRIREME_CPU_ISA", "base", 1); // without AVX: all layouts are plain
     return failed + cmocka_run_group_tests(plain, NULL, NULL);
 }

@@ -266,8 +266,8 @@ static void test_updates(void **state) {
         }
 }
 
-// Without a gradient, Adam's states fall to zero rather than to subnormal numbers, which are slow.
-// Each thread then counts with these again.
+// While gradients are zero, Adam's states shrink to zero and do not become subnormal numbers, which
+// are slow. After the update, a thread's other computations can have subnormal results again.
 static void test_subnormal_states(void **state) {
     enum { COUNT = 40000 };
     static float parameter[COUNT], gradient[COUNT], first[COUNT], second[COUNT];
@@ -333,7 +333,8 @@ static void test_reorders(void **state) {
     }
 }
 
-// The sums of all numbers, and of each chunk of them, with two threads and with one.
+// Computes the sums of squares of each chunk of x (of all of x if `chunk` is 0) with two threads
+// and with one.
 static void sum_squares(tri_device *device, const float *x, int64_t count, int64_t chunk,
                         double *two, double *one) {
     compare_case c = compare_open(1);

@@ -112,8 +112,10 @@ static void check_shape(const layer_shape *s, tri_dtype dtype, int form) {
     static const char *const levels[] = {"amx", "bf16", "avx512", "avx2", "base"};
     layer ref = open_layer(&tri_device_ref, 1, dtype, s, form);
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-        if (dtype == TRI_F32 && i < 2) continue;                   // as avx512
-        if (dtype == TRI_BF16 && i > 1 && form % 4 != 0) continue; // F32 in the end
+        // With F32, the levels amx and bf16 run the same kernels as avx512.
+        if (dtype == TRI_F32 && i < 2) continue;
+        // With BF16, levels below bf16 widen the values and run the kernels of F32.
+        if (dtype == TRI_BF16 && i > 1 && form % 4 != 0) continue;
         int threads = 2 + (form + (int)i) % 3;
         char what[128];
         snprintf(what, sizeof what, "%s, %s, %lld rows, %lld in, %lld out, %d threads", levels[i],
@@ -138,7 +140,7 @@ static void test_grid(void **state) {
     for (int r = 0; r < SIZES; r++)
         for (int i = 0; i < SIZES; i++)
             for (int o = 0; o < SIZES; o++) {
-                if ((r + i + o) % 3) continue; // each pair of two of them occurs
+                if ((r + i + o) % 3) continue; // any two of the three still have all pairs of sizes
                 layer_shape s = {sizes[r], sizes[i], sizes[o]};
                 check_shape(&s, form % 2 ? TRI_BF16 : TRI_F32, form / 2);
                 form++;

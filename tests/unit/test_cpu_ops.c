@@ -40,7 +40,8 @@ static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }
 
-// Ops that no family draws: views, whose kernel copies at most, and what looks for NaN.
+// Ops that no op_family draws: views, whose kernel does no more than copy, and the op that looks
+// for numbers that are not finite.
 static const tri_op *const alone[] = {&tri_op_reshape, &tri_op_copy_to, &tri_op_first_not_finite};
 
 static bool is_alone(const tri_op *op) {
@@ -49,7 +50,7 @@ static bool is_alone(const tri_op *op) {
     return false;
 }
 
-// Marks the ops, by their place in tri_ops, of some graphs that the family builds.
+// Sets drawn[i] if op tri_ops[i] is in any of the first 200 graphs that the family builds.
 static void mark_ops(const op_family *family, bool *drawn) {
     for (uint64_t seed = 0; seed < 200; seed++) {
         op_case c = {.graph = op_graph_open(TRI_F32), .dtype = TRI_F32, .seed = seed};

@@ -87,7 +87,8 @@ static float *numbers(int64_t count) {
     return values;
 }
 
-// One thread computes the first image alone, several compute it with others.
+// The first image gets the same bits whether one thread computes it alone or together with other
+// images, or several threads do.
 static void test_same_bits(void **state) {
     for (int i = 0; i < 20; i++) {
         compare_seed = (uint64_t)i;
@@ -122,7 +123,7 @@ static void test_weight_same_bits(void **state) {
     for (int i = 0; i < 20; i++) {
         compare_seed = (uint64_t)i;
         size s = random_size();
-        s.n = 5 + 30 * (i % 2); // less than a block of tiles for each group, and several
+        s.n = 5 + 30 * (i % 2); // groups get less than a block of tiles, or several blocks
         int64_t x = s.c * s.height * s.width;
         int64_t y = s.o * (s.height + 2 * s.padding - 2) * (s.width + 2 * s.padding - 2);
         void *in[TRI_MAX_INPUTS] = {numbers(s.n * x), numbers(s.n * y)};
@@ -159,7 +160,8 @@ static void test_weight_zeros(void **state) {
     free(dy);
 }
 
-// What only zeros go into is zero: an image of zeros, and a channel whose weights are zeros.
+// A result is exactly zero if it is computed from zeros alone: those of an image of zeros, and
+// those of a channel whose weights are zeros.
 static void test_zeros(void **state) {
     size s = {.n = 2, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
     int64_t x = s.c * 11 * 13, y = s.o * 11 * 13, taps = s.o * s.c * 9;
@@ -170,7 +172,7 @@ static void test_zeros(void **state) {
     for (task what = FORWARD; what < GRAD_WEIGHT; what++) {
         int64_t from = what == FORWARD ? x : y, to = what == FORWARD ? y : x;
         float *in = numbers(2 * from);
-        memset(in + from, 0, (size_t)from * sizeof *in); // the second image
+        memset(in + from, 0, (size_t)from * sizeof *in); // the second image has only zeros
         float *out = result(&s, what, 2, (void *[]){in, weight, NULL});
         int64_t none = what == FORWARD ? 0 : 5, zeros = 0;
         for (int64_t i = 0; i < 2 * to; i++) {

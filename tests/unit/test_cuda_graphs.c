@@ -23,7 +23,7 @@
 enum { FEATURES = 12, MICRO = 3, STEPS = 14 };
 static const int64_t samples[TRI_STEP_SHAPE_COUNT] = {11, 7, 9, 0};
 
-static bool is_real; // the GPU
+static bool is_real; // true: the GPU is a real one; false: it is emulated
 
 typedef struct rig {
     tri_arena *arena;
@@ -145,7 +145,7 @@ static tri_status issue(rig *r, tri_step_shape shape, int number) {
 
 typedef struct course {
     double losses[STEPS], norms[STEPS];
-    int64_t issued; // by the last full step
+    int64_t issued; // how many calls to the GPU the last full step made
 } course;
 
 // Runs the steps one by one, or each before the results of the one before are read.
@@ -186,7 +186,8 @@ static void test_same_losses(void **state) {
     }
 }
 
-// A step that halts, and the one that was issued behind it, do nothing; the next one goes on.
+// A step whose loss is not finite, and the step that was issued after it, change nothing. The
+// training then continues with the next step.
 static void run_halt(const char *graphs, double losses[STEPS]) {
     rig r;
     open_rig(&r, graphs);
@@ -223,7 +224,8 @@ static void test_bad_setting(void **state) {
     assert_non_null(strstr(tri_error_message(), "TRIREME_CUDA_GRAPHS is \"yes\""));
 }
 
-// What a queue captures is not done before it is repeated, and CUDA refuses what would wait.
+// Work that a queue captures is not done until it is repeated. While a queue captures, CUDA refuses
+// calls for which somebody would wait: copies to and from the host, and tickets.
 static void test_queue(void **state) {
     (void)state;
     tri_device *device;

@@ -1,4 +1,5 @@
-// Kernels of `cuda` at sizes at which blocks, slices and packs have edges, on an emulated GPU.
+// Kernels of `cuda` on an emulated GPU, at sizes that are no multiples of the kernels' blocks,
+// slices and vector accesses.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
@@ -12,7 +13,8 @@
 
 #include <cmocka.h>
 
-// More than one tile of 64 in both directions, and pixels in several slices.
+// Convolutions so large that the product has more than one tile of 64 rows and of 64 columns, and
+// that the gradient of the weight is summed over several ranges of pixels.
 static void build_conv(op_case *c) {
     int64_t groups = op_draw(c, 1, 2), in = op_draw(c, 1, 40), out = op_draw(c, 60, 70);
     tri_conv2d_grad_attr a = {.has_bias = true,
@@ -55,11 +57,12 @@ static void build_norm(op_case *c) {
     op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
 }
 
-// Batch norm of more channels than a thread block of channels last takes, and of more pixels.
+// Batch norm of large images: in the layout channels last, one thread block is not enough for all
+// channels, and the pixels are cut into several slices.
 static void build_wide_norm(op_case *c) {
     static const int64_t channels[] = {8, 257, 264, 300};
     tri_shape x = tri_shape_of(op_draw(c, 1, 3), channels[op_draw(c, 0, 3)], 3, op_draw(c, 5, 130));
-    if (x.dims[1] == 8) x.dims[2] = 40; // several slices
+    if (x.dims[1] == 8) x.dims[2] = 40; // several thread blocks share the pixels of a channel
     tri_shape channel = tri_shape_of(x.dims[1]);
     tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
     tri_value xv = op_numbers(c, x, -1, 1), y = op_numbers(c, x, -1, 1);
@@ -69,7 +72,8 @@ static void build_wide_norm(op_case *c) {
     op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
 }
 
-// Views, which have memory of their own here, and axes that do not merge.
+// Ops that only move elements: a view whose output has memory of its own, so that it is copied, and
+// rechunks, whose axes the kernel cannot merge into fewer axes.
 static void build_moves(op_case *c) {
     tri_shape x = tri_shape_of(3, 4, op_draw(c, 1, 5), 2 * op_draw(c, 1, 9));
     tri_value xv = op_numbers(c, x, -1, 1);
@@ -98,8 +102,9 @@ static void test_bf16(void **state) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
 }
 
-// What stands between convolutions, with images whose channels are last. Of these there are lots of
-// 16 bytes, single channels, more than one tile of lots, and several slices of pixels.
+// The ops that stand between convolutions, on images whose channels are last. Some images have
+// channels that fill 16 bytes, others a number of channels that does not; some have so many
+// channels and pixels that several thread blocks share them.
 static void test_channels_last(void **state) {
     static const char *const names[] = {"elementwise",       "concat and split", "max_pool2d",
                                         "avg_pool2d",        "batch_norm",       "conv2d",
@@ -118,8 +123,8 @@ static void test_channels_last(void **state) {
                         500 + 1000 * i, test_gpu_rounds(8, 24));
 }
 
-// From any layout to any other: no kernel of this device asks for blocks, so that only this test
-// gets there.
+// Reorders tensors from any layout to any other. Only this test uses blocked layouts on the GPU,
+// because no kernel of the device asks for them.
 static void test_reorder(void **state) {
     const op_family *family = op_families;
     while (!family->any_layout) family++;
@@ -129,7 +134,8 @@ static void test_reorder(void **state) {
 
 enum { TF32_OUTPUTS = 2, TF32_MOST = 2 * 16 * 7 * 7 };
 
-// A product and a convolution of F32 on a GPU; out[k] are the numbers of the kth.
+// Computes a matrix product and a convolution of F32 on a GPU. out[0] gets the product's numbers
+// and out[1] the convolution's.
 static void run_tf32(bool tf32, double (*out)[TF32_MOST], int64_t *counts) {
     op_case c = {.graph = op_graph_open(TRI_F32), .dtype = TRI_F32, .seed = 500};
     c.graph->options.tf32 = tf32;

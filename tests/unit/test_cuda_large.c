@@ -22,7 +22,7 @@ static cuda_context *context;
 static cuda_stream *stream;
 static char why[CUDA_WHY_BYTES];
 
-// Memory of which only the pages that are used are there.
+// Allocates memory of which only the pages that are used take space.
 static float *reserve(int64_t count) {
     void *memory = mmap(NULL, (size_t)count * sizeof(float), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,7 +66,7 @@ static int tear_down(void **state) {
 
 static void test_pointwise(void **state) {
     enum { SHOWN = 100 };
-    const int64_t count = LARGE - 509; // of which the last block takes some, and the first the rest
+    const int64_t count = LARGE - 509; // the first and the last block compute what is checked below
     float *a = reserve(LARGE), *b = reserve(LARGE), *out = reserve(LARGE);
     for (int64_t i = 0; i < SHOWN; i++) {
         a[i] = (float)i, b[i] = 1;
@@ -158,7 +158,8 @@ static void test_update(void **state) {
     drop(param, LARGE), drop(grad, LARGE);
 }
 
-// The last tile of [m, n], whose rows and columns are not whole.
+// Checks the last tile of a product [m, n] of more than 2^32 elements. The tile has fewer rows and
+// columns than a full one.
 static void test_product(void **state) {
     enum { N = 1000, K = 3 };
     int64_t m = LARGE / N + 1;

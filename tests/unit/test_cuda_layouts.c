@@ -43,7 +43,7 @@ static void residual(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "head", x, 10), batch->labels));
 }
 
-// Channels that fill lots of 16 bytes, so that cuDNN copies nothing.
+// A convolution whose channels fill whole lots of 16 bytes, so that cuDNN copies nothing.
 static void wide(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "all");
     tri_value x = tri_conv2d(g, "conv", batch->images, (tri_conv2d_options){64, .kernel = 3});
@@ -51,7 +51,7 @@ static void wide(tri_graph *g, const tri_batch *batch) {
 }
 
 typedef struct counts {
-    int reorders, last; // reorders; images whose channels are last
+    int reorders, last; // number of reorders, and of images whose channels are last
     int64_t workspace_bytes;
 } counts;
 
@@ -118,7 +118,8 @@ static void test_older_gpu(void **state) {
     assert_true(half.last > 20);
 }
 
-// The plan counts no copies: only what cuDNN may use beside them, and the gradient of the weight.
+// The planned workspace has no room for copies of images in another layout: only the memory that
+// cuDNN may use for other purposes, and the gradient of the weight.
 static void test_workspace(void **state) {
     int64_t most = (64 << 20) + 4 * CHANNELS * CHANNELS * 3 * 3 * (int64_t)sizeof(float);
     counts c = count(wide, CHANNELS, TRI_PRECISION_BF16_MIXED, false, false);

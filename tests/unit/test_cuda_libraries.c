@@ -34,7 +34,7 @@ static const char *version_of(void *library, char *out, size_t size) {
     return version ? out : NULL;
 }
 
-// Prints each library of the maker that is in this process.
+// Prints each of NVIDIA's libraries that is loaded in this process.
 static void print_libraries(void) {
     static const char *const names[] = {"/libcuda.so", "/libcublasLt.so", "/libcudnn.so",
                                         "/libnccl.so"};

@@ -26,7 +26,8 @@ static int access_of_host(const char *path, int mode) {
 
 static char modules[] = "/tmp/trireme-load-XXXXXX"; // the folder of the modules
 
-// Installs the module `file` of the build under a name; NULL: removes what has the name.
+// Installs the build's module `file` in the folder `modules` under the name `name`. `file` NULL:
+// removes the module that has this name.
 static void install(const char *file, const char *name) {
     char from[512], to[512];
     snprintf(from, sizeof from, "%s/lib/%s", TRIREME_BUILD_DIR, file ? file : "");
@@ -102,20 +103,22 @@ static void test_chosen(void **state) {
     install("test-modules/hip.so", "hip");
     drivers = "/dev/kfd";
     check_kind("mi250x");
-    drivers = "/dev/kfd /dev/nvidiactl"; // of GPUs of both makers, those that have a module
+    drivers = "/dev/kfd /dev/nvidiactl"; // both drivers: the installed module decides
     check_kind("mi250x");
     install("emulated/cuda.so", "cuda");
     check_kind(NULL); // the emulated GPU is of no known kind
     drivers = "/dev/kfd";
     check_kind("mi250x");
-    install(NULL, "hip"); // what TRIREME_MODULES names is used where it needs no driver
+    // The emulated GPU, the only module left in the folder TRIREME_MODULES, needs no driver.
+    install(NULL, "hip");
     check_kind(NULL);
     drivers = "";
     check_kind(NULL);
     install(NULL, "cuda");
 }
 
-// A plan for cuda:mi250x uses what the module uses.
+// The device model cuda:mi250x, for which plans are made without a GPU, has the features and the
+// alignment of a GPU that the module for AMD reports.
 static void test_described(void **state) {
     (void)state;
     tri_device_description here, model;

@@ -80,7 +80,7 @@ static void build_classes(op_case *c) {
     op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
 }
 
-// More elements than one part has.
+// Losses over more elements than one thread block sums in one go, so that several blocks take part.
 static void build_distance(op_case *c) {
     tri_shape shape = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 3000, 9000));
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
@@ -112,7 +112,8 @@ static void build_attention(op_case *c) {
     add_attention(c, queries, kv, op_draw(c, 1, 2));
 }
 
-// More queries and keys than tiles on tensor cores have, whole ones too.
+// More queries and keys than one tile of the tensor-core kernels has; some lengths are multiples of
+// the tile's size, others are not.
 static void build_long_attention(op_case *c) {
     static const int64_t lengths[] = {64, 128, 129, 200, 256, 300};
     static const int64_t widths[] = {16, 64, 72, 128};
@@ -146,7 +147,8 @@ static void compare(tri_dtype dtype, uint64_t seed) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, dtype, seed, test_gpu_rounds(4, 12));
 }
 
-// Copies of all values' numbers, as they lie on the host, one after the other.
+// Copies the elements of all values from the session's host memory into one array, one value after
+// the other. *size: its bytes. The caller frees it.
 static unsigned char *numbers_of(const op_session *session, const tri_graph *g, size_t *size) {
     unsigned char *all = NULL;
     *size = 0;
@@ -171,7 +173,7 @@ static void check_shift(void (*build)(op_case *c), tri_dtype dtype, uint64_t see
     size_t size, size_after;
     op_run_ok(session);
     unsigned char *before = numbers_of(session, c.graph, &size);
-    op_session_shift(session, sizeof(double)); // not a multiple of 16 bytes, as a lot has
+    op_session_shift(session, sizeof(double)); // addresses are no longer aligned to 16 bytes
     op_run_ok(session);
     unsigned char *after = numbers_of(session, c.graph, &size_after);
     assert_int_equal(size, size_after);

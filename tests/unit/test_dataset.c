@@ -277,7 +277,7 @@ static void test_labels_beside_tokens(void **state) {
     tri_data_report report;
     assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.classes, 2);
-    ids[3] = -100; // leaves out labels only
+    ids[3] = -100; // -100 means "ignored", which is allowed for labels but not for tokens
     put_tensors("train", 2, specs, data);
     refuse("name: tensors, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT,
            "'input_ids' of sample 1 is -100, which is not a token: tokens count from 0");
@@ -428,8 +428,9 @@ static void test_random_transforms(void **state) {
     tri_dataset_close(train);
 }
 
-// Read as bytes, and scaled afterwards, images have the same bits, with pixels moved too. Values
-// that are no single scale of bytes are refused.
+// Images that are read as bytes and scaled afterwards have the same bits as images that are read as
+// floats, also if a transform moves pixels. tri_dataset_scale returns false if the values are not
+// bytes times one scale.
 static void test_bytes(void **state) {
     fixture_put_idx("train", 40);
     tri_data_options options =

@@ -338,20 +338,20 @@ static const struct {
     int64_t train, micro, rounds, replicas;
     int64_t global, size; // of the resulting batch; 0: refused
 } batches[] = {
-    {32, 2, 8, 2, 32, 2}, // all three, which agree
-    {32, 2, 4, 2, 0, 0},  // and do not
-    {8, 2, 1, 2, 0, 0},   // an explicit 1 is a number like the others
+    {32, 2, 8, 2, 32, 2}, // all three are given, and agree
+    {32, 2, 4, 2, 0, 0},  // all three are given, and contradict each other
+    {8, 2, 1, 2, 0, 0},   // an accumulation of 1 that is given must agree too
     {4, 2, 1, 2, 4, 2},
-    {32, 4, 0, 2, 32, 4}, // accumulation 4
-    {32, 5, 0, 2, 0, 0},  // no whole accumulation
-    {32, 0, 4, 2, 32, 4}, // micro 4
+    {32, 4, 0, 2, 32, 4}, // an accumulation of 4 follows
+    {32, 5, 0, 2, 0, 0},  // the accumulation would not be a whole number
+    {32, 0, 4, 2, 32, 4}, // a micro-batch of 4 follows
     {32, 0, 5, 2, 0, 0},
-    {0, 4, 8, 2, 64, 4}, // global 64
+    {0, 4, 8, 2, 64, 4}, // a batch of 64 follows
     {0, 4, 0, 3, 12, 4},
     {400, 0, 0, 4, 400, 0}, // each replica has one micro-batch
     {400, 0, 1, 4, 400, 0},
     {400, 0, 0, 3, 400, 0}, // which need not be equal
-    {0, 0, 4, 2, 64, 8},    // of the recipe's own 64
+    {0, 0, 4, 2, 64, 8},    // only accumulation is given: divides the recipe's own batch.global, 64
     {0, 1 << 20, 1 << 20, 2, 0, 0},
 };
 

@@ -31,7 +31,7 @@ enum { KERNELS = 256 };
 
 static void model(tri_graph *g, const tri_batch *batch) {
     tri_value hidden = batch->inputs;
-    // So large that sharding saves more than the memory that its communicators need.
+    // The layers are so large that sharding saves more than the memory that its communicators need.
     for (int i = 0; i < 4; i++) {
         tri_block(g, tri_name(g, "hidden%d", i));
         hidden = tri_relu(g, tri_linear(g, tri_name(g, "hidden%d", i), hidden, 1000));
@@ -72,7 +72,7 @@ static void test_plan_of_a_description(void **state) {
     tri_plan *plan;
     ok(tri_plan_create(arena, &device, &request, &plan));
     assert_ptr_equal(plan->device.backend, &closed);
-    assert_true(plan->sizes.workspace_bytes > 0); // the products' sums
+    assert_true(plan->sizes.workspace_bytes > 0); // for the sums of matrix products
     tri_candidate found[TRI_MAX_CANDIDATES], least;
     int count = tri_fit_search(arena, &device, &request, &tri_rates_assumed, NULL,
                                plan->memory.peak - 1, found, &least);
@@ -83,7 +83,7 @@ static void test_plan_of_a_description(void **state) {
     assert_int_equal(tri_fit_check(&device, &request, plan->memory.peak, &memory), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "of this test; would fit"));
     plan->memory.offloaded = INT64_MAX / 2;
-    ok(tri_fit_check_host(plan, 1)); // it would go to a file
+    ok(tri_fit_check_host(plan, 1)); // the state is offloaded to a file, not to the host's memory
     plan->offload.in_host_memory = true;
     assert_int_equal(tri_fit_check_host(plan, 1), TRI_BAD_INPUT);
     assert_non_null(strstr(tri_error_message(), "strategy.offload_path"));

@@ -102,12 +102,13 @@ static void test_memory_for_copies(void **state) {
     assert_true(found > 0);
 }
 
-// Each call is issued before the one before it has to be done; small sources may change at once.
+// A queue carries out copies and additions in order, although nothing waits between them. `host` is
+// overwritten at once, which is allowed after a copy_in of at most TRI_SMALL_COPY_BYTES.
 static void test_order_in_a_queue(void **state) {
     (void)state;
     enum { COUNT = 32, TURNS = 40 };
     for (int b = 0; b < BACKENDS; b++) {
-        if (backends[b] == &tri_device_null) continue; // it does not add
+        if (backends[b] == &tri_device_null) continue; // the device `null` does not add
         tri_device *device = open_device(backends[b]);
         tri_queue *queue;
         void *sum, *term;
@@ -180,8 +181,8 @@ static bool is_done(void *source, uint64_t number) {
     return true;
 }
 
-// What fails while a queue waits for other work is returned by a later call, with its message.
-// Times of a queue are those at which it did its work, not those at which it was given to it.
+// The times that tri_queue_time records are those at which the queue reached that point of its
+// work, not those at which the work was issued.
 static void test_times(void **state) {
     (void)state;
     enum { STAMPS = 5, BYTES = 1 << 20 };
@@ -206,7 +207,8 @@ static void test_times(void **state) {
     }
 }
 
-// A queue that waits for something else does not count the time of waiting as its work's.
+// If a queue waits for another queue's work, its own work begins after the wait: the time of
+// waiting does not count as time of its work.
 static void test_time_of_waiting(void **state) {
     (void)state;
     tri_device *device = open_device(&tri_device_far);
@@ -230,6 +232,7 @@ static void test_time_of_waiting(void **state) {
     device->backend->close(device);
 }
 
+// If other work, for which a queue waits, fails, a later call returns its status and message.
 static void test_failure_of_a_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = fails, .is_done = is_done};
@@ -262,7 +265,7 @@ typedef struct other_work {
     bool is_open;
 } other_work;
 
-// Has to issue work itself before the ticket is done.
+// A thread that issues work of its own and only then completes the ticket for which a queue waits.
 static void *work_then_open(void *context) {
     other_work *w = context;
     unsigned char bytes[64] = {1};
@@ -272,7 +275,8 @@ static void *work_then_open(void *context) {
     return NULL;
 }
 
-// Much work behind a ticket leaves room for the work of another thread, for which the ticket waits.
+// A queue waits for a ticket, which becomes done only after another thread has done work on its own
+// queue. However many calls are issued behind the ticket, that thread must still be able to issue.
 static void test_much_behind_a_ticket(void **state) {
     (void)state;
     enum { CALLS = 5000 };
@@ -302,8 +306,8 @@ static void test_much_behind_a_ticket(void **state) {
     }
 }
 
-// A ticket stays done when as many follow it on its queue as the queue has events, and the last of
-// them is not done.
+// A queue reuses its events for later tickets. A ticket that is done stays done, even if its event
+// now belongs to a later ticket of the queue that is not done.
 static void test_old_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = wait_until_open, .is_done = is_open};
@@ -330,7 +334,8 @@ static void test_old_ticket(void **state) {
     cuda->close(device);
 }
 
-// A host that touches a distant device's memory ends at once, and not with a wrong number.
+// A host that uses an address of a device's own memory crashes at once, instead of going on with
+// wrong numbers.
 static void test_host_memory(void **state) {
     (void)state;
     for (int b = 0; b < BACKENDS; b++) {

@@ -1,7 +1,7 @@
 // The engine on real plans. After the first step of each shape nothing is allocated, OpenMP
 // included, except what oneDNN takes and frees inside each call. A gradient that is not finite is
-// named and changes nothing, and so does the step that was issued behind it. States that lie in a
-// file give the same results, and a failure leaves nothing that works behind it.
+// reported by name; neither its step nor the step that was issued after it changes anything.
+// Offloaded states give the same results, and after a failure every later call fails too.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
@@ -118,8 +118,8 @@ typedef struct rig {
     tri_engine *engine;
 
     int shape, round;
-    float *numbers;       // of any field
-    int64_t labels[4096]; // or tokens
+    float *numbers;       // what every floating-point field of a micro-batch contains
+    int64_t labels[4096]; // what every integer field contains (labels or tokens)
     tri_field fields[TRI_TASK_MAX_FIELDS];
     int field_count;
 } rig;
@@ -194,7 +194,7 @@ static void close_rig(rig *r) {
     free(r->numbers);
 }
 
-// `known`: how many updates the host knows of.
+// Issues a step. `known`: how many of the updates so far the host knows of.
 static tri_status issue(rig *r, tri_step_shape shape, int64_t number, int64_t known) {
     r->shape = (int)shape;
     r->round = 0;
@@ -381,7 +381,8 @@ static void test_overflow_in_flight(void **state) {
         }
         for (int s = 0; s < COURSE_STEPS; s++) {
             const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
-            bool is_over = patterns[k] == 0xffffff && s >= 12; // one is let pass, 10 halve 1024
+            // If all overflow: step 0 uses up the hysteresis, ten halve 1024 to 1, step 11 ends it.
+            bool is_over = patterns[k] == 0xffffff && s >= 12;
             assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
             assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);
             assert_int_equal(a->overflowed, b->overflowed);
@@ -395,14 +396,14 @@ static void test_overflow_in_flight(void **state) {
     loss_scale = NULL;
 }
 
-// Without a loss scale, the first step that is not finite ends the course: with the same message as
-// on the CPU, and the state of the step before it, although the next step was issued.
+// Without a loss scale, the first step that is not finite ends the training: also on asynchronous
+// devices with the CPU's message and the state before that step, although the next was issued.
 static void test_halt_in_flight(void **state) {
     (void)state;
     for (int bad = 0; bad < 5; bad++) {
         float states[3][128] = {{0}};
         char said[2][256] = {"", ""};
-        for (int i = 0; i < 3; i++) { // the third one runs until the step before
+        for (int i = 0; i < 3; i++) { // the third run ends before the step that is not finite
             rig r;
             int end;
             open_rig(&r, i == 1 ? &tri_device_far : &tri_device_cpu, &linear_task, 1, "adamw", 4);
@@ -420,7 +421,7 @@ static void test_halt_in_flight(void **state) {
                 }
             }
             read_all(&r, states[i]);
-            if (i < 2) { // the caller may go on
+            if (i < 2) { // after this failure the caller may issue further steps
                 r.numbers = own;
                 check(issue(&r, TRI_STEP_FULL, bad, bad));
                 check(tri_engine_collect(r.engine, &outs[0]));
@@ -441,7 +442,8 @@ static ssize_t failing_pwrite(int fd, const void *data, size_t size, off_t offse
     return -1;
 }
 
-// Only where the states lie differs. An error of the file ends the step.
+// Offloading changes only where the optimizer states lie, and no result. An error of the file ends
+// the step.
 static void test_offload(void **state) {
     (void)state;
     rig here, there;
@@ -514,8 +516,8 @@ static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) 
     return tri_os_system.pwrite(fd, data, size, offset);
 }
 
-// The device below breaks once its compute queue has to wait for so many tickets of the storage. It
-// notes whether anything waits for a queue that was closed.
+// A device that breaks once its compute queue has waited for `waits_left` tickets of the storage.
+// It notes in `waited_late` whether anything waits for a queue that was closed.
 static int waits_left;
 static atomic_bool is_closed, waited_late;
 static _Atomic(const tri_ticket_kind *) far_kind;

@@ -1,5 +1,5 @@
-// Every number of a recipe at its limits and beyond is either refused with one line or accepted;
-// what is accepted goes through the arithmetic of a whole session.
+// Every number of a recipe at its limits and beyond is either refused with one line or accepted. A
+// recipe that is accepted is then planned and run on the device `null`, which computes nothing.
 #include "support/arena_fixture.h"
 #include "support/null_train.h"
 
@@ -61,7 +61,8 @@ static void visit(void *data, const tri_option_entry *entry) {
     if (entry->variant && dot)
         name = tri_arena_printf(arena, "%.*s.name=%s", (int)(dot - entry->key), entry->key,
                                 entry->variant->name);
-    if (entry->variant && !strncmp(entry->key, "data.", 5)) name = NULL; // synthetic already
+    // The recipe already chooses the variant `synthetic` of `data`, so it needs no override.
+    if (entry->variant && !strncmp(entry->key, "data.", 5)) name = NULL;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         try_value(name, entry->key, values[i]);
 }

@@ -17,8 +17,8 @@
 
 #include "data_fixture.h"
 
-static int calls_left; // the call that fails when it reaches 0; negative: none
-static int small;      // transfers of one byte, each second one interrupted
+static int calls_left; // how many calls still succeed before one fails; negative: none fails
+static int small;      // not 0: calls transfer one byte, and each second call is interrupted
 
 static bool fails(void) {
     if (calls_left < 0 || calls_left-- > 0) return false;
@@ -103,7 +103,8 @@ static tri_status read_labels(const char *name) {
 static tri_status read_plain(void) { return read_labels("train-labels-idx1-ubyte"); }
 static tri_status read_zipped(void) { return read_labels("zipped"); }
 
-// Seeds of the fuzzer: bytes 0 to 11, and labels 0 to 2 from the other end.
+// Reads arrays from a file that is also a seed of the fuzzer: the images are the bytes 0 to 11, and
+// the labels, where the file has them, are 2, 1, 0.
 static tri_status read_arrays(const char *name, const char *images, const char *labels) {
     const char *path = fixture_path(name);
     tri_npy *array;

@@ -13,7 +13,8 @@
 
 static char folder[64];
 
-// Finds the files of the control groups, and this process's line about them, in the test's folder.
+// Takes the place of open(2): looks for files of /sys/fs/cgroup, and for /proc/self/cgroup, in the
+// test's folder instead.
 static int open_in_folder(const char *path, int flags, mode_t mode) {
     static const char group[] = "/sys/fs/cgroup/";
     char own[128];
@@ -55,7 +56,8 @@ static void test_group(void **state) {
     assert_int_equal(tri_free_memory(4, NULL), 325000);
 }
 
-// 0 would mean that nothing is known, and then a run that needs more would not be rejected.
+// If the control group has no free memory, tri_free_memory returns 1 byte. 0 would mean that
+// nothing is known, and then a run that needs more would not be rejected.
 static void test_full_group(void **state) {
     const char *whose = NULL;
     put("memory.current", "6000000\n");

@@ -1,6 +1,6 @@
 // Fusion: each row of the table is used where the device has a kernel for the merged node, and only
-// there. Sums that gradients of norms take over, and poolings that batch norms take over, keep
-// their bits.
+// there. The results keep their bits when the sum of two gradients is fused into the gradient of a
+// norm, or a max pooling into a batch norm.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pass/fusions.h"
@@ -25,8 +25,7 @@ static void ok(tri_status status) {
     if (status != TRI_OK) fail_msg("%s", tri_error_message());
 }
 
-// ---- the device is asked
-
+// ---- only what the device supports is fused
 // A device whose convolutions have no activation and whose max pooling has no dropout.
 static bool is_bare(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node) {
@@ -72,7 +71,7 @@ static void test_device_is_asked(void **state) {
 
 enum { ROWS = 5, WIDTH = 48 };
 
-// Norms beside residual connections, in both orders of the sum.
+// Norms with residual connections, in both orders of the sum: x + f(norm(x)) and f(norm(x)) + x.
 static tri_graph *build_residual(tri_precision precision) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_shape shape = tri_shape_of(ROWS, WIDTH);
@@ -187,7 +186,7 @@ static tri_graph *build_pooled(const pool_case *c) {
     return g;
 }
 
-// A device that computes batch norm with pooling only on its host.
+// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host).
 static bool is_separate(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node) {
     bool norm = node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_shared ||

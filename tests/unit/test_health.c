@@ -15,7 +15,7 @@ typedef struct board {
     _Atomic int arrived, known, asked, left, may_go;
     _Atomic int losses[RANKS]; // how many each has been told of
     int lost[RANKS][RANKS];
-    char text[RANKS][TEXT_BYTES]; // of the first
+    char text[RANKS][TEXT_BYTES]; // the message of the first loss that each was told of
 } board;
 
 static board *shared;
@@ -144,7 +144,7 @@ static void silent_rank_is_named(void **state) {
     wait_for_loss(2, begun, 10);
     assert_true(took_s > 0.9 && took_s < 6); // after the latest beat
     check_text(2, "has been silent for 2 s in FORWARD 'conv2' of step 7");
-    // When it goes on, it learns that the others gave it up.
+    // When the suspended rank 1 runs again, it learns that the others took it for lost.
     kill(pids[1], SIGCONT);
     wait_for_loss(1, tri_os_seconds(), 10);
     assert_int_equal(shared->lost[1][0], 1);
@@ -200,7 +200,7 @@ static void closes_its_ledger_first(tri_identity me) {
     tri_health *health = begin(&me, &ledger);
     tri_health_drop_ring(health);
     tri_ledger_close(ledger);
-    usleep((TRI_BEAT_MS + 200) * 1000); // a beat
+    usleep((TRI_BEAT_MS + 200) * 1000); // long enough for one beat (a sign of life)
     tri_health_stop(health);
 }
 
@@ -228,8 +228,8 @@ static void asks_others(tri_identity me) {
     while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < 10) usleep(50000);
     REQUIRE(tri_health_awaited(health, 2) == 1);
     REQUIRE(tri_health_awaited(health, 1) == TRI_HEALTH_NOBODY);
-    // A newer action is seen a little later. No rank begins one while another still reads the
-    // first.
+    // The other ranks see a rank's newer action a little later. No rank begins its newer action
+    // while another rank still reads the first one.
     atomic_fetch_add(&shared->asked, 1);
     wait_for_count(&shared->asked, me.size);
     tri_ledger_enter(ledger, "evaluation", NULL);
@@ -240,7 +240,7 @@ static void asks_others(tri_identity me) {
         tri_ledger_text(tri_health_ring(health, other), text, sizeof text);
     } while (!strstr(text, "evaluation") && tri_os_seconds() - begun < 10);
     REQUIRE(strstr(text, "in evaluation"));
-    // It is also told without another question.
+    // For a while after a question, newer beats of that rank come without another question.
     const tri_ledger_ring *told = tri_health_ring(health, other);
     for (int step = 100; step < 103; step++) {
         tri_ledger_step(ledger, step);
@@ -280,7 +280,7 @@ static void run_that_lost_a_rank_may_not_commit(void **state) {
     waitpid(pids[1], NULL, 0);
     end_ranks(0, 0, pids);
     end_ranks(2, 2, pids);
-    assert_int_equal(tri_health_admit(NULL), TRI_OK); // one host: nothing is known of health
+    assert_int_equal(tri_health_admit(NULL), TRI_OK); // as in a run on one host, without health
 }
 
 static int set_up(void **state) {

@@ -74,13 +74,14 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
     return on_host;
 }
 
-// 40 bytes of a parameter in the host's memory, or 16 over the link.
+// The rule compares two times for one parameter: the host reads and writes 40 bytes of its memory,
+// or the device copies 16 bytes over its link to the host. With GB/s, bytes / rate are nanoseconds.
 static void test_rule(void **state) {
-    assert_true(is_on_host(*state, "cuda:h200", 1)); // 40 / 307 against 16 / 64
+    assert_true(is_on_host(*state, "cuda:h200", 1)); // memory 40 / 307 ns, link 16 / 64 ns
     assert_false(is_on_host(*state, "cuda:h200", 8));
-    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // 40 / 102 against 16 / 32
+    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // memory 40 / 102 ns, link 16 / 32 ns
     assert_false(is_on_host(*state, "cuda:a100-64", 4));
-    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // 40 / 64 against 16 / 16
+    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // memory 40 / 64 ns, link 16 / 16 ns
     deterministic = true;
     assert_false(is_on_host(*state, "cuda:v100-32", 1));
     options.offload_step = TRI_OFFLOAD_STEP_HOST;
@@ -90,7 +91,8 @@ static void test_rule(void **state) {
     assert_false(is_on_host(*state, "cuda:h200", 1));
 }
 
-// Nothing steps on the host if nothing is offloaded, if it goes to a file, or beside no GPU.
+// The host does not run the optimizer if nothing is offloaded, if the state is offloaded to a file,
+// or if the device is no GPU.
 static void test_impossible(void **state) {
     options.offload_step = TRI_OFFLOAD_STEP_HOST;
     assert_false(is_on_host(*state, "cpu", 1));
@@ -101,7 +103,7 @@ static void test_impossible(void **state) {
     assert_false(is_on_host(*state, "cuda:h200", 1));
 }
 
-// What a plan says that moves, and where memory is.
+// How many bytes a plan copies between device and host, and how much memory it needs on each.
 static void test_bytes(void **state) {
     options.offload_step = TRI_OFFLOAD_STEP_DEVICE;
     tri_plan *device = plan_on(*state, "cuda:h200", 1);
@@ -117,7 +119,8 @@ static void test_bytes(void **state) {
     tri_host_step_bytes a = tri_plan_host_step_bytes(host, 0),
                         b = tri_plan_host_step_bytes(host, 1);
     assert_int_equal(a.memory + b.memory, bytes.memory);
-    // Two states; then also masters, gradients and the half type.
+    // The optimizer on the device offloads two states. On the host it also keeps masters, gradients
+    // and half parameters there.
     assert_int_equal(device->memory.offloaded, 8 * n);
     assert_int_equal(host->memory.offloaded, (8 + 4 + 4 + 2) * n);
     assert_int_equal(device->memory.parameters - host->memory.parameters, 4 * n);
@@ -134,8 +137,9 @@ static void test_bytes(void **state) {
     tri_plan_destroy(device);
 }
 
-// If the host's memory alone takes time, a step takes what its bytes take; if the link alone does,
-// its slower direction, which the other one does not delay.
+// If only the host's memory takes time, a step takes as long as the optimizer's reads and writes
+// there. If only the copies take time, as long as the gradients' way to the host and then the
+// parameters' way back.
 static void test_estimate(void **state) {
     tri_arena *arena = *state;
     options.offload_step = TRI_OFFLOAD_STEP_HOST;
@@ -149,7 +153,8 @@ static void test_estimate(void **state) {
     assert_true(e.step_s > 0.999 * wanted && e.step_s < 1.001 * wanted);
     rates = (tri_rates){1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 1e18, 4};
     tri_estimate_step(arena, &pipeline, &rates, NULL, &e);
-    // Gradients of b go down, then those of a; b's parameters go up behind NORM, then a's.
+    // The gradients of block b are copied to the host, then those of a. After NORM the parameters
+    // are copied to the device, first b's and then a's.
     wanted = (4.0 + 2.0) * (double)n / 1e6;
     assert_true(e.step_s > 0.7 * wanted && e.step_s < 1.001 * wanted);
     tri_plan_destroy(plan);

@@ -1,4 +1,4 @@
-// Slurm's lists of hosts: all that a list names, in order, and what is no list.
+// Slurm's lists of hosts: the hosts that a list names, in order, and texts that are no list.
 #include "rendezvous/hostlist.h"
 
 #include "base/limits.h"

@@ -86,7 +86,7 @@ static const struct {
     {"PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
      "OMPI_COMM_WORLD_LOCAL_SIZE=2",
      "open-mpi", 1, 2, 1, 2},
-    // mpiexec.hydra inside an allocation of 4 tasks: the same.
+    // mpiexec.hydra inside an allocation of 4 tasks: Slurm's variables describe hydra's daemon.
     {"SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_ID=0 PMI_RANK=3 "
      "PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
      "hydra", 3, 4, 1, 2},
@@ -107,7 +107,7 @@ static const struct {
      "LOCAL_RANK=1 "
      "LOCAL_WORLD_SIZE=4 TORCHELASTIC_RUN_ID=x",
      "torchrun", 5, 8, 1, 4},
-    // Set by hand, and in agreement.
+    // RANK and WORLD_SIZE, set by hand in a Slurm step, agree with Slurm's variables.
     {"RANK=1 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=0 "
      "SLURM_NTASKS_PER_NODE=2",
      "torchrun", 1, 2, 1, 2},
@@ -207,7 +207,8 @@ static void addresses(void **state) {
     assert_true(a.address.port >= 20000 && a.address.port + a.address.ports <= 32000);
     assert_int_equal(a.address.port, b.address.port);
     assert_int_not_equal(b.address.port, c.address.port);
-    // mpirun's daemons are a step without the host of mpirun, where rank 0 is.
+    // The Slurm step that runs mpirun's daemons lacks the host on which mpirun itself and rank 0
+    // run, so the job's list of hosts counts.
     a = read_ok("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 "
                 "SLURM_STEP_NODELIST=n2 SLURM_JOB_NODELIST=n[1-2]");
     assert_string_equal(a.address.host, "n1");
@@ -233,7 +234,8 @@ static void hosts_of_batch_systems(void **state) {
          NULL, "c05"},
         {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "COBALT_NODEFILE",
          "nid1:4\nnid2:4", "nid1"},
-        // All ranks are on this host, nobody else can read the file, or it lists nothing.
+        // No host is taken from the variables if all ranks are on this host, if the file cannot be
+        // read, or if it lists no valid host.
         {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4", "PBS_NODEFILE", "n1\n", ""},
         {"PMI_RANK=%d PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "PBS_NODEFILE=/none", NULL,
          ""},
@@ -269,7 +271,8 @@ static void hosts_of_batch_systems(void **state) {
         read_ok("FLUX_TASK_RANK=1 FLUX_JOB_SIZE=5 FLUX_JOB_NNODES=1 FLUX_JOB_ID=f").local_size, 5);
 }
 
-// Where nothing names rank 0's host, the error has the line to use, at once.
+// If the environment does not name rank 0's host, the error message has the command line that names
+// it, and the rank does not wait first.
 static void line_to_use(void **state) {
     static const struct {
         const char *environment, *line;
@@ -291,7 +294,8 @@ static void line_to_use(void **state) {
     }
 }
 
-// What names a run stays the same when it is started again, and its job does not.
+// If a run is started again, the identity's `run` stays the same, but `job`, which names one start
+// of the run, changes, and `generation` counts the starts.
 static void generations(void **state) {
     static const struct {
         const char *first, *second;
@@ -326,7 +330,8 @@ static void job_names(void **state) {
     assert_string_not_equal(a.job, c.job);
     assert_string_equal(a.master_host, "localhost");
     assert_int_equal(a.master_port, 29500);
-    // The random number that only `trireme run` and its workers have.
+    // TRIREME_NONCE is a random number that only `trireme run` and its workers have. Jobs with
+    // different numbers have different names.
     char secret[2][300];
     for (int i = 0; i < 2; i++) snprintf(secret[i], 300, "TRIREME_NONCE=5e%d %s", i, text[i]);
     b = read_ok(secret[0]);
@@ -412,7 +417,8 @@ static void hosts(void **state) {
     assert_true(second.local_rank == 0 && second.local_size == 1);
 }
 
-// What is stated, and what is a guess that the exchange replaces.
+// Which of local rank and local size the environment states. What it does not state is only a guess
+// at first, until the ranks have exchanged the names of their hosts.
 static void stated(void **state) {
     (void)state;
     static const struct {
@@ -422,11 +428,11 @@ static void stated(void **state) {
         {"RANK=1 WORLD_SIZE=2", false, false},
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", true, true},
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", true, true},
-        // --virtual-local-rank
+        // torchrun --virtual-local-rank: every rank sees one GPU and has local rank 0.
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=1", false, true},
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=0,1", true,
          true},
-        // Slurm's is computed from other numbers
+        // Slurm states the local rank, but the local size is only computed from other numbers.
         {"SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=2",
          true, false},
     };

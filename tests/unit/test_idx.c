@@ -100,7 +100,7 @@ static void test_types(void **state) {
     refuse(TRI_IDX_IMAGES, TRI_BAD_INPUT, "swapped");
 }
 
-// More than the reader's own buffer, and hard to compress.
+// A file that is larger than the reader's buffer, and hard to compress.
 static void test_large(void **state) {
     enum { COUNT = 300000 };
     uint8_t *file = malloc(COUNT + 8);

@@ -1,4 +1,5 @@
-// Numbers by name: many names, parts of longer texts, and numbers that are set again.
+// The index, which finds a number by a name: many names, names that are parts of longer texts, and
+// numbers that are set again.
 #include "base/index.h"
 
 #include <setjmp.h>

@@ -80,8 +80,8 @@ static void test_when_to_stop(void **state) {
     a.left_s = -1;
     assert_false(train_deadline_is_due(&d, d.end_s, (train_rest){0}));
     assert_false(train_deadline_is_due(&d, 1e9, (train_rest){0}));
-    // Steps in flight, an evaluation and another checkpoint need time too; no answer changes
-    // nothing.
+    // Steps in flight, an evaluation and another checkpoint need time too. If Slurm gives no
+    // answer, the end that was known before stays.
     a.known = false;
     d.end_s = 100;
     d.asked_s = 0;
@@ -127,7 +127,7 @@ static void test_commands(void **state) {
     assert_int_equal(tri_command_run((char *[]){"sleep", "20", NULL}, 100, out, sizeof out),
                      TRI_TIMEOUT);
     assert_string_equal(tri_error_message(), "sleep does not answer");
-    // More output than a pipe holds.
+    // The command writes more than a pipe holds.
     assert_int_equal(tri_command_run((char *[]){"sh", "-c", "yes | head -c 300000", NULL}, 5000,
                                      out, sizeof out),
                      TRI_OK);

@@ -78,7 +78,8 @@ static void alps_has_blocks_of_72_cores(void **state) {
     assert_string_equal(cpus_of(&places[3]), "0-71");
 }
 
-// Disjoint, none empty, only usable CPUs; without GPUs of their own, cores are divided in order.
+// The CPUs of different workers are disjoint, and each worker has some. If there are more workers
+// than GPUs, all usable CPUs are divided, about equally.
 static void any_number_of_workers(void **state) {
     (void)state;
     static const char *const names[] = {"lumi-g", "juwels-booster", "alps"};

@@ -45,7 +45,8 @@ static const layer layers[] = {linear, norm,       layer_norm, dropout,
                                images, batch_norm, embedding,  attention};
 enum { LAYERS = sizeof layers / sizeof *layers };
 
-// Every layer, after each of the others, in training and in evaluation.
+// A second layer of the same name is an error: for every pair of kinds of layers, in training and
+// in evaluation.
 static void test_a_name_twice(void **state) {
     for (int pair = 0; pair < 2 * LAYERS * LAYERS; pair++) {
         tri_graph *g = graph_of(pair % 2);
@@ -87,7 +88,8 @@ static void test_shared(void **state) {
 
 enum { CALLS = 24 };
 
-// Call i of the functions that take a value, with one that the graph does not have.
+// Makes call number i of a list of functions that take a value, with a value `bad` that the graph
+// does not have.
 static void call(tri_graph *g, int i, tri_value bad) {
     tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
     tri_value loss = tri_mse_loss(g, x, x);
@@ -204,7 +206,7 @@ static void test_avg_pool2d(void **state) {
     refuses(g, "adaptive_avg_pool2d: the size must be at least 1, not 0");
 }
 
-// More values than one node takes; an axis from the last.
+// tri_concat joins more values than one node takes, and takes an axis that counts from the last.
 static void test_concat(void **state) {
     tri_graph *g = graph_of(true);
     tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3, 2)), values[20];

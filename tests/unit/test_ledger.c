@@ -56,7 +56,7 @@ static void test_text(void **state) {
     tri_ledger_end(ledger, sum);
     tri_ledger_end(ledger, forward);
     expect_text(ledger, "after all_reduce 'REDUCE fc1' (sequence 17)");
-    // A NULL ledger, and a mark of no action.
+    // Calls with a NULL ledger do nothing, nor does the end of a mark that stands for no action.
     tri_ledger_step(NULL, 1);
     tri_ledger_end(NULL, begin(NULL, FORWARD, NULL, 0, 0));
     tri_ledger_end(ledger, (tri_ledger_mark){0});
@@ -101,8 +101,8 @@ static void test_totals(void **state) {
     tri_ledger_close(ledger);
 }
 
-// What a device did is added afterwards: to the ring, the trace and the totals, but not to what the
-// rank does now.
+// Actions of a device are added to the ledger after they have ended. They appear in the ring, the
+// trace and the totals, but do not change which action the rank is reported to be in.
 static void test_added(void **state) {
     (void)state;
     tri_ledger *ledger;
@@ -255,7 +255,8 @@ static void test_readers(void **state) {
     munmap(memory, sizeof *memory);
 }
 
-// What another host is sent says the same as the ring, and what has ended since is forgotten.
+// A ledger that was packed for another host and unpacked there gives the same text as the original,
+// and actions that have ended in between are no longer shown as running.
 static void test_packed(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -285,7 +286,7 @@ static void test_packed(void **state) {
     for (int i = 0; i < ring->kinds; i++)
         assert_string_equal(there->kind_names[i], ring->kind_names[i]);
     assert_int_equal(there->totals[1].count, ring->totals[1].count);
-    // The largest ring.
+    // The fullest ring that the limits allow still fits into TRI_LEDGER_PACKED_BYTES.
     static const char kinds[TRI_MAX_LEDGER_KINDS]; // names that are different and empty
     for (int i = 0; i < TRI_LEDGER_DEPTH; i++) tri_ledger_enter(ledger, &kinds[i], "label");
     for (int i = 0; i < TRI_MAX_LEDGER_KINDS; i++)
@@ -296,7 +297,8 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
-// An event whose kind has no name is left out, and the other one stays, also in entry 0.
+// Of two packed events, the one whose kind has no name is left out. The other one is unpacked, also
+// if it lies in entry 0 of the ring.
 static void test_packed_unknown_kind(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -392,8 +394,8 @@ static void *ask_again_and_again(void *context) {
     return NULL;
 }
 
-// Other threads ask whose lane 0 is while that thread begins steps. ThreadSanitizer shows whether
-// a step writes what they read.
+// Other threads ask which thread lane 0 (computation) belongs to, while that thread begins steps.
+// ThreadSanitizer shows whether beginning a step writes what the other threads read.
 static void test_asked_meanwhile(void **state) {
     tri_ledger *ledger;
     pthread_t thread;
@@ -428,7 +430,7 @@ static void test_cost(void **state) {
         double took = (cpu_seconds() - before) / TIMES;
         printf("an action%s: %.0f ns\n", traced ? ", traced" : "", took * 1e9);
 #ifndef __SANITIZE_THREAD__
-        assert_true(took < 2e-6); // well below 1 us on a machine to itself
+        assert_true(took < 2e-6); // well below 1 us on a machine that does nothing else
 #endif
         tri_ledger_close(ledger);
     }

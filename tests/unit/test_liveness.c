@@ -57,8 +57,8 @@ static void close_case(test_case *c) {
     for (int r = 0; r < c->comm.size; r++) tri_ledger_close(ledgers[r]);
 }
 
-// Looks every half second for so long, while rank `mover` moves (-1: none). Returns the lines,
-// joined.
+// Looks at all ranks every half second, for `seconds`, while only rank `mover` makes progress (-1:
+// none does). Returns all lines that were reported, joined.
 static const char *look_for(test_case *c, double seconds, int mover) {
     static char lines[4096];
     lines[0] = 0;
@@ -92,7 +92,7 @@ static void test_one_stands_still(void **state) {
     assert_string_equal(look_for(&c, 9.5, -1), "");
     expect_one(look_for(&c, TIMEOUT_S - 15, -1), begin, "comm.timeout_s");
     assert_string_equal(aborted, "");
-    // It moves and then stops again: that gives another line.
+    // The rank makes progress and then stops again: that gives another line.
     tri_ledger_end(ledgers[1], loading);
     assert_string_equal(look_for(&c, 30, 1), "");
     tri_ledger_enter(ledgers[1], "loading data", NULL);
@@ -188,7 +188,8 @@ void *__wrap_calloc(size_t count, size_t size) {
     return __real_calloc(count, size);
 }
 
-// A run whose ranks cannot be watched must not look like one that need not be.
+// Without memory to watch the ranks the call fails, and does not look like a run that has nothing
+// to watch (TRI_OK and NULL).
 static void test_no_memory(void **state) {
     for (int left = 0; left < 2; left++) {
         test_case c;

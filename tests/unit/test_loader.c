@@ -123,7 +123,7 @@ static void test_resumes_anywhere(void **state) {
             tri_loader_destroy(resumed);
         }
     }
-    // Twice: 7 steps of 40 samples in 3 rounds, one of 21 in 2.
+    // Two epochs, each of 7 steps of 40 samples in 3 rounds and one step of 21 samples in 2 rounds.
     assert_int_equal(locations, 2 * (7 * 3 + 2));
     tri_loader_destroy(whole);
 }

@@ -18,12 +18,13 @@
 #define DEEPSPEED                                                                                  \
     { .initial = 65536, .window = 1000, .hysteresis = 2, .minimum = 1 }
 
+// Some steps, and what the rule of the loss scale must make of them.
 typedef struct span {
     int steps;
-    bool overflow;
-    double scale; // after them
-    int64_t hysteresis_left;
-    tri_loss_scale_verdict verdict; // of the last one
+    bool overflow;                  // all of these steps overflow
+    double scale;                   // the loss scale after these steps
+    int64_t hysteresis_left;        // the hysteresis that is left after them
+    tri_loss_scale_verdict verdict; // the verdict on the last of them
 } span;
 
 typedef struct course {
@@ -45,7 +46,7 @@ static const course courses[] = {
       {1, false, 131072, 2, TRI_LOSS_SCALE_APPLY},
       {999, false, 131072, 2, TRI_LOSS_SCALE_APPLY},
       {1, false, 262144, 2, TRI_LOSS_SCALE_APPLY}}},
-    // An overflow starts the window again.
+    // An overflow restarts the count of good steps (DeepSpeed's loss_scale_window).
     {DEEPSPEED,
      {{900, false, 65536, 2, TRI_LOSS_SCALE_APPLY},
       {1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
@@ -80,7 +81,8 @@ static void test_follows_the_table(void **state) {
     }
 }
 
-// DynamicLossScaler.update_scale with its own names; false where it raises an exception.
+// DeepSpeed's DynamicLossScaler, with its own names. reference_update is its update_scale; it
+// returns false where update_scale raises an exception.
 typedef struct reference {
     double scale;
     int64_t iteration, last_overflow, hysteresis;
@@ -225,7 +227,7 @@ static void test_on_devices(void **state) {
             tri_loss_scale_verdict verdict = tri_loss_scale_update(&o, &s, overflow);
             assert_true(scalars[TRI_STEP_LR] == 1 / (updates + 1));
             assert_true(scalars[TRI_STEP_UPDATE] == updates + 1);
-            known = updates; // a step behind
+            known = updates; // the host learns the count of updates one step late
             updates += verdict == TRI_LOSS_SCALE_APPLY;
             assert_true(scalars[TRI_STEP_SKIP] == (verdict != TRI_LOSS_SCALE_APPLY));
             assert_true(scalars[TRI_STEP_HALTS] == (verdict == TRI_LOSS_SCALE_EXHAUSTED));

@@ -14,7 +14,8 @@
 enum { AGENTS = 8 };
 static const int64_t second = 1000000000;
 
-// What each agent was told last, of each kind.
+// By agent: the latest message that it got from the serving agent, except a BEAT or a STOP (told),
+// and the latest STOP (stop).
 static nodes_message told[AGENTS], stop[AGENTS];
 static int64_t now;
 static nodes_core *core;
@@ -106,7 +107,7 @@ static void earliest_failure_is_the_cause(void **state) {
     fail_worker(1, 105, 0);
     assert_string_equal(stop[2].order.text, "rank of 1 failed");
     assert_false(stop[2].order.is_graceful);
-    end(0, NODES_FAILED); // as it was asked to
+    end(0, NODES_FAILED); // node 0 has stopped its workers, as it was asked to
     fail_worker(2, 103, 0);
     for (int i = 0; i < 3; i++) expect_round(i, 1, i, 3, 1);
     fail_worker(2, 103, LAUNCH_CONSEQUENCE);
@@ -128,7 +129,7 @@ static void bad_input_is_not_restarted(void **state) {
     nodes_core_destroy(core);
 }
 
-// A worker has printed what it is, so that no agent prints more.
+// The worker with bad input has itself printed the reason, so no agent prints more.
 static void bad_input_is_told_once(void **state) {
     begin(2, 2, 5);
     for (int i = 0; i < 2; i++) join(i, 2, 2, 1);
@@ -169,7 +170,7 @@ static void last_call(void **state) {
     join(2, 2, 3, 1);
     assert_true(stop[0].order.is_graceful && stop[1].order.is_graceful);
     end(0, NODES_STOPPED);
-    end(1, NODES_FAILED); // it had no handler of the signal
+    end(1, NODES_FAILED); // its workers have no handler for the signal that asks them to stop
     for (int i = 0; i < 3; i++) expect_round(i, 1, i, 3, 0);
     // A node that is lost is not a failure either, whatever the others say.
     nodes_core_depart(core, 1, now);
@@ -178,7 +179,7 @@ static void last_call(void **state) {
     end(2, NODES_FAILED);
     expect_round(0, 2, 0, 2, 0);
     expect_round(2, 2, 1, 2, 0);
-    // Another lost one leaves too few; a new one may come.
+    // If another node is lost, too few nodes are left for a round. Then a new node may join.
     nodes_core_depart(core, 2, now);
     end(0, NODES_FAILED);
     assert_int_equal(told[0].head.kind, NODES_AGAIN);
@@ -239,7 +240,7 @@ static void leaving(void **state) {
     expect_end(2, 75, "goes on without this node");
     nodes_core_depart(core, 2, now);
     expect_round(1, 1, 1, 2, 0);
-    say(0, signal, NODES_LEAVE); // the serving one: the run ends
+    say(0, signal, NODES_LEAVE); // agent 0 serves the others, so the run ends
     end(0, NODES_FAILED);
     end(1, NODES_STOPPED);
     expect_end(0, 143, "SIGTERM");
@@ -273,8 +274,8 @@ static void too_few_join(void **state) {
     nodes_core_destroy(core);
 }
 
-// Whatever comes, nobody waits for ever: once all that run have reported and nobody comes, there is
-// an end.
+// With random orders of joins, losses and reports, no agent waits for ever: once all agents of the
+// round have reported and no further agent joins, the run ends within the join timeout.
 static void random_orders(void **state) {
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         uint64_t draw = seed * 0x9e3779b97f4a7c15ull;

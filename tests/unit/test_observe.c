@@ -202,7 +202,8 @@ static char *stderr_of(void (*body)(void), int columns) {
     char *text = calloc(1, 1 << 16);
     size_t used = 0;
     int status;
-    if (on_terminal) assert_int_equal(waitpid(child, &status, 0), child); // it writes little
+    // The child writes so little to the terminal that it need not be read before the child ends.
+    if (on_terminal) assert_int_equal(waitpid(child, &status, 0), child);
     if (on_terminal) close(theirs);
     for (ssize_t got; (got = read(ours, text + used, (1 << 16) - 1 - used)) > 0;)
         used += (size_t)got;
@@ -407,7 +408,7 @@ static void chooses_sinks(void **state) {
     assert_int_equal(
         tri_sinks_choose(&(tri_log_options){.tensorboard = true, .progress = true}, &run, sinks),
         1);
-    tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0
+    tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0 have no observer
     tri_observe_end(NULL, "completed", 1);
 }
 

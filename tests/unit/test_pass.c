@@ -41,7 +41,8 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// Whether nothing needs the value: no reader, no gradient, no metric.
+// Counts the nodes of which nothing needs an output: no node reads one, and none is a gradient or a
+// metric.
 static int count_useless(const tri_graph *g) {
     bool *used = calloc((size_t)g->value_count, sizeof *used);
     assert_non_null(used);
@@ -125,7 +126,8 @@ static void test_models(void **state) {
     }
 }
 
-// The home layout of a parameter depends on neither batch nor mode.
+// The home layout of a parameter depends neither on the size of the micro-batch nor on whether the
+// graph trains or evaluates.
 static void test_homes(void **state) {
     (void)state;
     tri_device *device;
@@ -154,7 +156,8 @@ static void test_homes(void **state) {
     device->backend->close(device);
 }
 
-// Spoils every node of a good graph in every way.
+// Changes every node of a good graph in each of the ways below, one at a time, and checks that
+// tri_graph_verify finds each change.
 static void test_verify(void **state) {
     (void)state;
     tri_arena *arena = tri_arena_create(NULL, "test");

@@ -92,7 +92,7 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// Inputs are on every rank, so only values with memory of their own are sent.
+// A view of an input is not sent from stage to stage, because every rank has the inputs.
 static void test_view_of_an_input(void **state) {
     (void)state;
     char *names[] = {"first"};

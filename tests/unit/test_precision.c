@@ -205,12 +205,14 @@ static void test_transformer(void **state) {
     assert_int_equal(type_of(g, first_of(g, &tri_op_add)->outputs[0]), TRI_F32);
     assert_int_equal(type_of(g, first_of(g, &tri_op_cross_entropy)->inputs[0]), TRI_BF16);
     check(tri_pass_autodiff(g), "transformer");
-    // dy of the residual stream, for the product that added to it.
+    // The only cast: the residual stream is F32, so its gradient is cast to BF16 for the backward
+    // pass of the matrix product whose result was added to the stream.
     assert_int_equal(count_op(g, &tri_op_cast), 1);
     assert_int_equal(type_of(g, first_of(g, &tri_op_cross_entropy_grad)->outputs[0]), TRI_BF16);
     assert_int_equal(type_of(g, first_of(g, &tri_op_rms_norm_grad)->outputs[0]), TRI_F32);
 
-    // The table is half because the head needs it so; the residual stream reads its rows as F32.
+    // Tied weights: the embedding's table has the half type because the head needs that; its rows
+    // are cast to F32 for the residual stream.
     g = transformer(arena, true, TRI_PRECISION_BF16_MIXED);
     assert_int_equal(parameter_type(g, "table"), TRI_BF16);
     assert_int_equal(count_op(g, &tri_op_cast), 1);
@@ -296,7 +298,7 @@ static void compare_rounded(const op_family *family, uint64_t seed, tri_dtype ha
     const tri_graph *g = cases[0].graph;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        bool direct = true; // reads sources alone
+        bool direct = true; // the node reads no outputs of other nodes
         for (int k = 0; k < node->input_count; k++)
             direct = direct && tri_value_get(g, node->inputs[k])->kind != TRI_VALUE_RESULT;
         for (int k = 0; direct && k < node->output_count; k++) {

@@ -1,5 +1,5 @@
-// What decides between go and no-go: medians, slow hosts and pairs, clocks, limits; and the
-// schedule by which pairs of hosts are measured.
+// What decides between go and no-go in a preflight: medians, slow hosts and pairs, clocks, limits.
+// Also the schedule by which pairs of hosts are measured.
 #include "base/os.h"
 #include "preflight/judge.h"
 #include "preflight/limits.h"
@@ -50,15 +50,15 @@ static void one_slow_rank(void **state) {
     tri_arena_destroy(arena);
 }
 
-// What all ends together find, each by its own pairs and the summaries of the others.
+// What all ends (hosts) together find, each by its own pairs and the summaries of the others.
 typedef struct findings {
-    int slow_ends, slow_end;  // the last one
-    int faults, end, partner; // of the kind; the last one
-    size_t bytes;             // that a rank holds of all others
+    int slow_ends, slow_end;  // how many ends are slow, and the last of them
+    int faults, end, partner; // how many pairs have the fault, and the two ends of the last pair
+    size_t bytes;             // how many bytes a rank holds of the results of all ends
 } findings;
 
-// Ends that measure in a tournament of at most `rounds` rounds: 10 GB/s each, except for the pairs
-// of end `host` (-1: none) and the pair a, b, which have 1.
+// Judges the results of ends (hosts) that measure in a tournament of at most `rounds` rounds. Every
+// pair has 10 GB/s, except for the pairs of end `host` (-1: none) and the pair a, b, which have 1.
 static findings find_in_rounds(int ends, int rounds, int host, int a, int b,
                                preflight_fault_kind kind, const preflight_limits *limits) {
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -106,7 +106,8 @@ static void slow_hosts_and_pairs(void **state) {
     for (int hosts = 3; hosts <= 4; hosts++) {
         findings none = find(hosts, -1, -1, -1);
         assert_int_equal(none.slow_ends + none.faults, 0);
-        for (int host = 0; host < hosts; host++) { // its pairs are not named beside it
+        // A slow host is reported alone: its pairs, which are slow too, are not reported as well.
+        for (int host = 0; host < hosts; host++) {
             findings found = find(hosts, host, -1, -1);
             assert_true(found.slow_ends == 1 && found.slow_end == host && found.faults == 0);
         }
@@ -134,7 +135,7 @@ static void sixteen_thousand_hosts(void **state) {
     found = find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, -1, 100, other, PREFLIGHT_SLOWER, &limits);
     assert_true(found.slow_ends == 0 && found.faults == 1 && found.end == low);
     assert_int_equal(found.partner, 100 + other - low);
-    // What is wrong everywhere is counted, and a few pairs are named.
+    // If all pairs have a fault, each counts, but only the first few are named.
     limits.link_ms = 1e-3;
     found = find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, -1, -1, -1, PREFLIGHT_FAR, &limits);
     assert_int_equal(found.faults, HOSTS / 2 * PREFLIGHT_MAX_ROUNDS);
@@ -184,7 +185,7 @@ static int fake_fsync(int fd) {
     return 0;
 }
 
-// The first rank of another host, whose clock is `ahead_ns` ahead.
+// fake_start plays the first rank of another host, whose clock is `ahead_ns` ahead.
 static int64_t ahead_ns;
 
 static tri_status fake_start(tri_comm *comm, const tri_comm_op *ops, int count,

@@ -30,7 +30,8 @@ static void run(const char *words) {
     assert_int_equal(system(command), 0);
 }
 
-// What a copy of this test at libexec/name says, started by `words` in the shell.
+// Runs `words` in the shell, which start a copy of this test at libexec/name, and checks the two
+// paths that it prints: that of its file, and that by which it can be started again.
 static void check_says(const char *words, const char *file, const char *start) {
     char command[PATH_MAX], wanted[PATH_MAX], line[PATH_MAX];
     snprintf(command, sizeof command, "cd '%s' && %s", folder, words);
@@ -64,10 +65,11 @@ static void test_alone(void **state) {
     check_says(LOADER " ./libexec/name --say", "libexec/name", "libexec/name");
 }
 
-// The starter is what starts the program again.
+// In a bundle, the program starts itself again by the path of the starter, bin/name.
 static void test_in_a_bundle(void **state) {
     run("mkdir bin && echo '#!/bin/sh' > bin/name");
-    check_says("./libexec/name --say", "libexec/name", "libexec/name"); // it cannot be executed
+    // bin/name is not executable yet, so it is not taken for the starter.
+    check_says("./libexec/name --say", "libexec/name", "libexec/name");
     run("chmod +x bin/name");
     check_says("./libexec/name --say", "libexec/name", "bin/name");
     check_says(LOADER " ./libexec/name --say", "libexec/name", "bin/name");

@@ -28,7 +28,7 @@ static void test_decimal(void **state) {
     assert_string_equal(tri_decimal(-NAN), "nan"); // what 0 / 0 is on x86
 }
 
-// As many texts as one message may have are valid at one time.
+// Eight texts stay valid at the same time, because one message may have that many.
 static void test_eight(void **state) {
     (void)state;
     const char *texts[8];

@@ -1,4 +1,5 @@
-// Learning rates of schedules, and schedules that need an end although the run has none.
+// The learning rates of all schedules, and the error if a schedule depends on the run's length but
+// the run has no end.
 #include "train/rate.h"
 
 #include <math.h>
@@ -27,7 +28,8 @@ static void test_follows_the_schedule(void **state) {
     assert_float_equal(tri_rate_at(&rate, 6), 0.5, 1e-12);
 }
 
-// The warm-up, whether little or nothing of the run is left for the schedule after it.
+// The learning rate rises linearly over the warm-up to the first rate of the schedule behind it,
+// even if the run ends soon after the warm-up or before the warm-up's end.
 static void test_warms_up_to_where_the_schedule_begins(void **state) {
     (void)state;
     static const struct {

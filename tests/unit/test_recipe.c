@@ -85,7 +85,8 @@ static void renaming_discards_the_files_keys(void **state) {
     r = recipe(text, OVER("data.name=synthetic", "data.samples=7"));
     assert_true(r.data.samples == 7 && !r.data.path);
     r = recipe(BASE "optimizer: {lr: 0.5}", OVER("optimizer.name=sgd"));
-    assert_true(r.optimizer.lr == 1e-3); // 0.5 was adadelta's, the default
+    // The recipe's 0.5 was meant for the default optimizer, adadelta, so it is dropped.
+    assert_true(r.optimizer.lr == 1e-3);
     r = recipe(BASE "optimizer: {lr: 0.5}", OVER("optimizer.name=adadelta"));
     assert_true(r.optimizer.lr == 0.5);
 }
@@ -311,7 +312,9 @@ static void refuses_keys_that_cannot_be_read_back(void **state) {
 // second.
 static void reports_keys_without_effect(void **state) {
     static const struct {
-        const char *idle, *needs; // overrides; NULL: ranks
+        // Overrides: `idle` sets the key, which has an effect only together with `needs`. NULL: it
+        // has an effect only on a larger mesh, of the sizes that follow.
+        const char *idle, *needs;
         int pipeline, tensor, replicas;
     } cases[] = {
         {"strategy.schedule=gpipe", NULL, 2, 1, 1},

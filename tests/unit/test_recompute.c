@@ -40,7 +40,8 @@ static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "left" writes a value that only other blocks read over its own value.
+// Block "left" makes two values: v, which only "left" reads, and w, which only other blocks read.
+// So the sum w can be written into the memory of v.
 static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -173,8 +174,9 @@ static void test_reader_without_gradient(void **state) {
     }
 }
 
-// If the backward pass is split, a later block's BACKWARD_WEIGHT may follow RECOMPUTE. So the sum
-// does not lie over v, which RECOMPUTE makes again.
+// If the backward pass is split, BACKWARD_WEIGHT of a later block may come after RECOMPUTE of block
+// "left". It still reads the sum w of v and n. So w must not share memory with v, which RECOMPUTE
+// writes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};

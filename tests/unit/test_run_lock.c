@@ -211,7 +211,7 @@ static void test_holder_notices_that_it_is_not_any_more(void **state) {
     assert_int_equal(status, TRI_IO);
     assert_non_null(strstr(tri_error_message(), "taken over by pid 4711 on far-away"));
     train_lock_release(lock);
-    assert_int_equal(access(in_run(".lock"), F_OK), 0); // the other's
+    assert_int_equal(access(in_run(".lock"), F_OK), 0); // the lock of the process on far-away
 }
 
 int main(void) {

@@ -47,8 +47,8 @@ static void test_epochs_and_seeds_differ(void **state) {
         if (k > 0) neighbours += llabs(at - tri_permutation_at(&one, k - 1)) == 1;
         correlation += ((double)at / COUNT - 0.5) * ((double)k / COUNT - 0.5) * 12 / COUNT;
     }
-    // A random order has one fixed point on average and two neighbours; its correlation has a
-    // deviation of 1/245.
+    // On average a random order leaves one item where it was and two pairs of neighbours together.
+    // The standard deviation of its correlation with the old order is 1/245.
     assert_true(same_epoch < 8 && same_seed < 8 && fixed < 8 && neighbours < 12);
     assert_true(correlation > -0.02 && correlation < 0.02);
 }
@@ -89,7 +89,7 @@ static void walk(tri_sampler_options options, int64_t expected) {
                 tri_micro_batch batch =
                     tri_micro_batch_of(size, options.micro, replicas, replica, round);
                 if (batch.size == 0) continue;
-                assert_int_equal(batch.first, place); // in the order of j
+                assert_int_equal(batch.first, place); // it begins where the one before it ended
                 assert_true(batch.size <= most);
                 place += batch.size;
                 batches++;

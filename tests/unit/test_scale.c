@@ -201,7 +201,8 @@ static void test_calibration(void **state) {
         v->points[1].link_bytes_per_s = 1e9;
         assert_true(scale_reduced_bytes(v) >= 784 * 512 * 4);
         scale_simulate(v);
-        // As fast as measured with two ranks; the slower link of four holds for eight ranks too.
+        // With two ranks the simulation must be as fast as the measurement. Of the two measured
+        // links, the slower one (four ranks) must also be used to simulate eight ranks.
         assert_true(v->is_calibrated);
         assert_true(fabs(scale_error(&v->points[0])) < 1e-6);
         assert_int_equal(v->link_ranks, 4);

@@ -61,7 +61,7 @@ static const schedule_case small[] = {
 
 enum { SMALL = sizeof small / sizeof *small };
 
-// What an action touches, by the table of dependencies.c.
+// Which resources an action reads or writes, by the table of dependencies.c.
 typedef struct touched {
     int resources[128];
     bool writes[128];
@@ -83,8 +83,9 @@ static bool is_transfer(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
 }
 
-// Compute actions of two blocks or rounds both write only the gradients of a unit that both read:
-// different elements of them, or terms that may be added in any order unless one is the first.
+// Whether two compute actions that write the same gradients may still be swapped: they write
+// different elements, or both add terms to a sum, which may be added in any order. (The first term
+// of a sum is stored and not added, so its action may not be swapped.)
 static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
     if (!is_compute(a) || !is_compute(b)) return false;
     bool sources_differ =
@@ -169,7 +170,8 @@ static void drop_and_double(const mutation *m, tri_action *actions) {
         memcpy(actions, good, (size_t)n * sizeof *actions);
         memmove(actions + i, actions + i + 1, (size_t)(n - 1 - i) * sizeof *actions);
         if (!is_caught(m, actions, n - 1, &by_rank)) report(m, "dropping", i, i);
-        for (int at = i + 1; at <= n; at += n - i > 1 ? n - i - 1 : 1) { // at once, and at the end
+        // Inserts a copy of action i once directly behind it, and once at the end.
+        for (int at = i + 1; at <= n; at += n - i > 1 ? n - i - 1 : 1) {
             memcpy(actions, good, (size_t)n * sizeof *actions);
             memmove(actions + at + 1, actions + at, (size_t)(n - at) * sizeof *actions);
             actions[at] = good[i];
@@ -200,7 +202,7 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
     bool by_rank;
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            if (is_same(&good[i], &good[k])) continue; // GATHER again
+            if (is_same(&good[i], &good[k])) continue; // two equal GATHERs: no change
             memcpy(actions, good, (size_t)n * sizeof *actions);
             actions[i] = good[k];
             actions[k] = good[i];
@@ -254,20 +256,20 @@ static void test_dependencies(void **state) {
         const tri_schedule_request *r = &set.requests[0];
         tri_schedule_find_dependencies(good, r, NULL, 0);
         assert_int_equal(tri_schedule_verify(good, r), TRI_OK);
-        for (int d = 0; d < good->dependency_count; d++) { // waits for something else
+        for (int d = 0; d < good->dependency_count; d++) { // the action waits for another action
             int kept = good->dependencies[d];
             good->dependencies[d] = kept ? kept - 1 : 1;
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->dependencies[d] = kept;
         }
-        for (int i = 0; i < good->count; i++) { // forgets the last thing it waited for
+        for (int i = 0; i < good->count; i++) { // action i lacks the last of its dependencies
             if (good->actions[i].dependency_count == 0) continue;
             good->actions[i].dependency_count--;
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->actions[i].dependency_count++;
         }
         for (int i = 1; i < good->count;
-             i++) { // one more wait is kept, once, unless its lane implies it
+             i++) { // a wait that is added twice is kept once, unless its lane implies it
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
             const tri_action *a = &good->actions[i];

@@ -107,7 +107,9 @@ static void test_shared_layers(void **state) {
     assert_int_equal(set.mesh.ranks, 4);
     assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
     tri_schedule *s = &set.schedules[3];
-    int first = 0; // FORWARD of both blocks, TAKE between them, then the first one's next round
+    // The first actions are FORWARD of block 0, TAKE, FORWARD of block 1, and then FORWARD of block
+    // 0 in the next round. The test swaps the last two.
+    int first = 0;
     while (s->actions[first].kind != TRI_ACTION_FORWARD) first++;
     assert_int_equal(s->actions[++first].kind, TRI_ACTION_TAKE);
     tri_action later = s->actions[first + 1];
@@ -124,7 +126,8 @@ static void test_shared_layers(void **state) {
     schedule_set_destroy(&set);
 }
 
-// The known properties of the orders, if FORWARD takes equal times and BACKWARD twice as long.
+// Simulates a pipeline in which FORWARD of each stage takes one unit of time and BACKWARD two.
+// Returns the bubble, which the tests below compare with the literature. *end_s: the step's time.
 static double bubble_of(const char *order, int ranks, int stages_per_rank, int micro_batches,
                         double *end_s) {
     schedule_case c = {.strategy = "pipeline",
@@ -148,17 +151,20 @@ static void test_bubbles(void **state) {
             double gpipe_s, even_s, end_s;
             double gpipe = bubble_of("gpipe", ranks, 1, rounds, &gpipe_s);
             double even = bubble_of("1f1b", ranks, 1, rounds, &even_s);
-            // (P-1) times forward and backward, whatever the order: arXiv:2104.04473, 2.2.1.
+            // With gpipe and 1f1b alike, a rank is idle for (P-1) times forward and backward of one
+            // micro-batch, on P ranks: arXiv:2104.04473, 2.2.1.
             assert_float_equal(gpipe_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(even_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(gpipe, even, 1e-9);
             assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
-            // A third of it: (P-1) (F + B - W), arXiv:2401.10241, table 2.
+            // With zero-bubble the idle time is a third of that: (P-1) (F + B - W),
+            // arXiv:2401.10241, table 2.
             double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
             assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
             assert_true(ranks == 1 ? zero == 0 : zero < even);
             for (int stages = 2; stages <= 4; stages++) {
-                // 1/v of it: arXiv:2104.04473, 2.2.2; breadth-first alike: arXiv:2211.05953.
+                // With v stages on each rank the idle time is 1/v of that of 1f1b: interleaved, see
+                // arXiv:2104.04473, 2.2.2; looped (breadth-first), see arXiv:2211.05953.
                 double looped = bubble_of("interleaved", ranks, stages, rounds, &end_s);
                 assert_float_equal(end_s, 3 * (rounds + (double)idle / stages), 1e-9);
                 assert_true(ranks == 1 ? looped == 0 : looped < even);

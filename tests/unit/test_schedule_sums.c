@@ -1,6 +1,7 @@
-// An engine of numbers: all ranks of a mesh follow their schedules, a block computes a hash of what
-// it reads, and memory without valid content holds noise. If every rank then steps with the sum
-// that one rank would have, nothing was missing, stale, doubled or mixed up.
+// Tests schedules with an imitation of the engine that needs no model: all ranks of a mesh follow
+// their schedules, the output of a block is a hash of what the block reads, and memory without
+// valid content holds random numbers. If every rank then steps with the same sum of gradients as a
+// run of one rank, no value was missing, outdated, added twice or mixed up with another.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>
@@ -20,7 +21,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 static uint64_t parameters_of(int unit) { return mix(3, (uint64_t)unit); }
 
 typedef struct sums {
-    uint64_t statistics, input, rest; // by gradient source
+    uint64_t statistics, input, rest; // by what makes the gradients: tri_gradient_source
 } sums;
 
 // One rank's memory.
@@ -29,8 +30,8 @@ typedef struct rank_memory {
     uint64_t *parameters;         // by unit
     sums *gradients, *kept;       // by unit
     uint64_t *outputs, *internal; // by block and round: what others read, and what BACKWARD needs
-    uint64_t *back;               // ... the gradient of the block's input
-    bool *posted;                 // by edge and round
+    uint64_t *back;               // by block and round: the gradient of the block's input
+    bool *posted;                 // by edge and round: this rank has begun to receive
     int stepped;
 } rank_memory;
 
@@ -39,7 +40,7 @@ typedef struct machine {
     const schedule_set *set;
     rank_memory *ranks;
     uint64_t *mail; // by lowest rank along the pipeline, edge and round; 0: not sent
-    sums *wanted;   // by unit
+    sums *wanted;   // by unit: the sums of gradients that STEP must find
     uint64_t noise;
 } machine;
 
@@ -89,7 +90,8 @@ static uint64_t compute(const machine *m, int rank, int block, int round, bool b
     return value;
 }
 
-// Whether all messages have arrived: received here and sent there.
+// Whether all values that the block reads from other pipeline ranks have arrived: this rank has
+// begun to receive them, and the other rank has sent them.
 static bool has_come(const machine *m, int rank, int block, int round, bool back) {
     const tri_schedule_request *r = &m->set->requests[rank];
     for (int e = 0; e < r->edge_count; e++) {
@@ -104,8 +106,9 @@ static bool has_come(const machine *m, int rank, int block, int round, bool back
 
 static bool is_shared(const tri_schedule_request *r, int unit) { return unit == r->unit_count - 1; }
 
-// What one half of BACKWARD makes. A unit that blocks share has one parameter: the first block
-// makes its gradient in the first half, the others in the second.
+// Whether one half of BACKWARD (BACKWARD_INPUT if `input`, else BACKWARD_WEIGHT) makes a gradient
+// of the unit. A unit that blocks share has one parameter: block 0 makes its gradient in the first
+// half, the others in the second.
 static bool makes(const tri_schedule_request *r, int block, int unit, bool input) {
     return !is_shared(r, unit) || input == (block == 0);
 }
@@ -292,7 +295,8 @@ static void start_rank(machine *m, int rank, bool gathered) {
     }
 }
 
-// One rank that holds everything goes through all micro-batches of all replicas.
+// Finds the wanted sums of gradients: one rank that holds all blocks goes through all micro-batches
+// of all replicas.
 static void find_wanted(machine *m, const tri_schedule_request *like) {
     schedule_set alone = *m->set;
     tri_schedule_request request = *like;

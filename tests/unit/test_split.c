@@ -61,7 +61,7 @@ static void test_is_random(void **state) {
         both += first % 4 == second % 4;
         for (int64_t i = 0; i < HELD; i++) held[tri_validation_sample(&split, i)]++;
     }
-    // 2000 expected of each, deviation 39.
+    // All of these counts should be near 2000; their standard deviation is 39.
     for (int i = 0; i < TOTAL; i++) assert_in_range(held[i], 1800, 2200);
     assert_in_range(both, 1800, 2200);
 }
@@ -129,7 +129,7 @@ static void test_kinds(void **state) {
     fixture_put("text.txt", "the quick brown fox jumps over the lazy dog", 42);
     put_tensors("train", 33);
     check_kind("name: idx", 50);
-    check_kind("name: idx, limit: 20", 20); // the limit counts before the fraction
+    check_kind("name: idx, limit: 20", 20); // the limit is applied before the fraction
     check_kind("name: tensors, train: train", 33);
     check_kind("name: tokens, train: text.txt, sequence: 3", 14);
     check_kind("name: synthetic, samples: 40, shape: [2, 3]", 40);

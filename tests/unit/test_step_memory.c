@@ -129,10 +129,10 @@ enum { MOST_READERS = 8 };
 // Which actions have used 64 bytes of a heap. Other lanes run at the same time, so an action that
 // writes has to come after all of them, and one that reads after the writer.
 typedef struct cell {
-    uint32_t tag;                  // of what it holds
-    int writer;                    // action + 1; 0: none
-    int readers[MOST_READERS];     // since then, likewise
-    int earlier[MOST_READERS + 1]; // who used what was there before, likewise
+    uint32_t tag;                  // identifies the data that these bytes hold now
+    int writer;                    // the action that wrote these data, plus 1; 0: none
+    int readers[MOST_READERS];     // the actions that have read these data, plus 1; 0: none
+    int earlier[MOST_READERS + 1]; // the actions that used the previous data, plus 1; 0: none
 } cell;
 
 typedef struct follower {
@@ -142,12 +142,14 @@ typedef struct follower {
     const tri_step_memory_request *m;
     const tri_step_memory *memory;
     cell *cells[TRI_HEAP_COUNT];
-    uint64_t *before;     // by action: a bit for each action that is done before it begins
-    int words;            // of 64 bits, of one action
-    uint32_t *generation; // of gathered parameters and of gradients, by slot
+    uint64_t *before; // by action: a bit for each action that is done before it begins
+    int words;        // how many words of 64 bits `before` has for each action
+    // By slot of gathered parameters or gradients: how often their contents were replaced so far,
+    // so that reading earlier contents is noticed.
+    uint32_t *generation;
     int action;
-    const char *rule; // the first that is broken, and by which action; NULL: none
-    int rule_action;
+    const char *rule; // the first rule that an action breaks; NULL: none
+    int rule_action;  // the action that breaks it
 } follower;
 
 // Notes the first rule that is broken.
@@ -190,8 +192,9 @@ static void read_cell(follower *f, cell *c, uint32_t tag) {
     fail_msg("too many readers at once");
 }
 
-// Two messages may bring the same value for two stages of a rank. The second writes what is there
-// already, so it only has to come after those who used what was there before.
+// Two messages may bring the same value to two stages of one rank. The second message writes the
+// bytes that the first one wrote, so actions that read them need not wait for it. It only has to
+// wait for the actions that used the memory's earlier contents.
 static void receive_again(follower *f, const cell *c) {
     for (int k = 0; k <= MOST_READERS; k++)
         if (c->earlier[k] && !is_before(f, c->earlier[k] - 1))
@@ -368,8 +371,8 @@ static void follow(follower *f) {
     }
 }
 
-// Without any one of its dependencies the schedule is refused, or is ordered by other dependencies;
-// it is refused whenever an action could find something else in its memory.
+// Leaves out one dependency at a time. The schedule then has to be refused if some action could
+// find another's data in its memory. If it is not refused, other dependencies must give the order.
 static void check_each_dependency(follower *f) {
     tri_schedule *s = (tri_schedule *)(uintptr_t)f->schedule;
     for (int i = 0; i < s->count; i++) {
@@ -461,7 +464,7 @@ static void check(const schedule_case *c, uint64_t stream, bool drops) {
     schedule_set set;
     schedule_set_make(c, &set);
     for (int rank = 0; rank < set.mesh.ranks; rank++) check_rank(c, &set, rank, stream, drops);
-    // Waiting for memory must not make ranks wait for each other.
+    // Actions also wait until memory is free. These waits must not cause a deadlock between ranks.
     if (tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests) != TRI_OK)
         fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
     schedule_set_destroy(&set);

@@ -113,8 +113,9 @@ static int failing_open(const char *path, int flags, mode_t mode) {
     return -1;
 }
 
-// Memory that the host cannot touch is written after what a queue still does to it, and read back;
-// it is larger than the buffer that it passes through on its way to a file.
+// Writes device memory, which the host cannot touch, to the storage and reads it back. The write
+// has to wait until a queue has filled that memory. The memory is larger than the host's buffer
+// through which it passes on its way to a file.
 static void check_device_memory(bool in_host_memory) {
     enum { BYTES = 9 << 20 };
     tri_device *device;
@@ -291,7 +292,7 @@ static void check_failure(bool writes, int with, tri_status wanted, const char *
         if (status != wanted || !strstr(message, part) || !strstr(message, folder) ||
             strncmp(message, "rank 3: ", 8) != 0)
             fail_msg("status %s: %s", tri_status_name(status), message);
-        if (i == 0) tri_os = tri_os_system; // it would work again
+        if (i == 0) tri_os = tri_os_system; // from here on the system calls would succeed again
     }
     uint64_t ticket;
     tri_storage_op op = {.memory = memory, .size_bytes = sizeof memory};
@@ -313,9 +314,9 @@ static void test_failures(void **state) {
 
 typedef struct called {
     pthread_t thread;
-    char *memory; // of the storage
-    int count;
-    tri_status status;
+    char *memory;      // the storage's memory, which the function changes
+    int count;         // how often the function was called
+    tri_status status; // what the function returns
 } called;
 
 static tri_status change(void *context, int subject) {
@@ -359,7 +360,7 @@ static void test_call(void **state) {
     assert_int_equal(c.count, 2); // nothing runs after a failure
     device->backend->close(device);
     s = opened();
-    assert_null(tri_storage_memory(s)); // a file
+    assert_null(tri_storage_memory(s)); // NULL, because this storage is a file
     tri_storage_close(s);
 }
 

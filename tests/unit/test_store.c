@@ -93,7 +93,8 @@ static void agrees_or_fails(tri_identity identity) {
     REQUIRE(tri_os_seconds() - begin < 0.001 * WAIT_MS / 2);
     REQUIRE(!strncmp(tri_error_message(), "rank 2 (host ", 13));
     REQUIRE(strstr(tri_error_message(), "): module ucx is not installed"));
-    // What another rank took for a reason of its own has the same cause.
+    // The first reported failure stays the cause. A rank that reports another failure later, such
+    // as this consequence of it, gets the first one back.
     tri_status later = TRI_FAIL(TRI_NETWORK, "rank 2 does not answer");
     REQUIRE(tri_store_fail(store, later) == TRI_NOT_FOUND);
     REQUIRE(strstr(tri_error_message(), "): module ucx is not installed"));
@@ -274,7 +275,8 @@ static void another_user_is_named(void **state) {
         char who[64];
         snprintf(who, sizeof who, "process %ld of another user (65534", (long)pid);
         if (!strstr(tri_error_message(), who)) fail_msg("rank %d: %s", rank, tri_error_message());
-        // Its queue is full: connecting fails instead of waiting for ever, and rank 0 cannot serve.
+        // The other user's process accepts no connection, so its listen queue is full. Connecting
+        // then fails instead of waiting for ever, and rank 0 cannot serve.
         for (int i = 0; i < 3; i++) {
             tri_status status = tri_store_open(&identity, 200, &store);
             assert_true(status == TRI_BAD_INPUT || status == TRI_TIMEOUT || status == TRI_MISMATCH);

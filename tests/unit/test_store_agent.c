@@ -63,12 +63,13 @@ static void finds_it_empty(tri_identity me) {
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_get(store, "old", 50, value, sizeof value, &size) == TRI_TIMEOUT);
     REQUIRE(tri_store_admit(store) == TRI_OK);
-    wait_for_count(&shared->done, 2); // those of the earlier generation disturb nobody
+    wait_for_count(&shared->done, 2); // ranks of the earlier generation have tried to join
     REQUIRE(tri_store_admit(store) == TRI_OK);
     tri_store_close(store);
 }
 
-// The agent is a process of its own: what is forked from it would share its connections.
+// The body of the agent, which is a process of its own: if the test itself served the store, the
+// ranks that it forks would inherit the server's connections.
 static void serves_two_generations(tri_identity first) {
     tri_store_server *server;
     REQUIRE(tri_store_serve(&first, &server) == TRI_OK);
@@ -102,7 +103,7 @@ static void generations_follow_each_other(void **state) {
     end_ranks(0, 0, &agent);
 }
 
-// The agent's end is no rank's fault.
+// If the launcher's agent dies, the message says so and names no rank as lost.
 static void outlives_the_agent(tri_identity me) {
     tri_store *store;
     tri_health *health;

@@ -22,7 +22,8 @@ static void begin(int size, bool has_agent) {
     now = 5000 * ms;
 }
 
-// Rank `rank` tells over the connection of the same number plus 100. NULL: it has no reason.
+// Lets rank `rank` tell the store, over connection 100 + `rank`, why it refuses to run; `reason`
+// NULL: it has no reason of its own.
 static bool tell(int rank, const char *reason, bool is_printed) {
     struct {
         store_refusal body;
@@ -62,7 +63,8 @@ static void one_reason_of_all_is_told_without_ranks(void **state) {
         assert_true(tell(rank, "no such key", false));
     }
     expect_answer(0, TRI_OK, true, "no such key");
-    assert_int_equal(expect_none(), TRI_REFUSAL_SPEAK_MS); // the line comes first
+    // Ranks 1 and 2 are answered once rank 0 has printed the line, at the latest after this time.
+    assert_int_equal(expect_none(), TRI_REFUSAL_SPEAK_MS);
     store_refusals_leave(&refusals, 100);
     for (int i = 0; i < 2; i++) {
         store_refusal_answer answer;
@@ -98,7 +100,8 @@ static void reason_of_one_names_it(void **state) {
     store_refusals_destroy(&refusals);
 }
 
-// Ranks that never come hold nobody up for long; but without rank 0, which serves, nothing is told.
+// A rank that never arrives does not delay for long the line that tells why ranks end. But no rank
+// gets the line before rank 0, which serves the store here, ends too.
 static void missing_ranks_are_waited_for_in_vain(void **state) {
     begin(3, false);
     tell(1, "no such file", false);
@@ -125,7 +128,7 @@ static void agent_answers_without_rank_0(void **state) {
     assert_int_equal(expect_none(), TRI_REFUSAL_GATHER_MS);
     now += TRI_REFUSAL_GATHER_MS * ms;
     expect_answer(1, TRI_OK, true, "rank 2 (host node2): no such file");
-    store_refusals_leave(&refusals, 101); // the speaker
+    store_refusals_leave(&refusals, 101); // rank 1, which printed
     expect_answer(2, TRI_OK, false, NULL);
     store_refusals_destroy(&refusals);
 }
@@ -146,7 +149,7 @@ static void nonsense_is_refused(void **state) {
     assert_false(tell(2, "a", false));
     assert_false(tell(-1, "a", false));
     assert_true(tell(1, "a", false));
-    assert_false(tell(1, "a", false)); // before the answer
+    assert_false(tell(1, "a", false)); // again, although the first refusal has no answer yet
     store_refusals_destroy(&refusals);
 }
 

@@ -12,7 +12,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-// A listening socket of 127.0.0.1; its port, if that was 0.
+// Makes a socket that listens at 127.0.0.1. If *port is 0, the system chooses a free port, which is
+// stored in *port.
 static int listen_locally(int *port) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)*port),
@@ -73,7 +74,7 @@ static void other_runs_and_generations(void **state) {
     tri_identity one = zero;
     one.rank = 1;
     one.generation = 4;
-    int tries = 0, fd; // until rank 0 listens
+    int tries = 0, fd; // rank 1 tries again until rank 0 listens
     store_token token;
     assert_int_equal(store_token_find((const char *(*)(const char *))getenv, &token), TRI_OK);
     while (store_tcp_connect(&one, &token, 100, &fd) == TRI_NOT_FOUND && tries++ < 100)

@@ -11,10 +11,12 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 4, SKEWED = 1 }; // rank SKEWED numbers its kinds in another order
+enum { RANKS = 4, SKEWED = 1 }; // in rank SKEWED's ledger, kinds of actions have other numbers
 
 static tri_ledger_ring rings[RANKS];
-static tri_ledger_ring hidden; // what the last rank does, if it tells of it only now and then
+// If tells_every_ns is set: the last rank's true ledger, which is copied to `rings` only that
+// often.
+static tri_ledger_ring hidden;
 static int64_t clock_ns, told_ns, tells_every_ns;
 
 static int64_t fake_clock(void) { return clock_ns; }
@@ -110,13 +112,13 @@ static void test_named(void **state) {
     expect(line, " times slower than the median of the others: its BACKWARD takes ");
     expect(line, "% of the last 50 steps");
     print_message("after %d steps: %s\n", (int)(step - before), line);
-    // It is named once, until it has caught up.
+    // A slow rank is reported once, and then again only when it has caught up.
     assert_null(run(s, &step, 500, slow, even));
     before = step;
     expect(run(s, &step, 100, alike, even), "rank 3 on host n1 keeps pace again");
     assert_true(step - before <= 60);
     assert_null(run(s, &step, 300, alike, even));
-    const double second[RANKS] = {1, 2.5, 1, 1}; // the one whose kinds have other numbers
+    const double second[RANKS] = {1, 2.5, 1, 1}; // rank SKEWED numbers kinds of actions otherwise
     expect(run(s, &step, 50, second, even), "rank 1 on host n0 is ");
     tri_straggler_destroy(s);
 }
@@ -125,7 +127,7 @@ static void test_how_much(void **state) {
     const double slow[RANKS] = {1, 1, 1, 3};
     tri_straggler *s = tri_straggler_create(&world);
     int64_t step = 0;
-    const char *line = run(s, &step, 200, slow, even); // from the start
+    const char *line = run(s, &step, 200, slow, even); // one rank is slow from the start
     expect(line, "is 3.0 times slower");
     expect(line, "its BACKWARD takes 9 ms, theirs 3; the others waited for it 67%");
     tri_straggler_destroy(s);
@@ -169,7 +171,8 @@ static void test_stages(void **state) {
     tri_straggler_destroy(s);
 }
 
-// Ranks of another host tell what they do at longer intervals than a window has.
+// A rank of another host tells what it does only every 2.3 s. That is longer than the latest steps
+// take over which ranks are compared.
 static void test_old_news(void **state) {
     const double slow[RANKS] = {1, 1.05, 0.95, 3};
     hidden = rings[RANKS - 1];
@@ -182,7 +185,7 @@ static void test_old_news(void **state) {
     double percent = atof(strstr(line, "waited for it ") + strlen("waited for it "));
     print_message("%s\n", line);
     assert_true(percent > 40 && percent < 80);
-    assert_null(run(s, &step, 600, slow, even)); // neither again, nor that it keeps pace
+    assert_null(run(s, &step, 600, slow, even)); // the slow rank is reported only once
     expect(run(s, &step, 400, alike, even), "rank 3 on host n1 keeps pace again");
     assert_null(run(s, &step, 600, alike, even));
     tri_straggler_destroy(s);

@@ -1,4 +1,5 @@
-// What ranks make of the failure of another one: bad input of one is bad input of all.
+// With which status a rank ends if another rank has failed: bad input of one rank ends all ranks
+// with the status for bad input.
 #include "train/tell.h"
 
 #include <setjmp.h>
@@ -16,7 +17,8 @@ static void keep(tri_comm *comm, const char *why) { snprintf(told, sizeof told, 
 static const tri_comm_backend backend = {.name = "test", .abort = keep};
 static tri_comm comm = {.backend = &backend, .size = 2};
 
-// One rank fails in this way. Returns what the other one makes of it.
+// Rank 1 fails with this status and message, and tells rank 0. Returns the status with which rank 0
+// then ends.
 static tri_status pass_on(tri_status status, const char *why) {
     tri_identity one = {.rank = 1, .size = 2, .host = "b"}, zero = {.size = 2, .host = "a"};
     told[0] = 0;
@@ -33,11 +35,13 @@ static void bad_input_stays_bad_input(void **state) {
     assert_int_equal(pass_on(TRI_CORRUPT, "x.npy: sample 7 is damaged"), TRI_REFUSED);
     assert_string_equal(tri_error_message(),
                         "rank 1 (host b): bad input: x.npy: sample 7 is damaged");
-    assert_string_equal(told, tri_error_message()); // so that nobody waits for anybody
+    // Rank 0 has aborted the communicator too, so that no rank waits for another one.
+    assert_string_equal(told, tri_error_message());
     assert_int_equal(tri_status_exit_code(TRI_REFUSED), 2);
 }
 
-// A rank that heard of it when all agreed tells it to those that did not take part.
+// Some ranks agreed on a status, and this rank learned there that rank 1 has bad input. It passes
+// that on as bad input to the ranks that did not take part in the agreement.
 static void hearsay_stays_bad_input(void **state) {
     assert_int_equal(pass_on(TRI_REFUSED, "rank 1: x.npy: damaged"), TRI_REFUSED);
     assert_string_equal(tri_error_message(), "rank 1: bad input: x.npy: damaged");

@@ -23,7 +23,7 @@ typedef struct test_case {
     bool sequence;
     int keys; // of Llama: heads of keys and values
     bool tied;
-    int ranks[4]; // 0 ends
+    int ranks[4]; // the numbers of ranks to run with; 0 ends the list
 } test_case;
 
 enum { SAMPLES = 2, TOKENS = 8, WIDTH = 16, HEADS = 4, HEAD = 4, VOCABULARY = 24 };

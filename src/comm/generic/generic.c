@@ -46,7 +46,7 @@ static tri_dtype travel_dtype(const layered_comm *comm) {
 }
 
 static tri_comm_call *calls(const layered_comm *comm) {
-    // The memory begins with this rank's call; then comes one call of each rank.
+    // The scratch memory begins with this rank's call; then comes one call of each rank.
     return (tri_comm_call *)(void *)comm->scratch;
 }
 

@@ -1,7 +1,7 @@
 // Communicators that are made of others, on the progress base. A collective is a list of steps that
 // are carried out one after the other: each is an operation of an inner communicator, or work of
-// this rank. If the steps need memory, all of them are repeated for one window after the other, so
-// that the amount of memory is bounded.
+// this rank. If the steps need memory, the collective's elements are divided into windows, and all
+// steps are repeated for one window after the other, so that the amount of memory is bounded.
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
@@ -25,7 +25,8 @@ typedef struct layered_step {
 
 typedef struct layered_kind {
     tri_comm_backend slots; // the functions of communicators of this kind
-    // How many elements a window has, at least 1; op->count if the operation needs no memory.
+    // How many elements of the operation the steps work on at a time (a window), at least 1;
+    // op->count if the operation needs no scratch memory.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
     // Lists the steps of comm->op for comm->window: calls layered_run or layered_do for each step.
     void (*list)(layered_comm *comm);
@@ -49,8 +50,8 @@ struct layered_comm {
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
     unsigned detail; // for the kind's own use; comm/generic: the abilities that it supplies itself
-    // The state of the collective at the head of the queue: its current window, the steps for that
-    // window, and the step that is being carried out.
+    // The state of the collective at the head of the queue: its current window (the elements that
+    // fit into the scratch memory at one time), the steps for that window, and the current step.
     tri_comm_op op;
     layered_window window;
     layered_step steps[LAYERED_STEPS];
@@ -70,7 +71,7 @@ typedef struct layered_open {
     int rank, size;
     const int *job_rank; // by rank: the rank's number in the job
     size_t scratch_bytes;
-    unsigned detail; // as in layered_comm
+    unsigned detail; // the value of layered_comm.detail
 } layered_open;
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);
@@ -82,7 +83,7 @@ void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 
 // Functions of tri_comm_backend that all kinds of layered communicators share.
 
-// Allocates from inner[0], and frees.
+// `alloc` and `free` of tri_comm_backend: the inner communicator inner[0] allocates the memory.
 tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out);
 void layered_free(tri_comm *comm, void *memory);
 #define LAYERED_SLOTS .alloc = layered_alloc, .free = layered_free, PROGRESS_SLOTS

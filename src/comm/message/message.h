@@ -29,7 +29,7 @@ typedef struct tri_message_config {
     // ranks notice that this rank closes its end, so that it can tell them why. Returns the given
     // status, or that of the failure which is the cause. NULL: nothing is called.
     tri_status (*failed)(void *context, tri_status status);
-    void *context; // argument of the three functions above
+    void *context; // argument of `opened`, `reached` and `failed`
 } tri_message_config;
 
 // Opens the communicator. Collective over ranks 0 … size-1. `meeting` is used only during the call,

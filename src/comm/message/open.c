@@ -161,7 +161,7 @@ static tri_status report_silence(const open_call *call, const char *host, int si
                     call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
 }
 
-// Reports why a round of `gather` has failed.
+// Reports why one round of messages, in which ranks exchange addresses (`gather`), has failed.
 static tri_status report_round(const open_call *call, const char *host,
                                const tri_transport_request requests[2], int from, int to) {
     // The network carries messages, but that rank's cards are larger than ours.
@@ -170,8 +170,9 @@ static tri_status report_round(const open_call *call, const char *host,
     return report_silence(call, host, find_silent(requests, from, to), late);
 }
 
-// Gathers the cards of all ranks. cards[i] is the card of rank own + i, so that the cards to send,
-// and those to receive, lie in one range each.
+// Gathers the cards of all ranks (message_card: address, host, CPUs). cards[i] is the card of rank
+// call->rank + i, modulo the size, so that the cards to send, and those to receive, lie in one
+// range each.
 static tri_status gather(const open_call *call, message_card *cards) {
     const tri_transport *transport = call->transport;
     for (int distance = 1; distance < call->size; distance *= 2) {
@@ -224,7 +225,8 @@ static tri_status exchange_cards(const open_call *call) {
         memcpy(family->members[r].host, turned[i].host, sizeof family->members[r].host);
     }
     if (status == TRI_OK) family->base.can_spin = can_spin(&turned[0], turned, call->size);
-    // Of the transports only MPI has no descriptor.
+    // Of the transports only MPI has no descriptor to sleep on. Its calls may themselves yield the
+    // core, so a second yield after each of them would only cost time.
     family->base.yields_early = call->transport->event_fd(family->end) >= 0;
     free(cards);
     return status;
@@ -293,8 +295,8 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out) {
-    // Numbers the opens, so that each has keys of its own at the meeting. All ranks open in the
-    // same order, so their numbers agree.
+    // Numbers the communicators that this function opens, so that the ranks leave the addresses of
+    // each under keys of its own. All ranks open them in the same order, so their numbers agree.
     static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_RANKS || rank < 0 || rank >= size)

@@ -100,8 +100,9 @@ static bool exchange_advance(message_comm *comm, progress_item *item, bool *adva
 const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
-// The algorithm `gather`. Its scratch memory holds the headers and data of this rank and of the
-// ranks after it, in this order, so that each round sends one contiguous message.
+// The algorithm `gather`: in each of about log2(size) rounds a rank sends on what it has so far.
+// Its scratch memory holds the headers and data of this rank and of the ranks after it, in this
+// order, so that each round sends one contiguous message.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;
@@ -185,7 +186,7 @@ static void tree_pass_on(message_comm *comm, const progress_item *item, const vo
     if (bytes_of(op)) memcpy(message_payload(out), data, bytes_of(op));
     int bit = 1;
     while (bit < lowest && number + bit < message_size(comm)) bit *= 2;
-    for (bit /= 2; bit > 0; bit /= 2) { // the branch with the most ranks first
+    for (bit /= 2; bit > 0; bit /= 2) { // sends to the largest subtree of ranks first
         int to = tree_rank(comm, op, number + bit);
         message_send(comm, MESSAGE_HEADER, to, out, sizeof *out + bytes_of(op),
                      &comm->peers[to].header_out);

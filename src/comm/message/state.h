@@ -150,8 +150,9 @@ typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
     int round;
-    // Sums are exchanged window by window (window.c). Elements of a window; how many windows there
-    // are; for how many the exchange of terms was started (posted); how many were summed (reduced).
+    // A sum is computed window by window (window.c). window: how many elements a window has;
+    // windows: how many windows there are; posted: for how many of them the messages with the
+    // ranks' terms were started; reduced: for how many of them the terms were added.
     int64_t window, windows, posted, reduced;
 } message_current;
 

@@ -76,8 +76,8 @@ typedef struct tri_transport {
     // A descriptor that becomes readable when there may be something to do, so that a thread can
     // sleep until then; -1: there is none.
     int (*event_fd)(tri_transport_end *end);
-    // Prepares a wait for the descriptor. False: there is something to do already. NULL: no
-    // preparation is needed.
+    // Has to be called before a thread sleeps on the descriptor of event_fd. False: there is
+    // something to do already, so the thread must not sleep. NULL: no preparation is needed.
     bool (*arm)(tri_transport_end *end);
     // Tells what happened to the rank, such as "died". NULL: it can probably still be reached.
     const char *(*loss)(tri_transport_end *end, int peer);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    NAP_LEAST_US = 10, // the shortest sleep between two looks at a transport
+    NAP_LEAST_US = 10, // the shortest sleep between two polls of a transport
     NAP_MOST_US = 300, // the longest one, if the transport has no descriptor that wakes the thread
     // How long message_stop waits for the other ranks to answer that they know of a failure, before
     // it stops the transport.
@@ -342,8 +342,8 @@ void message_wake_all(progress_family *base) {
     if (!atomic_load(&family->was_told)) atomic_store(&family->must_tell, true);
     message_wake(base);
     progress_thread_wake(base);
-    // The thread that has the turn, which may be this one, tells the other ranks before it gives
-    // the turn back.
+    // The thread that has the turn (the right to call the transport) tells the other ranks of the
+    // failure before it gives the turn back. If no thread has it, this one takes it.
     if (pthread_mutex_trylock(&family->turn) == 0) message_turn_end(family);
 }
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    // A share is a multiple of so many elements, so that shares begin on cache lines if the buffer
-    // does.
+    // A rank's share, the elements of an all-reduce that it reduces, is a multiple of this many
+    // elements, so that shares begin on cache lines if the buffer does.
     SHARE_GRAIN = 16,
     HALF_BYTES = 2,
 };
@@ -28,7 +28,8 @@ static int64_t longest_share(const message_comm *comm, const tri_comm_op *op) {
     return (even + SHARE_GRAIN - 1) / SHARE_GRAIN * SHARE_GRAIN;
 }
 
-// How many elements window w of rank r's share has; *begin is where these begin in `send`.
+// Returns how many elements are in window w of the share that rank r reduces; *begin is the index
+// of the first of them in `send`.
 static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r, int64_t w,
                          int64_t *begin) {
     int64_t share = longest_share(comm, op), first = r * share, end = first + share;
@@ -52,8 +53,8 @@ size_t message_scratch_bytes(int size) {
     return windows * window;
 }
 
-// How many bytes of scratch memory one element of a window needs, from which the window's length
-// follows.
+// How many bytes of scratch memory one element needs. How many elements fit into the scratch memory
+// at one time (a window) follows from it.
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
     // For each of the arrays TERMS_IN, TERMS_OUT and SUMS_IN.
@@ -63,8 +64,8 @@ static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Finds the scratch memory for window w to or from rank r. The memory is made of arrays, one after
-// the other, whose elements are windows:
+// Finds the scratch memory for window w (some consecutive elements of the operation) to or from
+// rank r. The memory is made of arrays, one after the other, whose elements are windows:
 // - TERMS_IN, TERMS_OUT, SUMS_IN: [other rank][MESSAGE_DEPTH] each;
 // - SUMS_OUT: [MESSAGE_DEPTH], because all ranks are sent the same sums;
 // - WIDE: [other rank], in F32, because only one window at a time is widened and added.

@@ -28,7 +28,7 @@ struct tri_transport_end {
     int pending_count, pending_capacity;
     char (*loss)[MPI_MAX_ERROR_STRING + 32]; // by rank: why it was lost; "": it can be reached
     int *sent_to;                            // by rank: messages sent to it
-    int received;                            // messages from all ranks
+    int received;                            // number of messages received from all ranks
     bool moved;
 };
 

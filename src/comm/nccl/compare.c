@@ -1,7 +1,7 @@
-// Compares what the ranks call, by descriptions of the calls that they exchange over the inner
-// communicator: for a SEND and its RECV by a message, for a collective by an all-gather. So if one
-// rank calls a message where another calls a collective, the inner communicator itself finds the
-// mismatch.
+// Compares what the ranks call, because NCCL does not. The ranks exchange descriptions of their
+// calls over the inner communicator, which has the same ranks and works in the hosts' memory: for a
+// SEND and its RECV by a message, for a collective by an all-gather. So if one rank calls a message
+// where another calls a collective, the inner communicator itself finds the mismatch.
 #include "comm/nccl/compare.h"
 
 #include "comm/progress/describe.h"

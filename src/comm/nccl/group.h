@@ -34,8 +34,8 @@ typedef struct nccl_group {
     int callers; // how many calls there are for each operation
     nccl_steps steps;
     int next_step;
-    tri_comm_ticket inner;  // the comparison on the inner communicator
-    tri_ticket done;        // of the GPU's work, once all steps are issued
+    tri_comm_ticket inner;  // ticket of the operation that exchanges the calls for comparison
+    tri_ticket done;        // ticket of the GPU's work, set once all steps are issued
     int64_t waits_since_ns; // since when the group waits for other ranks; 0: it does not
 } nccl_group;
 

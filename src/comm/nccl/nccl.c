@@ -29,11 +29,11 @@ typedef struct nccl_comm {
     // The communicator's thread goes through all groups, from the first to the last, again and
     // again. These members say what it has found about the groups before the current one:
     bool is_first; // there is no group before the current one
-    // For each of these groups, the comparison of the ranks' calls has begun or is done.
+    // For each earlier group, the comparison of the ranks' calls has begun or is done.
     bool all_compare;
-    bool collectives_compare; // likewise for those of them that are collectives
-    bool messages_done;       // all messages among them are done
-    bool collectives_done;    // all collectives among them are done
+    bool collectives_compare; // likewise for each earlier group that consists of collectives
+    bool messages_done;       // all earlier groups that consist of messages are done
+    bool collectives_done;    // all earlier groups that consist of collectives are done
 } nccl_comm;
 
 static const tri_comm_backend nccl_backend;

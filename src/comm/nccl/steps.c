@@ -101,8 +101,8 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// Finds the same terms in the type in which they travel: in `packed` if this is another type than
-// the operation's, else in `send`.
+// Finds this rank's terms of the elements that rank r adds up, in the type in which they travel: in
+// `packed` if this is another type than the operation's, else in `send`.
 static const char *travelling(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);

@@ -49,7 +49,7 @@ int progress_awaited(const progress_family *family, int job_rank, bool asks) {
     return asks && health ? tri_health_awaited(health, job_rank) : PROGRESS_NOBODY;
 }
 
-// Writes "rank 0 (host a)". It asks nothing that could block, because the caller may hold locks.
+// Writes "rank 0 (host a)". Calls nothing that could block, because the caller may hold locks.
 static void name(progress_comm *comm, int rank, char *out, size_t size) {
     const progress_family *family = comm->family;
     int job_rank = comm->job_rank[rank];

@@ -1,5 +1,6 @@
-// The first failure of any communicator ends all communicators of its family and of the linked
-// families. So all ranks report the same cause, and none waits for ever.
+// A family is all communicators that were split from one. The first failure of any communicator
+// ends all communicators of its family and of the families that are linked with it. So all ranks
+// report the same cause, and none waits for ever.
 #ifndef TRIREME_COMM_PROGRESS_FAILURE_H
 #define TRIREME_COMM_PROGRESS_FAILURE_H
 
@@ -19,7 +20,8 @@ static inline bool progress_has_failed(const progress_comm *comm) {
 // Returns the recorded status and sets the error message to the recorded text. To be called only if
 // progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
-// If the family has failed, makes the linked families of this process fail with the same cause.
+// If the family (communicators that were split from one) has failed, makes the families that are
+// linked with it fail in this process with the same cause.
 // This is needed where another rank has recorded the failure in shared memory.
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
@@ -27,7 +29,7 @@ void progress_unlink(progress_family *family);
 // Tells the ranks of this family and of the linked families for which rank this one waits, so that
 // a message can name the rank at the end of such a chain.
 void progress_tell_awaited(progress_family *family, int job_rank);
-// Tells the same ranks that this rank no longer waits for any rank.
+// Tells the ranks of this family and of the linked families that this rank waits for none any more.
 void progress_clear_awaited(progress_family *family);
 
 // Functions of tri_comm_backend that every backend on the progress base uses.

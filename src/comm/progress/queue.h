@@ -10,7 +10,8 @@
 
 // Adds operations to the end of the queue. The caller holds `lock`. TRI_NO_MEMORY.
 tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count);
-// Does one bounded step of the operation at the head. The caller has set `executing`.
+// Does one bounded step of the operation at the head of the queue. The caller has set `executing`
+// (progress_try_execute), so that no other thread does the same.
 progress_result progress_advance(progress_comm *comm);
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);

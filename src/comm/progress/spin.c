@@ -16,8 +16,8 @@
 enum {
     SPINS_BEFORE_YIELD = 100, // takes some microseconds; with a network some tens
     SPINS_ON_SHARED_CORE = 1,
-    // A yield that takes longer than the first lent the core to another thread. One that takes
-    // longer than the second lent it to a thread that used up its time slice.
+    // A yield that takes longer than LENT_NS lent the core to another thread. A yield that takes
+    // longer than USED_UP_NS lent it to a thread that used up its time slice.
     LENT_NS = 1500,
     USED_UP_NS = 500000,
 };

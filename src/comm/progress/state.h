@@ -143,8 +143,8 @@ struct progress_family {
     // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
     // may themselves yield the core, so that a second yield after each of them only costs time.
     bool yields_early;
-    // The last thread to which a waiting thread of this family yielded its core soon gave it back.
-    // Most likely it is a rank that the system has put on the same core.
+    // True if the thread to which a waiting thread of this family last yielded its core soon gave
+    // the core back. Most likely that thread is a rank that the system has put on the same core.
     _Atomic bool shares_core;
     // Where failures are recorded: in memory that all ranks share if there is such memory, else in
     // own_failure.

@@ -1,5 +1,5 @@
-// One thread for each family. It advances operations for which no thread waits, so that they
-// progress while the caller computes; it calls the backend's `beat`, and passes failures on to
+// The thread of a family of communicators. It advances operations for which no thread waits, so
+// they progress while the caller computes; it calls the backend's `beat`, and passes failures on to
 // linked families. It never spins, because the caller needs the cores.
 #include "comm/progress/thread.h"
 

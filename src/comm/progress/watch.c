@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-// The longest chain of ranks, each of which waits for the next, that is followed.
+// A chain of ranks, each of which waits for the next one, is followed for at most so many ranks.
 enum { MOST_LINKS = 1024 };
 
 static const progress_item *message_with(const progress_comm *comm, int r) {
@@ -22,8 +22,8 @@ static const progress_item *message_with(const progress_comm *comm, int r) {
     return NULL;
 }
 
-// True if the operations at the head wait for rank r. Takes the lock, because `start` may
-// reallocate the queue.
+// True if the operations at the head of the queue wait for rank r. Takes the lock, because `start`
+// may reallocate the queue.
 static bool awaits(progress_comm *comm, int r) {
     pthread_mutex_lock(&comm->lock);
     uint64_t head = atomic_load(&comm->completed);

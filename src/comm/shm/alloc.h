@@ -6,7 +6,7 @@
 #include "comm/shm/state.h"
 
 // The argument `maker` of a rank that gets no segment: when a communicator is split, such a rank
-// belongs to none of the new groups. It also calls shm_map_on_all, because every rank has to.
+// belongs to none of the new groups. It has to call shm_map_on_all too, because that is collective.
 enum { SHM_NO_MAKER = -1 };
 
 // Maps the segment that rank `maker` has created, on every rank. Collective. On the maker,

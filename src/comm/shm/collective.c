@@ -151,8 +151,8 @@ bool shm_collective_rests(const shm_comm *comm) {
 }
 
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
-    // While this rank is in a collective, the other's next meeting may be one of the same
-    // collective, which writes no entry.
+    // While this rank is in a collective, the other rank's next meeting may belong to the same
+    // collective. For such a meeting a rank writes no entry.
     bool is_between = comm->current.state == SHM_ANNOUNCE;
     if (!is_between || !shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);

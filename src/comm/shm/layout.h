@@ -63,8 +63,8 @@ typedef struct shm_control {
     shm_member members[];
 } shm_control;
 
-// Where something lies in the family's regions. An address is the same for all ranks that map the
-// region, while a pointer is valid in one process only.
+// Where something lies in a region of shared memory. An address is the same for all ranks that map
+// the region, while a pointer is valid in one process only.
 typedef struct shm_address {
     uint64_t region; // the region's id; 0: in no region, so that other ranks cannot see it
     uint64_t offset; // bytes from the start of the region's segment
@@ -89,7 +89,7 @@ typedef struct shm_seat {
     // of an earlier meeting reads as 0, so that no rank has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
-    shm_entry entries[2]; // one entry for even meetings and one for odd meetings
+    shm_entry entries[2]; // used in turn: one for even meetings (barriers), one for odd meetings
 } shm_seat;
 
 // A channel carries messages from one rank to another, one at a time.
@@ -98,7 +98,8 @@ typedef struct shm_channel {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;
-    shm_address address; // where the data lie; data outside a region go through the pipe
+    // Where the data lie. Data outside the shared regions are copied through the channel's pipe.
+    shm_address address;
     char label[TRI_COMM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from the pipe

@@ -63,7 +63,7 @@ typedef struct shm_family {
 } shm_family;
 
 typedef enum shm_state {
-    SHM_ANNOUNCE, // writes what this rank calls to where all ranks read it
+    SHM_ANNOUNCE, // writes a description of this rank's call into memory that all ranks read
     SHM_MEET,     // waits until all ranks have announced
     SHM_FILL,     // copies a window of the data into staging memory
     SHM_READY,    // waits until all ranks have filled their staging memory
@@ -80,8 +80,9 @@ typedef struct shm_current {
     // The window: which of the operation's `count` elements are in staging memory at present.
     // Without staging it is the whole operation.
     int64_t begin, count;
-    // All-reduce: this rank begins chunks of its own share, then helps with the share of rank
-    // `rank + 1`, and so on. The cursor counts the shares of which every chunk has been begun.
+    // All-reduce: each rank has a share of the elements. This rank begins the chunks of its own
+    // share, then helps with the share of rank `rank + 1`, and so on. The cursor counts the shares
+    // of which every chunk has been begun.
     // Other collectives: how many chunks this rank has copied or reduced.
     int64_t cursor;
     const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where the rank's data of the window lie

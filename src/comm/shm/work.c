@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-// A share is a multiple of so many elements, so that shares begin on cache lines if the buffer
-// does.
+// Each rank reduces one share of an all-reduce. A share is a multiple of this many elements, so
+// that every share begins on a cache line if the buffer does.
 enum { REDUCE_GRAIN = 256 };
 
 static size_t width_of(const tri_comm_op *op) { return tri_dtype_bytes(op->dtype); }
@@ -131,9 +131,9 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Reads a counter of chunks, which carries the number of the meeting to which it belongs, so that
-// no rank has to reset it. If it belongs to a later meeting than this rank's, all chunks of this
-// rank's meeting are finished.
+// Reads a counter of chunks. A meeting is a point that all ranks pass together; the counter carries
+// the number of the meeting to which it belongs, so that no rank has to reset it. If that meeting
+// is later than this rank's, all chunks of this rank's meeting are finished.
 static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;

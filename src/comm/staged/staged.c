@@ -14,8 +14,8 @@ typedef struct staged_comm {
     // What the thread has found, in its current pass over all groups, about the groups before the
     // current one:
     bool alone;         // all of these groups are done
-    bool only_messages; // each of them is done or consists only of sends and receives
-    bool all_left;      // the inner communicator has started all of them
+    bool only_messages; // each of these groups is done or consists only of sends and receives
+    bool all_left;      // the inner communicator has started all of these groups
 } staged_comm;
 
 static staged_comm *staged_of(const tri_comm *head) { return (staged_comm *)(uintptr_t)head; }

@@ -23,9 +23,10 @@
 bool cpu_amx_is_allowed(void);
 
 // Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges, in the
-// order in which tiles read them. A chunk of a is [32 rows][32 of k]. A chunk of b is [2 halves][16
-// pairs][16 columns][2]: each half has 16 of the 32 columns, and each pair has a column's values
-// for two neighbouring k, because an instruction of AMX multiplies pairs.
+// order in which tiles read them. A chunk of the left operand `a` is [32 rows][32 of k]. A chunk of
+// the right operand `b` is [2 halves][16 pairs][16 columns][2]: each half has 16 of the 32 columns,
+// and each pair has a column's values for two neighbouring k, because an instruction of AMX
+// multiplies pairs.
 // CPU_AMX_SIDE is a chunk's side, in rows, columns or k; CPU_AMX_CHUNK its size, in elements.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
@@ -34,20 +35,20 @@ static inline int64_t cpu_amx_blocks(int64_t count) {
     return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE;
 }
 
-// Packs b [k, columns] into [columns / 32][k / 32] chunks. pack_b_rows reads a transposed b, stored
-// as [columns, k]; pack_b_plain reads one stored as [k, columns]. `stride` is the distance between
-// the rows stored in memory.
+// Packs the right operand `b`, [k, columns], into [columns / 32][k / 32] chunks. pack_b_rows reads
+// it transposed, stored as [columns, k]; pack_b_plain reads it stored as [k, columns]. `stride` is
+// the distance between the rows stored in memory.
 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                           uint16_t *to);
-// Packs a [rows, k] into [rows / 32][k / 32] chunks. pack_a_rows reads an a stored as [rows, k];
-// pack_a_columns a transposed one, stored as [k, rows].
+// Packs the left operand `a`, [rows, k], into [rows / 32][k / 32] chunks. pack_a_rows reads it
+// stored as [rows, k]; pack_a_columns reads it transposed, stored as [k, rows].
 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t k, uint16_t *to);
 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                             uint16_t *to);
 
-// 32 rows of a. They are packed in chunks, or are read in place from the tensor.
+// 32 rows of the left operand `a`. They are packed in chunks, or are read in place from the tensor.
 typedef struct cpu_amx_rows {
     const uint16_t *data;
     int64_t row, chunk; // distances in bytes: from row to row, and from 32 of k to the next 32
@@ -59,7 +60,7 @@ static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
 
 typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums;
 
-// Multiplies 32 rows of a by 32 columns of b over `chunks` chunks of k and stores the products in
+// Multiplies 32 rows of `a` by 32 columns of b over `chunks` chunks of k and stores the products in
 // `sums` [32][32], or adds them to what `sums` holds. Computes only the first 16 rows if `height`
 // is at most 16, and only the first 16 columns if `width` is.
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,

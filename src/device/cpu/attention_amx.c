@@ -19,7 +19,7 @@ bool attention_amx_supports(const tri_device_description *device, const tri_grap
 // the other buffers for each thread. Buffers are BF16, but `scores` and `out` are F32.
 typedef struct forward_space {
     int64_t k, v;              // elements of K and of V of one head
-    int64_t q, p, scores, out; // sizes for one thread; p holds both p and p_rest
+    int64_t q, p, scores, out; // sizes for one thread; p: for query_block.p and p_rest together
 } forward_space;
 
 static forward_space space_of(const attention_state *s) {

@@ -10,8 +10,8 @@
 
 enum { GRAD_QUERIES = 96 };
 
-// The scalar product of the rows of a and b that begin at element `at`. Prefetches the row of a
-// that begins at element `next`, because a later call reads it.
+// The scalar product of the rows of `a` and `b` that begin at element `at`. Prefetches the row of
+// `a` that begins at element `next`, because a later call reads it.
 static CPU_AVX512 float dot_rows(const attention_state *s, const void *a, const void *b, int64_t at,
                                  int64_t next) {
     __m512 sum = _mm512_setzero_ps();

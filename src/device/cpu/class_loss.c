@@ -53,7 +53,8 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
         }
         float *terms = bf16 ? job->terms + begin * classes : out;
         float largest = cpu_largest_of_row(row, classes, bf16);
-        float score = cpu_get(row, bf16, label); // the terms may overwrite it
+        // Read now, because `terms` may be the same memory as `row`.
+        float score = cpu_get(row, bf16, label);
         float sum = cpu_exp_sum_of_row(row, classes, bf16, largest, terms);
         if (job->of_row) job->of_row[n] = loss_of_row(sum, largest, score);
         float factor = job->seed / sum;

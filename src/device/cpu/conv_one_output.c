@@ -132,7 +132,8 @@ static size_t packed_bytes(const conv_shape *s) {
     return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64 bytes
 }
 
-// The sizes of the mirrored convolution, which makes C channels from the one channel of dy.
+// The sizes of the convolution that computes dx: it makes C channels from the one channel of dy,
+// with the weight rotated by 180°.
 static conv_shape mirrored(const conv_shape *s) {
     conv_shape m = *s;
     m.c = 1;

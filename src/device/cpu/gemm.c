@@ -1,23 +1,24 @@
 // Matrix products of F32. The loops follow Goto and van de Geijn, "Anatomy of High-Performance
 // Matrix Multiplication", 2008: a block of b is packed into panels of 64 columns that stay in the
-// L2 cache, six rows of a stay in the L1 cache, and a tile of 6 × 64 sums stays in registers.
+// L2 cache, six rows of `a` stay in the L1 cache, and a tile of 6 × 64 sums stays in registers.
 //
-// If a has few rows and packing would have to transpose b, packing costs more than the product.
-// Then cᵀ = bᵀ·aᵀ is computed instead, which reads b in place and packs only the few rows of a.
+// If `a` has few rows and packing would have to transpose b, packing costs more than the product.
+// Then cᵀ = bᵀ·aᵀ is computed instead, which reads b in place and packs only the few rows of `a`.
 #include "device/cpu/gemm.h"
 
 enum {
-    K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of a: six rows take 12 KB
-    // Up to this k, a is packed in groups of 16 rows: such a group and a panel of b fit into the L1
-    // cache. If k is larger, a is packed as whole rows, so that tiles add up more of k at a time.
+    K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of `a`: six rows take 12 KB
+    // Up to this k, `a` is packed in groups of 16 rows: such a group and a panel of b fit into the
+    // L1 cache. If k is larger, `a` is packed as whole rows, so that tiles add up more of k at a
+    // time.
     K_GROUPS = 128,
     ROW_PADDING = 16, // floats behind a packed row, so that rows lie in different sets of the cache
-    // If a has at most this many columns, and each column is contiguous, a is not packed.
+    // If `a` has at most this many columns, and each column is contiguous, `a` is not packed.
     K_UNPACKED = 48,
     PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
     GEMM_LINE = 16, // floats in a cache line
     // If at most this many tiles read a block of b, they are finished before the hardware has
-    // loaded the next block: then that block is prefetched.
+    // loaded the next block of b. So the next block is then prefetched.
     FEW_TILES = 32,
     TILES_AHEAD = 2,           // a tile prefetches c for the tile after the next one
     SHARED_PRODUCTS = 1 << 17, // a product of fewer multiplications is not worth a second thread
@@ -44,21 +45,21 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-// Whether tiles can read a in place: all rows have the same distance from one to the next, and each
-// row is contiguous, at least in blocks of 64 elements.
+// Whether tiles can read the left operand, `a`, in place: all rows have the same distance from one
+// to the next, and each row is contiguous, at least in blocks of 64 elements.
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
-// Whether a is packed. It is not if c has a single panel, because each element of a is then read
-// only once. It is not if a has few columns and each is contiguous, because packing would cost more
-// than it saves.
+// Whether the left operand, `a`, is packed. It is not packed if c has a single panel, because each
+// element of `a` is then read only once. Nor is it packed if it has few columns and each is
+// contiguous, because packing would cost more than it saves.
 static bool packs_a(const cpu_gemm *g) {
     bool few_columns = g->a.row == 1 && g->a.row_block == 64 && g->k <= K_UNPACKED;
     return !reads_a(g) && g->n > CPU_TILE_COLUMNS && !few_columns;
 }
 static bool packs_rows(const cpu_gemm *g) { return packs_a(g) && g->k > K_GROUPS; }
 static bool packs_groups(const cpu_gemm *g) { return packs_a(g) && g->k <= K_GROUPS; }
-// Whether tiles read contiguous rows of a, in place or packed.
+// Whether tiles read contiguous rows of `a`, in place or packed.
 static bool has_rows(const cpu_gemm *g) { return reads_a(g) || packs_rows(g); }
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
@@ -123,7 +124,7 @@ static int64_t k_block_of(const cpu_gemm *g) {
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
-// How many floats one thread's buffers for packed a, and for packed b, have.
+// How many floats one thread's buffers for packed `a`, and for packed `b`, have.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t rows = (s->groups + s->rows - 1) / s->rows * s->unit;
     if (!packs_a(g)) return 0;
@@ -150,7 +151,7 @@ typedef struct block {
     const float *b[PANELS_MAX];
     // panels of the next block, to be prefetched; NULL: not prefetched
     const float *next_b[PANELS_MAX];
-    float *a; // packed groups of a; NULL: rows are read
+    float *a; // a, packed in groups of rows; NULL: tiles read rows of a instead
     // Where the rows of a lie, from first_row on, and their distance, if each is contiguous.
     const float *rows;
     int64_t row_stride;
@@ -224,7 +225,8 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     }
 }
 
-// Packs the rows of a for a block of k, or finds where they lie.
+// Packs the block's rows of the left operand, `a`, for the block's range of k. If they need no
+// packing, sets where the tiles read them in place.
 static void choose_rows(const cpu_tile_code *code, const cpu_gemm *g, block *b, float *packed) {
     static const cpu_epilogue none = {0};
     const float *from = at(&g->a, b->first_row, b->k_begin);

@@ -35,7 +35,7 @@ typedef struct cpu_gemm_split {
     int rows, columns;
 } cpu_gemm_split;
 
-// Divides c [m, n] so that the largest rectangle is as small as possible.
+// Divides c [m, n] into one rectangle for each thread, so that the largest is as small as possible.
 cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m, int64_t unit,
                                  int64_t n);
 

@@ -1,11 +1,11 @@
-// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 k of a, or 16 pairs × 16 columns of b,
-// or 16 × 16 sums in F32.
+// Matrix products c = a·b of BF16 by AMX. A tile holds 16 rows × 32 k of `a`, or 16 pairs × 16
+// columns of `b`, or 16 × 16 sums in F32.
 //
-// A block of 32 × 32 sums stays in four tiles. The 32 rows of a that it needs stay in the L1 cache,
-// at least for the most part, and a packed block of b stays in the L2 cache. Rows of a are read in
-// place, unless they lie at a distance that maps them to the same few sets of the L1 cache; then
-// they are packed. While the tiles multiply, the next 32 rows are prefetched and the finished sums
-// of the previous block are stored.
+// A block of 32 × 32 sums stays in four tiles. The 32 rows of `a` that it needs stay in the L1
+// cache, at least for the most part, and a packed block of `b` stays in the L2 cache. Rows of `a`
+// are read in place, unless they lie at a distance that maps them to the same few sets of the L1
+// cache; then they are packed. While the tiles multiply, the next 32 rows are prefetched and the
+// finished sums of the previous block are stored.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
@@ -14,7 +14,7 @@
 enum {
     AMX_K = 1024,             // largest range of k for which b is packed at a time
     AMX_B_ELEMENTS = 1 << 19, // most elements of a packed block of b
-    AMX_A_ELEMENTS = 1 << 21, // most elements of packed rows of a
+    AMX_A_ELEMENTS = 1 << 21, // most elements of packed rows of `a`
     // A product of fewer multiplications is not worth a second thread.
     AMX_SHARED_PRODUCTS = 1 << 20,
 };
@@ -33,7 +33,7 @@ typedef struct amx_plan {
     bool packs_a;
     int64_t k_packed;   // range of k for which b is packed at a time
     int64_t columns;    // columns of b that are packed at a time
-    int64_t rows;       // rows of a that are packed at a time
+    int64_t rows;       // rows of `a` that are packed at a time
     int64_t a, b, sums; // sizes of a thread's buffers, in elements: BF16, BF16 and F32
     // k is larger than k_packed: the sums of all rows are kept from one range of k to the next.
     bool several_packed;
@@ -43,7 +43,7 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
-    // Tiles can read a in place if it is not transposed and k is a multiple of 32. But where rows
+    // Tiles can read `a` in place if it is not transposed and k is a multiple of 32. But where rows
     // lie a multiple of 2 KB apart, the 32 rows of a chunk would compete for one or two sets of the
     // L1 cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
@@ -72,7 +72,7 @@ typedef struct amx_block {
     int64_t first_row, end_row;      // rows of c that the thread computes
     int64_t column, columns;         // columns for which b is packed
     int64_t k_begin, k_count;        // range of k for which b is packed
-    int64_t packed_row, packed_rows; // rows of a that are in the buffer
+    int64_t packed_row, packed_rows; // the first row of `a` in the buffer, and how many there are
     uint16_t *a, *b;
     float *sums;
     cpu_amx_beside beside; // finished sums that are not stored yet, and what to prefetch
@@ -121,7 +121,7 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
     }
 }
 
-// Chooses which cache lines of the next 32 rows of a are prefetched while the 32 columns from `j`
+// Chooses which cache lines of the next 32 rows of `a` are prefetched while the 32 columns from `j`
 // on are multiplied. For each 32 of k, the 32 rows have 32 cache lines. Each block of 32 columns
 // prefetches an equal range of these lines.
 static void choose_ahead(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b, int64_t row,

@@ -9,15 +9,17 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    // Pairs that are computed at a time if a is read in place: six rows take 12 KB.
+    // Pairs of neighbouring k that are computed at a time if a is read in place: six rows take
+    // 12 KB.
     BF16_PAIRS = 512,
-    BF16_PAIRS_PACKED = 256, // pairs that are computed at a time if a is packed: 16 rows take 16 KB
-    BF16_PANELS = 4,         // panels of b that are packed at a time: 512 KB
+    // Pairs that are computed at a time if `a` is packed: 16 rows take 16 KB.
+    BF16_PAIRS_PACKED = 256,
+    BF16_PANELS = 4, // panels of b that are packed at a time: 512 KB
     BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,
 };
 
-// Whether tiles read a in place: this is possible if its rows already consist of pairs of
-// neighbouring k.
+// Whether tiles read the left operand, `a`, in place: this is possible if its rows already consist
+// of pairs of neighbouring k.
 static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
 static cpu_gemm_split split_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
@@ -26,8 +28,8 @@ static cpu_gemm_split split_of(const tri_device_description *device, const cpu_b
 
 static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 
-// How many pairs are computed at a time, so that the packed operands stay in the caches: k in equal
-// blocks, rounded up to 16 pairs.
+// How many pairs of BF16 values along k are multiplied at a time, so that the packed operands stay
+// in the caches. k is divided into equal blocks, each rounded up to a multiple of 16 pairs.
 static int64_t most_pairs(const cpu_bf16_gemm *g) {
     int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
     int64_t blocks = (all_pairs(g) + most - 1) / most;
@@ -98,7 +100,8 @@ static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Packs a into groups [row / 16][pair][16], with zeros beyond m.
+// Packs the block's rows of the left operand, `a`, into groups [row / 16][pair][16]. Rows beyond
+// the last one (m) become zeros.
 static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     float *to = b->a;
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {

@@ -37,8 +37,9 @@ void linear_layouts(const tri_device_description *device, const tri_graph *graph
 tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
                                 tri_value weight, const linear_shape *shape);
 
-// Describes the product of a task in F32, without addresses. `weight` is the layout of W or dW.
-// *swaps: the left operand is the node's second input, and the right operand its first.
+// Describes the product in F32 that computes y, dx or dW (`task`), without addresses. `weight` is
+// the layout of W or dW. *swaps becomes true if the product's left operand is the node's second
+// input, and its right operand the node's first input.
 cpu_gemm linear_gemm(linear_task task, const linear_shape *shape, const tri_layout *weight,
                      bool *swaps);
 // As linear_gemm, in BF16; W and dW are plain.

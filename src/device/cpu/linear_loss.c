@@ -10,13 +10,13 @@
 // One of the layer's three products, in F32 or BF16.
 typedef struct head_product {
     linear_task task;
-    bool swaps; // see linear_gemm
+    bool swaps; // the left operand is the node's second input (linear_gemm)
     cpu_gemm f32;
     cpu_bf16_gemm bf16;
 } head_product;
 
-// The workspace, in bytes: the results of all rows (losses, and hits behind them), terms of the
-// gradient's exponentials, and what a product needs.
+// The workspace, in bytes: the results of all rows (the losses, then whether each prediction is
+// right), scratch memory of cpu_class_gradient, and what a product needs.
 typedef struct head_space {
     size_t of_rows, terms, product;
 } head_space;
@@ -144,7 +144,8 @@ static tri_status head_prepare(tri_device *device, const tri_graph *graph, const
 
 static void head_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Computes a product of `rows` rows; the first input of the product's task, and the second.
+// Computes a product (forward, or a gradient) for `rows` rows. `first` and `second` are the first
+// two inputs of the op linear, linear_grad_input or linear_grad_weight that computes the same.
 static void multiply(const head_state *s, const head_product *product, int64_t rows,
                      const void *first, const void *second, const void *bias, bool accumulate,
                      void *out, void *workspace) {

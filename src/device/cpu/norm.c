@@ -28,8 +28,9 @@ typedef struct norm_state {
     int64_t replicas; // number of replicas whose moments the node joins
     double eps;
     bool relu;
-    bool bf16;                        // x, y and their gradients are BF16, else F32
-    norm_window_pixel *window_pixels; // [pixels]; NULL: no pooling is fused
+    bool bf16; // x, y and their gradients are BF16, else F32
+    // [pixels]: each pixel's pooling window; NULL: no pooling is fused.
+    norm_window_pixel *window_pixels;
     cpu_pool pool;
 } norm_state;
 
@@ -137,7 +138,8 @@ CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, b
 }
 
 // Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is not
-// positive. With pooling it is dy of the pixel's window, or 0 where that has its maximum elsewhere.
+// positive. With pooling it is dy of the pixel's window, or 0 if the window's maximum is another
+// pixel.
 CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     const norm_state *s = from.job->state;
     if (pools) {
@@ -205,7 +207,8 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, int th
     NORM_RANGE(name##_f32, name(context, begin, end, false))                                       \
     NORM_RANGE(name##_bf16, name(context, begin, end, true))                                       \
     static const cpu_range name##_ranges[] = {name##_f32, name##_bf16};
-// As NORM_RANGES, and then both again for nodes with pooling.
+// Defines NAME_ranges: the functions for F32 and for BF16, then those for F32 and for BF16 with a
+// fused pooling.
 #define NORM_GRADIENT_RANGES(name)                                                                 \
     NORM_RANGE(name##_f32, name(context, begin, end, thread, false, false))                        \
     NORM_RANGE(name##_bf16, name(context, begin, end, thread, true, false))                        \
@@ -286,8 +289,8 @@ static cpu_pool pool_of(const tri_graph *graph, const tri_node *node) {
                        tri_value_get(graph, pooled_value(node)));
 }
 
-// Where in the workspace the pooling's own begins: behind two sums of each plane and three numbers
-// for each channel.
+// Where in the workspace the memory of the pooling begins: behind two sums of each plane and three
+// numbers for each channel.
 static size_t pool_offset(int64_t samples, int64_t channels) {
     size_t vectors = 3 * (size_t)channels * sizeof(float);
     size_t sums = 2 * (size_t)(samples * channels) * sizeof(double);
@@ -304,7 +307,7 @@ static tri_status norm_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// Finds the window of each pixel of a plane and the position of the pixel in it.
+// Finds for each pixel of a plane its window of the pooling and its position in that window.
 static norm_window_pixel *window_pixels_of(const cpu_pool *pool) {
     norm_window_pixel *window_pixels =
         calloc((size_t)(pool->in[0] * pool->in[1]), sizeof *window_pixels);

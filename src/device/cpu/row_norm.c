@@ -24,7 +24,7 @@ typedef struct norm_job {
     void *out;       // y or dx
     const float *weight, *bias;
     float *mean, *inv;
-    float *sums; // [chunk][2][width]: sums of dy · h, and of dy
+    float *sums; // [chunk of rows][2][width]: sums of dy · (normalised x), and of dy
 } norm_job;
 
 CPU_SCALAR float sum_of_lanes(float *lane) {

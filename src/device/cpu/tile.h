@@ -7,8 +7,8 @@
 
 enum {
     CPU_TILE_ROWS = 6,
-    CPU_TILE_COLUMNS = 64, // columns of a panel of b: four vectors
-    CPU_TILE_GROUP = 16,   // rows of a that are packed together: one cache line
+    CPU_TILE_COLUMNS = 64, // columns of a panel of the right operand `b`: four vectors
+    CPU_TILE_GROUP = 16,   // rows of the left operand `a` that are packed together: a cache line
 };
 
 // c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte element of a and b
@@ -17,7 +17,7 @@ typedef struct cpu_tile {
     int64_t k;
     const float *a;     // element (i, p) lies at i · a_row + p · a_k
     int64_t a_row, a_k; // distances from row to row and from k to k
-    int64_t a_skip;     // elements of a to skip after every 64 of k; 0: none
+    int64_t a_skip;     // elements of `a` to skip after every 64 of k; 0: none
     const float *b;     // [k][64]
     float *c;
     int64_t c_row; // distance between the rows of c
@@ -36,7 +36,7 @@ typedef struct cpu_tile {
 } cpu_tile;
 
 // Computes a tile of at most 6 rows and 64 columns: as many sums as the registers hold. Adds up
-// each sum in the order of p.
+// each sum in the order of k.
 void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
 // As cpu_tile_multiply, for any number of rows. Needs AVX-512.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);

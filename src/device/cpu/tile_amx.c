@@ -55,7 +55,7 @@ CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t r
         }
 }
 
-// Packs a, stored as [k, rows]. At a time it reads 32 values of k of 16 rows, a matrix of [16
+// Packs `a`, stored as [k, rows]. At a time it reads 32 values of k of 16 rows, a matrix of [16
 // pairs][16 rows], and transposes it to [16 rows][16 pairs], as chunks have it.
 CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                                        uint16_t *to) {
@@ -121,7 +121,8 @@ AMX_BLOCK(block_1x1, 1, 1)
 AMX_BLOCK(block_1x2, 1, 2)
 AMX_BLOCK(block_2x1, 2, 1)
 
-// Stores rows `row` to `end` - 1 of another block's finished sums.
+// Stores rows `row` to `end` - 1 of finished sums of another block, beside the products of this
+// one.
 CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t end) {
     const float *from = beside->sums + row * CPU_AMX_SIDE;
     uint16_t *to = beside->c + row * beside->c_row;

@@ -24,8 +24,9 @@
 
 enum {
     LOOK_MS = 100, // length of a window: the watcher updates the choice after each one
-    // This many windows at the start of a trial are not measured, because some threads still spin
-    // or yield as before the trial.
+    // In a trial, waiting threads yield instead of spinning or the reverse, to find out which is
+    // faster. This many windows at its start are not measured, because some threads still wait as
+    // before the trial.
     SETTLE_WINDOWS = 1,
     FEW_WINDOWS = 3,   // windows of the shortest trial
     MANY_WINDOWS = 20, // windows of the longest trial
@@ -39,7 +40,7 @@ static const double YIELD_GAIN = 1.1;
 
 struct cpu_wait_policy {
     int threads;
-    _Atomic uint64_t work; // parallel loops since the start
+    _Atomic uint64_t work; // number of parallel loops since the start
     cpu_wait_choice choice;
     _Atomic bool yields;
     pthread_t watcher, helper;

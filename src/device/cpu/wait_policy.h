@@ -38,7 +38,7 @@ typedef struct cpu_wait_choice {
 typedef struct cpu_wait_window {
     int64_t wall_ns;
     int64_t delayed_ns; // how long threads were ready to run but had no core
-    uint64_t work;      // parallel loops
+    uint64_t work;      // number of parallel loops
 } cpu_wait_window;
 // Updates the choice after a window.
 void cpu_wait_choose(cpu_wait_choice *choice, const cpu_wait_window *window);

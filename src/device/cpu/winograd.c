@@ -38,16 +38,18 @@ typedef struct winograd_state {
     bool bias;
     cpu_epilogue epilogue; // its bias is set by each run
     winograd_grid grid;
-    int64_t v_step; // floats from position to position of v
+    int64_t v_step; // distance in floats between two of the 36 positions of v (winograd_job.blocks)
 } winograd_state;
 
 typedef struct winograd_job {
     const winograd_state *state;
     cpu_epilogue epilogue;
-    const float *x, *weight; // nChw16c and OIhw16i16o, or plain, as all images and weights
-    float *y;
-    float *u;      // [o / CHUNK][36][c][CHUNK]
-    float *blocks; // by thread: v [36][c / lanes][12][lanes], m [36][12][CHUNK]
+    const float *x, *weight; // nChw16c; OIhw16i16o
+    float *y;                // nChw16c
+    float *u;                // the transformed weight [o / 32][36][c][32]
+    // For each thread its buffers for 12 tiles: v [36][c / 16][12][16], the transformed pixels of
+    // x, and m [36][12][32], the products of v and u.
+    float *blocks;
 } winograd_job;
 
 static winograd_state state_of(const tri_device_description *device, const tri_graph *graph,

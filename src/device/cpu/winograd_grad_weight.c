@@ -1,5 +1,6 @@
 // The gradient of a convolution's weight by Winograd's formula (winograd_transform.h), for the
-// shapes of conv_is_winograd with at most 96 × 96 channels; with oneDNN 3, for all of them.
+// shapes of conv_is_winograd with at most 96 × 96 pairs of a channel of x and one of dy. If oneDNN
+// itself has no Winograd convolution (from version 3 on), for all shapes of conv_is_winograd.
 //
 // A block of tiles goes through two steps: the 6×6 pixels of x and the 4×4 pixels of dy that belong
 // to each tile are transformed, to 36 matrices v [tiles, c] and w [tiles, o]; then vᵀ·w is added to
@@ -31,8 +32,9 @@ typedef struct grad_state {
     bool bias;
     winograd_grid grid;
     int64_t blocks, groups;
-    int64_t v_step, w_step, m_step; // floats from position to position
-    int64_t group_floats;           // of a group: its gradients of weight and bias
+    // The distance in floats between two of the 36 positions of a transformed tile.
+    int64_t v_step, w_step, m_step;
+    int64_t group_floats; // how many floats a group's gradients of weight and bias have
 } grad_state;
 
 typedef struct grad_job {
@@ -40,9 +42,12 @@ typedef struct grad_job {
     const float *x, *dy; // nChw16c, or plain
     float *dweight;      // OIhw16i16o, or plain
     float *dbias;        // or NULL
-    float *groups;       // by group: [o / lanes][c / lanes][9][lanes][lanes], bias [o]
-    float *threads;      // by thread: v [36][c / lanes][48][lanes], w [36][o / lanes][48][lanes],
-                         // m [36][o / CHUNK][c][CHUNK]
+    // For each group of tiles, its gradients: of the weight, [o / 16][c / 16][9][16][16], and then
+    // of the bias, [o]. They are added up at the end.
+    float *groups;
+    // For each thread its buffers: transformed tiles of x, v [36][c / 16][48][16], and of dy,
+    // w [36][o / 16][48][16], and their products m [36][o / 32][c][32].
+    float *threads;
 } grad_job;
 
 static grad_state state_of(const tri_graph *graph, const tri_node *node) {

@@ -1,4 +1,4 @@
-// The tiles into which Winograd's convolutions cut images, and their pixels, transformed.
+// The tiles into which Winograd's convolutions cut images, and the transform of their pixels.
 #ifndef TRIREME_DEVICE_CPU_WINOGRAD_TILES_H
 #define TRIREME_DEVICE_CPU_WINOGRAD_TILES_H
 
@@ -8,8 +8,8 @@
 // cuts y. Tiles are numbered over all images. Arrays hold the height's value and the width's.
 typedef struct winograd_grid {
     int64_t n, c, o, in[2], out[2], padding[2];
-    int64_t tiles[2]; // of an image
-    int64_t count;    // of all images
+    int64_t tiles[2]; // how many tiles one image has, along its height and its width
+    int64_t count;    // how many tiles all images have
 } winograd_grid;
 
 // The correlation of a convolution or, if `grad_input`, of the gradient of its input: x is then dy,
@@ -23,7 +23,7 @@ typedef struct winograd_tile {
     unsigned rows, columns;
 } winograd_tile;
 
-// Finds where `count` tiles lie, from number `first` on.
+// Finds where `count` tiles lie, from the tile with number `first` on.
 void winograd_find_tiles(const winograd_grid *grid, int64_t first, int64_t count,
                          winograd_tile *tiles);
 

@@ -163,7 +163,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
         cuda_column_sums columns = state->columns;
         columns.x = args->in[1];
         columns.sums = args->out[1];
-        columns.room = args->workspace; // the convolution is done with it
+        columns.room = args->workspace; // the convolution no longer needs this memory
         CUDA_LAUNCH(args->queue, column_sums, columns);
         return TRI_OK;
     }

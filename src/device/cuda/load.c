@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// A maker of GPUs: a file of /dev that exists where its driver is loaded (NVIDIA's on Windows'
-// Linux has another one), and the module that calls its runtime.
+// A maker of GPUs: a file of /dev that exists where its driver is loaded (under Windows, in WSL,
+// NVIDIA's driver has another file), and the module that calls its runtime.
 typedef struct maker {
     const char *device_file, *module;
 } maker;
@@ -23,7 +23,7 @@ static bool has_driver(const maker *m) { return tri_os.access(m->device_file, F_
 // Returns the name of the module to load. NULL: the host has no driver; then no module is loaded,
 // so that a run on a CPU starts no slower.
 static const char *choose_module(void) {
-    // A host can have GPUs of both makers, and the module for one of them alone.
+    // A host can have GPUs of NVIDIA and of AMD, but the module of only one of the two.
     for (int i = 0; i < MAKERS; i++)
         if (has_driver(&makers[i]) && tri_module_is_installed(makers[i].module))
             return makers[i].module;

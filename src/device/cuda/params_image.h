@@ -40,7 +40,7 @@ typedef struct cuda_convolution {
     int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     tri_dtype in_type, out_type;
     bool tf32;          // F32 inputs may be rounded to TF32
-    bool channels_last; // of x, y and the weight
+    bool channels_last; // x, y and the weight have their channels last
     int activation;     // a tri_activation, applied to y
     float slope;        // slope of leaky ReLU; 0 for ReLU
     const void *a, *b;  // the two inputs, as listed at cuda_convolution_kind
@@ -141,7 +141,7 @@ typedef enum cuda_norm_stage {
     CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to the moments of the whole channel
     CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to those of all samples
     CUDA_NORM_APPLY = 8,       // computes y
-    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and dy · h over each slice, into `slice_results`
+    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and of dy · h for each slice, into `slice_results`
     CUDA_NORM_JOIN_SUMS = 32,  // joins `slice_results` to dweight and dbias
     CUDA_NORM_GRAD_INPUT = 64, // computes dx
 } cuda_norm_stage;
@@ -165,7 +165,8 @@ typedef struct cuda_batch_norm {
     float *moments;           // [1, 2 · channels + 1], an output: this replica's moments
     const float *all_moments; // [replicas, 2 · channels + 1]: the moments of all replicas
     float *dweight, *dbias;
-    const float *sum_h, *sum; // the sums of dy · h and of dy, which GRAD_INPUT subtracts
+    // The sums of dy · h (h: the normalised x) and of dy, from which GRAD_INPUT computes dx.
+    const float *sum_h, *sum;
     float *sums; // [2, channels], an output: both sums again, to be reduced over replicas
     // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
     // the sums of dy and of dy · h.

@@ -68,9 +68,11 @@ enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 
 // The terms that loss_sum adds up.
 typedef enum cuda_term {
-    CUDA_TERMS,      // the numbers `terms`
-    CUDA_SLICE_LOSS, // log(a[2i]) - a[2i + 1] for row i
-    CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels
+    CUDA_TERMS,      // the numbers cuda_loss_sum.terms
+    CUDA_SLICE_LOSS, // for row i: log(a[2i]) - a[2i + 1], where cuda_loss_sum.a has the sums of
+                     // CUDA_SLICE_SOFTMAX over all slices
+    CUDA_SLICE_HITS, // 1 if -a[i] is the label of row i, else 0; also checks the labels. Here `a`
+                     // has the maxima of CUDA_SLICE_ARGMAX over all slices.
 } cuda_term;
 
 // out[0] = the sum of `count` terms. out[1] = the count by which the sum is later divided: how

@@ -8,7 +8,7 @@
 typedef struct norm_sizes {
     int64_t samples, channels;
     int64_t inner;  // elements of a channel of a sample of x
-    int64_t pooled; // the same of y
+    int64_t pooled; // elements of a channel of a sample of y, which is smaller after pooling
 } norm_sizes;
 
 REF_BODY norm_sizes norm_sizes_of(const tri_shape *x, const tri_shape *y) {
@@ -237,7 +237,7 @@ REF_BODY tri_status batch_norm_shared_grad_body(const ref_node *node, const tri_
     return TRI_OK;
 }
 
-// The workspace holds one channel of one sample: normalised, or the gradient of that.
+// The workspace holds one channel of one sample: the normalised values, or their gradient.
 #define NORM_KERNEL(op_name) REF_SUMMING_KERNEL(op_name, ref_plane(s))
 static int64_t ref_plane(const tri_op_signature *s) {
     int64_t planes = s->in[0].dims[0] * s->in[0].dims[1];

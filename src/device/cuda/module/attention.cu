@@ -24,7 +24,7 @@ enum { SIDE = 16, THREADS = SIDE * SIDE };
 // The sizes of a tile for heads of up to D elements. With these sizes, all that a block keeps in
 // shared memory fits into 48 kB.
 template <int D> struct sizes {
-    static const int R = D > 128 ? 1 : 2; // rows of a thread in a tile, and also its columns
+    static const int R = D > 128 ? 1 : 2; // a thread computes R rows by R columns of a tile
     static const int tile = SIDE * R;     // rows of a tile, and also its columns
     // Floats from one row of a tile to the next: D + 1, so that neighbours in a column lie in
     // different banks.
@@ -204,8 +204,8 @@ GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, 
     return key < seen_by(p, t) ? expf(product * p.scale - log_sum_exp) : 0;
 }
 
-// Computes dq. The rows of a thread block are queries and its columns keys, so that one block sums
-// everything that its queries get.
+// Computes dq, the gradient of the queries. The rows of a thread block are queries and its columns
+// keys. One thread block goes over all keys, so it alone sums all terms of its queries' gradients.
 template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -248,8 +248,8 @@ template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     }
 }
 
-// Computes dk and dv. Rows are keys, and columns are the queries of all heads that read them, so
-// that one thread block sums everything that its keys get.
+// Computes dk and dv, the gradients of keys and values. Rows are keys, and columns are the queries
+// of all heads that read them, so one thread block alone sums all terms of its keys' gradients.
 template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

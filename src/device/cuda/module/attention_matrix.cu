@@ -238,7 +238,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
 // dy with v.
 struct query_facts {
     int seen; // to how many keys of a tile the query attends, counted from `key` on
-    // log2 of the sum of e^score over all its keys; the scalar product of its rows of dy and y
+    // log2 of the sum of e^score over all keys of the query; the scalar product of the query's rows
+    // of dy and y.
     float log2_sum_exp, dot;
 };
 

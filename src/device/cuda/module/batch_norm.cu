@@ -246,12 +246,13 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
 // rows-th of the block's pixels. So the threads of one row read neighbouring memory.
 struct panel {
     int64_t tile, slice;   // numbers of the block's range of lots and of its range of pixels
-    int64_t channel;       // the first of the thread's lot; below 0: there is none
+    int64_t channel;       // the first channel of the thread's lot; below 0: it has no lot
     int columns, rows, at; // size of the matrix of threads; the row in which this thread is
 };
 
-// Returns the number of columns of threads: one for each lot, rounded up to a power of two, but at
-// most a warp. It is a power of two because sum_columns halves the number of rows repeatedly.
+// Returns the number of columns of threads: one for each lot (the neighbouring channels that one
+// thread takes), rounded up to a power of two, but at most a warp. It is a power of two because
+// sum_columns halves the number of rows repeatedly.
 TRI_KERNEL_INLINE int panel_columns(int64_t lots) {
     int columns = 1;
     while (columns < lots && columns < GPU_WARP) columns *= 2;

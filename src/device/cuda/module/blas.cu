@@ -113,12 +113,14 @@ cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
     (l->MatmulDescSetAttribute(x->operation, CUBLASLT_MATMUL_DESC_##attribute, &(value),           \
                                sizeof(value)) == CUBLAS_STATUS_SUCCESS)
 
-// The bias, or where the gradient of one is written.
+// Returns the bias that the product adds or, if it computes the gradient of a bias instead, where
+// this gradient is written.
 const void *bias_of(const cuda_product *p) {
     return p->bias_grad.sums ? p->bias_grad.sums : p->bias;
 }
 
-// The heuristic reads the bias' alignment from its address, so it has to be set before.
+// Describes the product to cuBLASLt, with the address of the bias: the heuristic, which is asked
+// later, reads the alignment of the bias from this address.
 bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;

@@ -43,7 +43,8 @@ tri_status failed(const std::string &path, const char *what, char *why) {
     return TRI_INTERNAL;
 }
 
-// Writes a new file, whose name becomes that of the template `path`.
+// Writes `text` into a new file. *path is a template as mkstemp takes it, and becomes the file's
+// path.
 bool write_file(std::string *path, const std::string &text) {
     int fd = mkstemp(path->data());
     if (fd < 0) return false;

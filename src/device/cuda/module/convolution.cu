@@ -54,8 +54,8 @@ GPU_DEVICE position position_of(int64_t number, int64_t count, const int *size) 
     return {(int)(n / area), (int)(rest / (uint32_t)size[1]), (int)(rest % (uint32_t)size[1])};
 }
 
-// As position_of, for a tap; with channels last the channel runs fastest. `channels`: how many a
-// group has.
+// Finds the tap with this number, as position_of does for a pixel. With channels last the channel
+// runs fastest, else the column. `channels`: how many channels a group has.
 GPU_DEVICE position tap_of(const cuda_convolution &p, int64_t number, int64_t count,
                            int64_t channels) {
     if (!p.channels_last || number >= count) return position_of(number, count, p.kernel);

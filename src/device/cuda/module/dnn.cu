@@ -299,8 +299,8 @@ struct prepared {
     bool finishes = false; // the computation adds the bias and applies the activation
 };
 
-// How many bytes at the start of the workspace hold the gradient of the weight in a half type; 0:
-// the plan writes the output directly.
+// How many bytes at the start of the workspace hold the gradient of the weight, which cuDNN writes
+// in a half type and the caller then converts to F32; 0: cuDNN writes the output directly.
 int64_t held_bytes(const cuda_convolution *p) {
     if (p->kind != CUDA_GRAD_WEIGHT || p->in_type == TRI_F32) return 0;
     int64_t elements = p->features * (p->channels / p->groups) * p->kernel[0] * p->kernel[1];

@@ -25,8 +25,8 @@ uintptr_t addresses(const cuda_gate_grad *p) {
            (uintptr_t)p->dup;
 }
 
-// Launches the kernel for lots of n elements. Elements that do not fill a lot get a second launch,
-// one by one.
+// Launches the kernel for groups of n neighbouring elements (lots). Elements that do not fill a
+// group get a second launch, in which each thread takes one element.
 template <typename T>
 tri_status launch_as(cuda_stream *stream, T *, const cuda_gate_grad *p, char *why) {
     constexpr int n = gpu_lot<T>::count;

@@ -64,8 +64,8 @@ GPU_MULTIPLY_AS(gpu_bf16, "bf16")
 GPU_MULTIPLY_AS(gpu_f16, "f16")
 
 // Reads four matrices [8, 8] from shared memory. Lane l gives the address of row (l % 8) of matrix
-// (l / 8); a row has 16 bytes and is aligned to them. With r and c as above, the lane gets the
-// elements [r][c] and [r][c + 1] of each matrix.
+// (l / 8); a row has 16 bytes and is aligned to them. With r = l / 4 and c = l % 4 * 2, lane l gets
+// the elements [r][c] and [r][c + 1] of each matrix.
 GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])

@@ -37,9 +37,9 @@ static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
-// How a thread reads and writes lots of n elements: by few instructions (`whole`), or one by one
-// where an address is no multiple of 16. Which elements a thread takes depends on n alone, so that
-// a sum has the same bits wherever its tensors lie.
+// How a thread reads and writes n neighbouring elements: with few instructions (`whole`), or one
+// element at a time if an address is no multiple of 16 bytes. Which elements a thread takes depends
+// on n alone, so that a sum has the same bits at whatever addresses its tensors lie.
 template <int n, bool whole> struct gpu_access {
     static const int count = n;
     template <typename T> GPU_DEVICE void read(const T *from, float (&out)[n]) {

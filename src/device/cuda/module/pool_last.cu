@@ -16,9 +16,10 @@ struct lot {
     int64_t sample, pixel, channel; // its first pixel and channel
 };
 
-// Finds the lot with number `at`. A tensor's lots are numbered from 0: those of the first sample
-// come first, in a sample those of the first `each` pixels, and among these those of the first n
-// channels. `groups`: how many runs of `each` pixels cover a sample.
+// Finds the lot (what a thread computes at a time: n channels at `each` pixels) with number `at`. A
+// tensor's lots are numbered from 0: those of the first sample come first, in a sample those of the
+// first `each` pixels, and among these those of the first n channels. `groups`: how many groups of
+// `each` pixels cover a sample.
 template <int n> GPU_DEVICE lot lot_of(int64_t at, int64_t channels, int64_t groups, int64_t each) {
     int64_t lots = channels / n;
     if (at <= UINT32_MAX && groups <= UINT32_MAX) { // divisions of 32 bits are faster
@@ -232,8 +233,8 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
                           gpu_blocks(stream, threads, GPU_BLOCK), GPU_BLOCK, *p, why);             \
     });
 
-// Computes the argument `groups` of lot_of: how many runs of pixels_of(mask) pixels cover an image
-// of `area` pixels.
+// How many runs of neighbouring pixels, as one thread takes them (pixels_of), cover an image of
+// `area` pixels. It is the argument `groups` of lot_of.
 int64_t groups_of(const cuda_mask &mask, int64_t area) {
     return mask.threshold ? (area + 3) / 4 : area;
 }

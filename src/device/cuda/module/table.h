@@ -5,7 +5,7 @@
 
 #include "device/cuda/module/vendor.h"
 
-// In the order of the members of struct cuda_runtime.
+// The functions of the module, in the order of the members of struct cuda_runtime.
 #define CUDA_RUNTIME_TABLE                                                                         \
     {                                                                                              \
         count_devices, open_device, close_device, fault_of, clock_offset, alloc_memory,            \

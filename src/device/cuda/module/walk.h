@@ -7,8 +7,8 @@
 
 struct gpu_walk {
     int64_t outer, inner; // the run (sample) in which the thread is, and the position in it
-    // A thread goes on by GPU_BLOCK elements each time. These are outer_step whole runs and
-    // inner_step more elements.
+    // A thread goes on by GPU_BLOCK elements of the channel each time: by outer_step whole samples
+    // and inner_step more elements.
     int64_t outer_step, inner_step;
 };
 
