@@ -280,8 +280,8 @@ static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 // An operation ends although no thread waits for it. The calls of `test` alone could not end it: a
-// call works on one chunk or window at most, and the operation has more of these than there are
-// calls.
+// call works on one chunk at most (with messages, on as many elements as are sent at a time), and
+// the operation has more of these than there are calls.
 static void body_background(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 16 << 20, CALLS = 20 };
     int64_t step = ranks_transport ? TRI_MESSAGE_WINDOW_BYTES : TRI_SHM_CHUNK_BYTES;

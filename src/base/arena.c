@@ -63,7 +63,7 @@ void tri_arena_destroy(tri_arena *arena) {
 void *tri_arena_alloc(tri_arena *arena, size_t size_bytes) {
     const size_t unit = alignof(max_align_t);
     if (size_bytes > SIZE_MAX / 2) out_of_memory(arena->name, size_bytes);
-    // Size 0 takes a unit too, so that every call returns a pointer of its own.
+    // Size 0 takes `unit` bytes too, so that every call returns a pointer of its own.
     size_t units = size_bytes ? (size_bytes + unit - 1) / unit : 1, size = units * unit;
     chunk *top = arena->chunks;
     if (!top || top->size - top->used < size) {

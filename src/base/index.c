@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct tri_index_slot {
-    const char *name; // NULL: this slot is free
+    const char *name; // NULL: this entry of the hash table is free
     size_t length;
     int number;
 } tri_index_slot;
@@ -18,8 +18,8 @@ static uint64_t hash_of(const char *name, size_t length) {
     return hash;
 }
 
-// Finds the slot of the name, or the free slot where the name belongs. At least one slot is always
-// free, so the search ends.
+// Finds the slot (hash table entry) of the name, or the free slot where the name belongs. At least
+// one slot is always free, so the search ends.
 static tri_index_slot *slot_of(const tri_index *index, const char *name, size_t length) {
     uint64_t mask = (uint64_t)index->capacity - 1;
     for (uint64_t at = hash_of(name, length);; at++) {

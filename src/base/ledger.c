@@ -14,12 +14,12 @@
 const char TRI_LEDGER_WAIT[] = "WAIT";
 const char TRI_LEDGER_ISSUE[] = "ISSUE";
 
-// What happens to an open action of lane 0 when the next step begins. An action of a schedule ends,
-// because a step that failed does not end its own actions. One such as "evaluation" stays open,
-// because steps may begin inside it.
+// What happens to an open action of the compute lane (lane 0) when the next step begins. An action
+// of a schedule ends, because a step that failed does not end its own actions. One such as
+// "evaluation" stays open, because steps may begin inside it.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
 
-typedef struct ledger_open { // an action of lane 0 (computation) that has not ended
+typedef struct ledger_open { // an action of the compute lane (lane 0) that has not ended
     uint64_t number;
     int64_t nested_ns; // time spent in actions inside it
     int kind;
@@ -29,12 +29,12 @@ typedef struct ledger_open { // an action of lane 0 (computation) that has not e
 struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
-    int users; // how many calls of tri_ledger_close end the ledger
+    int users; // how many users have not called tri_ledger_close yet
     // The names of the kinds of actions, as the pointers that callers passed, so that a known kind
     // is found by comparing pointers. The ring has copies of the texts.
     const char *kinds[TRI_MAX_LEDGER_KINDS];
     ledger_open open[TRI_LEDGER_DEPTH];
-    pthread_t thread; // the thread that computes (lane 0), if has_thread
+    pthread_t thread; // the thread that computes, if has_thread
     _Atomic bool has_thread;
     tri_ledger_event *trace;
     size_t trace_capacity;
@@ -167,7 +167,8 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
 }
 
 // Writes a new event to the ring and the trace, and returns its number. end_ns 0: the event has not
-// ended. The caller holds the lock, because several lanes write.
+// ended. The caller holds the lock, because several threads write: one computes, others serve
+// communicators or storage.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -221,8 +222,8 @@ void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t
     pthread_mutex_unlock(&ledger->lock);
 }
 
-// Ends an action of lane 0 (computation), and with it the actions inside it that are still open,
-// because a function that fails does not end its own actions.
+// Ends an action of the computing thread (lane 0), and with it the actions inside it that are still
+// open, because a function that fails does not end its own actions.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
     int depth = depth_of(ledger) - 1; // the depth of this action
     while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;
@@ -293,9 +294,10 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 }
 
 typedef struct ledger_view {
-    // Of lane 0, computation: the innermost open action that is not a wait.
+    // Of the compute lane (lane 0): the innermost open action that is not a wait.
     tri_ledger_event computes;
-    // Of all lanes except lane 0: the newest action that is open, and the newest that has ended.
+    // Of all other lanes (communicators, storage): the newest action that is open, and the newest
+    // that has ended.
     tri_ledger_event operates, operated;
 } ledger_view;
 

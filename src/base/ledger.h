@@ -1,11 +1,13 @@
-// What a rank does now and did last: a ring buffer of its latest actions, in memory that other
-// processes may read, and the total time of each kind of action. When a rank no longer answers,
-// other processes can thus still say what it is doing. All times are CLOCK_MONOTONIC, which all
-// processes of a host share.
+// The ledger: the record of what a rank does now and did last. It is a ring buffer of its latest
+// actions, in memory that other processes may read, and the total time of each kind of action. When
+// a rank no longer answers, other processes can thus still say what it is doing. All times are
+// CLOCK_MONOTONIC, which all processes of a host share.
 //
-// Lane 0 is computation, and its actions can be nested; the other lanes run beside it (a
-// communicator, a copy). Any thread may begin and end actions of its own lane. Lane 0 belongs to
-// one thread, the one that last called tri_ledger_attach or tri_ledger_step.
+// A lane is a sequence of actions, which run at the same time as those of other lanes. Lane 0 is
+// the compute lane, and its actions can be nested. Each communicator has a lane, and so have
+// storage of offloaded state and a device that works asynchronously. Any thread may begin and end
+// actions of its own lane. Lane 0 belongs to one thread, the one that last called tri_ledger_attach
+// or tri_ledger_step.
 #ifndef TRIREME_BASE_LEDGER_H
 #define TRIREME_BASE_LEDGER_H
 
@@ -20,15 +22,15 @@
 enum {
     TRI_LEDGER_LABEL_BYTES = 72,
     TRI_LEDGER_NAME_BYTES = 24,
-    TRI_LEDGER_DEPTH = 16,   // how deep actions of lane 0 can be nested
-    TRI_LEDGER_NONE = -1,    // the subject or round of an action that has none
+    TRI_LEDGER_DEPTH = 16,   // how deep actions of the compute lane can be nested
+    TRI_LEDGER_NONE = -1,    // the subject or micro-batch of an action that has none
     TRI_LANE_OF_COMPUTE = 0, // lane 0: the actions of the thread that computes
     TRI_LEDGER_PACKED_BYTES = 6144
 };
 
 // The kind of an action that waits for other ranks, so that a rank that waits can be distinguished
-// from one that is stuck. Callers pass this pointer and not an equal text, because the ledger
-// compares pointers.
+// from one that is stuck. Callers pass this pointer and not an equal text, because the ledger (the
+// record of a rank's actions) compares pointers.
 extern const char TRI_LEDGER_WAIT[];
 // The kind of an action that only issues work to a device. Its time is not the time of the work,
 // which the device measures itself.
@@ -42,21 +44,23 @@ typedef struct tri_ledger_event {
     int64_t begin_ns, bytes;
     uint64_t sequence; // the operation's number in its communicator; 0: it is not an operation
     int32_t lane, kind;
-    // `subject`: number of the block, unit or edge on which the action works; `round`: that of its
-    // micro-batch. TRI_LEDGER_NONE: the action has none.
+    // `subject`: number of the block, unit (parameters that are reduced together) or edge (values
+    // for another stage) on which the action works; `round`: number of its micro-batch.
+    // TRI_LEDGER_NONE: the action has none.
     int32_t subject, round;
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-// Number and total time of the actions of one kind. For lane 0 (computation), the time of nested
-// actions is not included, so that no time counts twice. Actions that tri_ledger_add has added
-// count too.
+// Number and total time of the actions of one kind. For the compute lane (lane 0), the time of
+// nested actions is not included, so that no time counts twice. Actions that tri_ledger_add has
+// added count too.
 typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
 
-// The part of a ledger that other processes read. Zeroed memory is an empty ring, so that others
-// can look at a rank that has not started yet. Only one process writes it.
+// The part of a ledger (the record of what a rank does) that other processes read. Zeroed memory is
+// an empty ring, so that others can look at a rank that has not started yet. Only one process
+// writes it.
 typedef struct tri_ledger_ring {
     char host[64];
     int32_t pid;
@@ -65,10 +69,11 @@ typedef struct tri_ledger_ring {
     _Atomic int64_t steps;      // how many steps have begun so far
     _Atomic int64_t step;       // number of the latest step
     _Atomic uint64_t begun;     // how many events have begun
-    // Counts begun steps, and begins and ends of actions of lane 0 (computation). While the count
-    // does not change, the rank makes no progress.
+    // Counts begun steps, and begins and ends of actions of the compute lane (lane 0). While the
+    // count does not change, the rank makes no progress.
     _Atomic uint64_t moves;
-    // Actions of lane 0 that have not ended: open[0 … depth - 1], the outermost first.
+    // Actions of the compute lane (lane 0) that have not ended: open[0 … depth - 1], the outermost
+    // first.
     _Atomic int32_t depth;
     _Atomic int32_t kinds, lanes;
     char kind_names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
@@ -80,8 +85,8 @@ typedef struct tri_ledger_ring {
 
 typedef struct tri_ledger tri_ledger;
 
-// Describes an action that begins. `kind` must live as long as the ledger; `label` is copied, NULL:
-// none.
+// Describes an action that begins. The text `kind` must live as long as the ledger, the record of
+// actions, which keeps the pointer. `label` is copied; NULL: none.
 typedef struct tri_ledger_action {
     const char *kind, *label;
     int lane, subject, round;
@@ -94,43 +99,46 @@ typedef struct tri_ledger_mark { // identifies an action that was begun; zero: n
     int64_t begin_ns;
 } tri_ledger_mark;
 
-// Makes a ledger. `ring`: where to write, in memory of the caller that others can read; NULL: in
-// the ledger's own memory. TRI_NO_MEMORY.
+// Makes a ledger, a record of this rank's actions, with one user: the caller. `ring`: where to
+// write, in memory of the caller that other processes can read; NULL: in the ledger's own memory.
+// TRI_NO_MEMORY.
 tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out);
-// Adds a user of the ledger, so that one more close is needed.
+// Adds a user: the ledger lives until each user has called tri_ledger_close.
 tri_ledger *tri_ledger_retain(tri_ledger *ledger);
-// The last close ends the ledger. NULL allowed.
+// Removes a user; without users the ledger is freed. NULL allowed.
 void tri_ledger_close(tri_ledger *ledger);
 const tri_ledger_ring *tri_ledger_ring_of(const tri_ledger *ledger);
 
-// Adds a lane and returns its number. Lane 0, "compute", exists from the start. Once there are
-// TRI_MAX_LANES lanes, further calls return the last one.
+// Adds a lane (a sequence of actions, which run beside those of other lanes) and returns its
+// number. Lane 0, "compute", exists from the start. Once there are TRI_MAX_LANES lanes, further
+// calls return the last one.
 int tri_ledger_lane(tri_ledger *ledger, const char *name);
 void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name);
 // Sets this rank's peers: ranks that pass the same number, whose actions should take the same time.
 // Stragglers are found by comparing peers.
 void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 
-// Each of these functions takes well below a microsecond, so that every step can call them. A NULL
-// ledger records nothing.
+// Each of these functions takes well below a microsecond, so that every step can call them. If
+// `ledger` is NULL, nothing is recorded.
 
-// Makes the calling thread the thread of lane 0, the one that computes.
+// Makes the calling thread the one that computes: its actions are recorded in lane 0.
 void tri_ledger_attach(tri_ledger *ledger);
 void tri_ledger_step(tri_ledger *ledger, int64_t step);
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
-// Adds an action of another lane that is over already, and adds it to the totals of its kind. It is
-// used for work of a device whose times are only known later.
+// Adds an action that is over already, of any lane but the compute lane, and adds it to the totals
+// of its kind. It is used for work of a device whose times are only known later.
 void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
                     int64_t end_ns);
-// Begins an action of lane 0 (computation) that is not in a schedule, such as "loading data" or
-// "evaluation". Steps may begin and end inside it.
+// Begins an action of the compute lane (lane 0) that is not in a schedule, such as "loading data"
+// or "evaluation". Steps may begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
-// True on the thread to which lane 0, computation, belongs: only it may begin actions of that lane.
+// True on the thread to which the compute lane (lane 0) belongs: only it may begin actions of that
+// lane.
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
-// Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own,
-// because the ring keeps only the last TRI_LEDGER_EVENTS. TRI_NO_MEMORY.
+// Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own.
+// The ring that other processes read keeps only the last TRI_LEDGER_EVENTS. TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 // Returns how many actions are kept. *dropped: how many actions have begun since the start of the
 // trace and are no longer kept. No action may begin or end until the caller has copied the events,
@@ -140,12 +148,12 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // Copies event `number`. False: it is not in the ring yet, or no longer.
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
-// True while the innermost open action of lane 0 (computation) is a wait for other ranks. Then this
-// rank is not the one that is stuck, so messages name another one.
+// True while the innermost open action of the compute lane (lane 0) is a wait for other ranks. Then
+// this rank is not the one that is stuck, so messages name another one.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
-// Finds two actions among those of all lanes except lane 0, such as a communicator's operations:
-// *operates is the newest that has not ended, and *operated the newest that has ended. Its `number`
-// is 0 if there is none.
+// Finds two actions among those of all lanes except the compute lane (lane 0), such as a
+// communicator's operations: *operates is the newest that has not ended, and *operated the newest
+// that has ended. Its `number` is 0 if there is none.
 void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
                        tri_ledger_event *operated);
 // Describes what the rank does, for example "in FORWARD 'conv2' of step 17, after all_reduce 'NORM'

@@ -1,6 +1,7 @@
-// Packs a ledger's ring as bytes for processes that share no memory: the totals, the open actions
-// of the compute lane, and two actions of the other lanes together: the newest that has not ended,
-// and the newest that has. The bytes need no conversion, because both ends run the same program on
+// Packs a ledger (the record of a rank's latest actions) as bytes for processes that share no
+// memory: the totals, the open actions of the computing thread, and two actions of all others
+// (communicators, copies, …) together: the newest that has not ended, and the newest that has. The
+// bytes need no conversion, because the ranks that send and receive them run the same program on
 // machines with the same byte order.
 #include "base/ledger.h"
 

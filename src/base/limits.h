@@ -10,11 +10,11 @@ enum {
     TRI_MAX_RANKS = 65536,
     TRI_MAX_LOCAL_RANKS = 256, // ranks of one host that communicate over shared memory
     TRI_MAX_NODES = 4096,      // nodes of one run over several nodes
-    TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of an agent
-    TRI_MAX_NODE_RETURNS = 10, // how often an agent that was cut off may return to the same run
-    // An agent checks regularly whether others have been silent for too long. If more time than
-    // this lies between two checks, the agent itself did not run, so the others' silence in that
-    // time does not count.
+    TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of a node's launcher
+    TRI_MAX_NODE_RETURNS = 10, // how often a node that was cut off may return to the same run
+    // The launchers of a run over several nodes check regularly whether others have been silent for
+    // too long. If more time than this lies between two checks, the launcher that checks did not
+    // run itself, so the others' silence in that time does not count.
     TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
@@ -24,8 +24,8 @@ enum {
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // how long a connection may take to prove that it has the token
-    // If TRI_MAX_STORE_STRANGERS connections have not proved it yet, a new one replaces the oldest
-    // of them, but not before the oldest has lasted for this time.
+    // If TRI_MAX_STORE_STRANGERS connections have not proved yet that they have the token, a new
+    // one replaces the oldest of them, but not before the oldest has lasted for this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
@@ -110,7 +110,7 @@ enum {
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // an error file that a worker wrote
     TRI_LEDGER_EVENTS = 256,            // latest actions of a rank that others can see
     TRI_MAX_LEDGER_KINDS = 48,          // kinds of actions
-    TRI_MAX_LANES = 32,                 // lanes of one rank
+    TRI_MAX_LANES = 32,                 // lanes of a rank: compute, communicators, storage, …
     TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
     TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
     // A rank is reported as slow if it takes longer than expected by more than this percentage, and
@@ -150,11 +150,13 @@ enum {                                  // limits of communicators over messages
     TRI_MESSAGE_GATHER_BYTES = 2048,
     // Up to this number of ranks, each sends small data to all others directly.
     TRI_MESSAGE_EXCHANGE_RANKS = 16,
-    // Larger sums are exchanged window by window: ranks send each other the terms of some elements
-    // at a time. The most and the least memory for one window of terms from one rank.
+    // Sums of larger data are made in several windows: ranks send each other the terms of some
+    // elements (a window) at a time. The most and the least memory for one window of terms from one
+    // rank.
     TRI_MESSAGE_WINDOW_BYTES = 512 << 10,
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
-    // Scratch memory of a communicator, unless the smallest windows need more.
+    // The most scratch memory of a communicator, unless there are so many ranks that windows of the
+    // least size need more.
     TRI_MESSAGE_SCRATCH_BYTES = 16 << 20,
     TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
     // Time limit of the first message between two ranks that have both opened the transport.

@@ -72,8 +72,8 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
 tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
-// and an existing file or link of that name is never opened. TRI_BAD_INPUT: `path` is a device,
-// pipe, socket or folder, which is left as it is.
+// and an existing file or symbolic link of that name is never opened. TRI_BAD_INPUT: `path` is a
+// device, pipe, socket or folder, which is left as it is.
 typedef struct tri_os_replacement {
     const char *path; // must stay valid until tri_os_replacement_end
     int fd;
@@ -94,9 +94,9 @@ tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t si
 // True if `entry` is the name of a temporary file for `name`. A killed process may have left it,
 // and the next process removes it.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
-// Opens a file as open(2) does, and creates it if it does not exist. If `path` is a link to a file
-// that does not exist, it fails, because another user may have put the link there. `flags` are
-// given without O_CREAT.
+// Opens a file as open(2) does, and creates it if it does not exist. If `path` is a symbolic link
+// to a file that does not exist, it fails, because another user may have put the link there.
+// `flags` are given without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
 // Returns random bits that other users cannot predict, so that they cannot create a file of the
 // same name first.

@@ -85,7 +85,7 @@ typedef struct tri_checkpoint_save_request {
     // pass: the save takes no snapshot.
     int64_t snapshot_bytes;
     // Asks on rank 0, before the commit, whether this run may commit; an error makes the save fail.
-    // So a run that a newer generation has replaced, or that has lost a rank, commits nothing.
+    // So a run that has been started again meanwhile, or that has lost a rank, commits nothing.
     // NULL: the save always commits. The call may come from any thread.
     tri_status (*admit)(void *context);
     void *admit_context;
@@ -101,7 +101,8 @@ typedef struct tri_checkpoint_save_request {
 // replaced.
 // On failure every rank returns the same status and a message that names the failing rank. Nothing
 // remains of the new checkpoint, and all earlier ones stay. TRI_NO_SPACE, TRI_IO, errors of the
-// source and of the communicator. A failure after the commit (a link, a removal) is only a warning.
+// source and of the communicator. A failure after the commit (to set a symbolic link, to remove an
+// old checkpoint) is only a warning.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
 // A save in progress. tri_checkpoint_save_begin copies the data that this rank writes into a
@@ -200,7 +201,8 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 // The `trireme checkpoint` commands. They print to `out`; with `json`, one object per line.
 
-// Lists the checkpoints of a run folder: step, epoch, monitored value, size, links, damage.
+// Lists the checkpoints of a run folder: step, epoch, monitored value, size, symbolic links to it
+// (`last`, `best`), damage.
 tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
 // Verifies a checkpoint, every checkpoint of a run folder, or a .safetensors file. It continues
 // after a damaged one, so that the user learns of all; then it returns TRI_CORRUPT with the first

@@ -75,7 +75,8 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));
-    // A failure is ignored: the folder may be read-only, and resuming does not need the links.
+    // A failure is ignored: the folder may be read-only, and resuming does not need the symbolic
+    // links "last" and "best".
     (void)checkpoint_repair_links(arena, home, &steps);
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
     for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;

@@ -10,9 +10,9 @@ typedef enum checkpoint_kind {
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;
 
-// Finds what `path` is, after following links, and sets *out (in `arena`) to the real path. A run
-// folder, or its folder `checkpoints`, stands for its newest checkpoint: *out is then that
-// checkpoint's path. TRI_NOT_FOUND, TRI_IO.
+// Finds what `path` is, after following symbolic links, and sets *out (in `arena`) to the real
+// path. A run folder, or its folder `checkpoints`, stands for its newest checkpoint: *out is then
+// that checkpoint's path. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
 // As checkpoint_resolve, but accepts only a checkpoint; TRI_BAD_INPUT for a file.

@@ -1,5 +1,5 @@
-// The folder RUN/checkpoints: names, lists and sorts checkpoints, commits them, links to them, and
-// removes old ones. Next when resuming: load.c.
+// The folder RUN/checkpoints: names, lists and sorts checkpoints, commits them, sets the symbolic
+// links "last" and "best" to two of them, and removes old ones. Next when resuming: load.c.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"
@@ -79,8 +79,8 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
         struct stat info;
         if (!checkpoint_is_step_name(entry->d_name, &step)) continue;
         const char *path = tri_arena_printf(arena, "%s/%s", home, entry->d_name);
-        // A step may be a link to a folder on another disk. A link to nothing counts as a step that
-        // cannot be read, so that it is reported: its disk may not be mounted.
+        // A step may be a symbolic link to a folder on another disk. A link to nothing counts as a
+        // step that cannot be read, so that it is reported: its disk may not be mounted.
         if (lstat(path, &info) < 0 || !(S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode))) continue;
         TRI_PUSH(arena, out->items, out->count, capacity) =
             (checkpoint_step){.step = step, .path = path};
@@ -161,8 +161,8 @@ bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, c
 
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps) {
-    // If the newest step cannot be read, both links stay as they are: a later version of trireme
-    // may have written the step and set the links.
+    // If the newest step cannot be read, the symbolic links "last" and "best" stay as they are: a
+    // later version of trireme may have written the step and set the links.
     if (steps->count == 0 || steps->items[0].readable != TRI_OK) return TRI_OK;
     const checkpoint_step *last = &steps->items[0];
     if (!checkpoint_links_to(arena, home, "last", last->path))

@@ -1,5 +1,6 @@
-// RUN/checkpoints: lists its steps, and adds, links and removes checkpoints in such a way that a
-// crash at any moment never leaves an incomplete folder under the name of a step.
+// RUN/checkpoints: lists its steps, adds and removes checkpoints, and sets the symbolic links
+// "last" and "best", in such a way that a crash at any moment never leaves an incomplete folder
+// under the name of a step.
 #ifndef TRIREME_CHECKPOINT_FOLDER_H
 #define TRIREME_CHECKPOINT_FOLDER_H
 
@@ -35,7 +36,7 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
 // of which the latest commit comes first. A missing folder has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
 // Finds the readable step with the best value of that monitor. Of equal values it takes the earlier
-// commit, so that the link `best` does not change needlessly. NULL: no step has a value.
+// commit, so that the symbolic link `best` does not change needlessly. NULL: no step has a value.
 const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
                                        const tri_checkpoint_monitor *monitor);
 
@@ -47,9 +48,9 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
 // always finds a checkpoint behind it.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
-// Whether the link HOME/LINK leads to the step at `path`.
+// Whether the symbolic link HOME/LINK leads to the step at `path`.
 bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
-// Corrects the links "last" and "best" after a save was killed between its commit and its links.
+// Corrects the symbolic links "last" and "best" after a save was killed before it had set them.
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps);
 // Removes checkpoints. It keeps the newest, its TRI_CHECKPOINT_SPARES predecessors, the best

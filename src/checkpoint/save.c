@@ -2,7 +2,7 @@
 // share, in a hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails
 // records the error and takes part in the collectives until the ranks next agree on a status, so
 // that no rank waits for one that has returned. Read next: chunk.c (how files are cut), manifest.c
-// (state.json), folder.c (commit, links, removal of old checkpoints).
+// (state.json), folder.c (commit, symbolic links, removal of old checkpoints).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -298,8 +298,9 @@ static tri_status commit(save *s) {
     return TRI_OK;
 }
 
-// Publishes the checkpoint, on rank 0 and after the commit: first sets the links, then removes old
-// checkpoints. In this order a link never points at a checkpoint that was removed.
+// Publishes the checkpoint, on rank 0 and after the commit: first sets the symbolic links "last"
+// and "best", then removes old checkpoints. In this order a link never points at a checkpoint that
+// was removed.
 static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     checkpoint_steps steps;

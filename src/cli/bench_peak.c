@@ -39,7 +39,7 @@ static tri_status measure_memory(tri_device *device, size_t bytes, double *secon
     TRI_TRY(tri_queue_open(device, &queue));
     tri_status status = device->backend->alloc(device, bytes, &a);
     if (status == TRI_OK) status = device->backend->alloc(device, bytes, &b);
-    for (int i = 0; i < 2 && status == TRI_OK; i++) { // the first round only warms up
+    for (int i = 0; i < 2 && status == TRI_OK; i++) { // the first time only warms up
         status = time_sums(queue, a, b, bytes, seconds);
         double rate = 3.0 * REPEATS * (double)bytes / *seconds;
         if (status == TRI_OK && rate > out->bytes_per_s) out->bytes_per_s = rate;

@@ -255,7 +255,8 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
         status = measure_points(s);
         status = tri_tell_failure(s->world, &s->identity, status);
     }
-    tri_health_drop_ring(s->health); // because closing the communicator frees its ledger's ring
+    // s->health reads what this rank does from memory that tri_comm_close frees.
+    tri_health_drop_ring(s->health);
     tri_comm_close(s->world);
     tri_health_stop(s->health);
     if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);

@@ -19,7 +19,7 @@ typedef struct scale_point {
     tri_bench_result measured;
     double link_bytes_per_s; // rate measured between these ranks; 0: not measured
     double simulated_step_s;
-    double simulated_waiting; // fraction of a simulated step in which compute lanes wait
+    double simulated_waiting; // fraction of a simulated step in which ranks wait, not compute
 } scale_point;
 
 typedef struct scale_view {
@@ -28,16 +28,17 @@ typedef struct scale_view {
     bool weak;                   // the global batch grows with the ranks; false: it stays the same
     int count;
     scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
-    // The rates for the simulation. A point whose link_bytes_per_s was measured uses that as its
-    // link rate. All other points use the link rate here, which was measured at the point with
-    // `link_ranks` ranks on `link_hosts` hosts, the largest of these points. `link_ranks` is 0 if
-    // no point has a measured link rate; then the link rate here is assumed.
+    // The rates for the simulation. A point uses the link rate (the bandwidth between its ranks)
+    // that was measured for it, link_bytes_per_s. Points where none was measured use the link rate
+    // here, which was measured at the point with `link_ranks` ranks on `link_hosts` hosts, the
+    // largest of these points. `link_ranks` is 0 if no point has a measured link rate; then the
+    // link rate here is assumed.
     tri_rates rates;
     // The rates of computation were chosen so that the simulated first point takes as long as the
     // measured one.
     bool is_calibrated;
     int link_ranks, link_hosts;
-    int64_t link_bytes; // size of the all-reduce by which links were measured
+    int64_t link_bytes; // size of the all-reduces that measured the rates between ranks
 } scale_view;
 
 // Defined in scale_simulate.c. Makes the recipe of each point (each number of ranks), with the
@@ -47,10 +48,11 @@ tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context
                       const char *device);
 void scale_end_plans(scale_view *v);
 // Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients in F32.
-// Links are measured with an all-reduce of this size, because gradients are reduced unit by unit.
+// The bandwidth between ranks is measured with an all-reduce of this size, because the gradients of
+// a unit (mostly: of a block) are reduced together.
 int64_t scale_reduced_bytes(const scale_view *v);
-// Defined in scale_simulate.c. Takes the rates of links and devices that the simulation assumes
-// from the measurements, and simulates all points.
+// Defined in scale_simulate.c. Sets the rates of network and devices that the simulation assumes
+// (v->rates) from the measurements, and simulates all points (all numbers of ranks).
 void scale_simulate(scale_view *v);
 
 // The functions below are in scale_show.c. They compute and print a point's numbers.

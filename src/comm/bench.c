@@ -206,7 +206,7 @@ static tri_status bench_touch(bench_run *run) {
     return TRI_OK;
 }
 
-// How many bytes the busiest link carries for each byte of the operation. With this factor
+// How many bytes the busiest network link carries for each byte of the operation. With this factor
 // operations of different kinds and numbers of ranks can be compared (nccl-tests,
 // doc/PERFORMANCE.md).
 static double bench_bus_factor(tri_comm_kind kind, int size) {

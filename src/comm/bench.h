@@ -27,8 +27,8 @@ typedef struct tri_comm_bench_options {
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
 // Times one operation on a whole buffer of `bytes` bytes of F32, as tri_comm_bench does.
-// Collective. Preflight uses it to find slow links. *bus_bytes_per_s: how much the busiest link
-// carries, as in nccl-tests.
+// Collective. Preflight (the checks of hosts before a run) uses it to find slow connections.
+// *bus_bytes_per_s: how much the busiest connection between two ranks carries, as in nccl-tests.
 tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, double *seconds,
                               double *bus_bytes_per_s);
 

@@ -61,8 +61,9 @@ typedef struct tri_comm_op {
     tri_comm_reduction reduction;
     tri_dtype dtype; // reductions take F32, F64, I64, I32, BF16, F16; the other kinds take any type
     // REDUCE_SCATTER of sums of F32 or F64: adds to the old contents of recv, in the order recv[i]
-    // + send_0[i] + send_1[i] + …. Gradients of several rounds are added in this way, with the same
-    // bits as on one rank that adds all terms in that order. `recv` and `send` must not overlap.
+    // + send_0[i] + send_1[i] + …. Gradients of several micro-batches are added in this way, with
+    // the same bits as on one rank that adds all terms in that order. `recv` and `send` must not
+    // overlap.
     bool accumulate;
     // The wire type of a sum of F32. With BF16 or F16, each rank's `send` and the result of an
     // ALL_REDUCE are rounded to that type (to nearest, ties to even) where they travel, which
@@ -137,9 +138,10 @@ typedef struct tri_comm_backend {
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
     // Allocates zeroed memory on which this backend's operations are fastest, aligned to 64 bytes
     // (to 4096 if it has 4096 bytes or more). Collective: every rank asks for the same size in the
-    // same order; `free` is not collective. Any communicator of the family may use the memory, and
-    // is fast on it if all its ranks took part in the allocation. So a buffer that is reduced along
-    // several axes of a mesh is best allocated by the communicator over all of them.
+    // same order; `free` is not collective. Any communicator that was split from the same one may
+    // use the memory, and is fast on it if all its ranks took part in the allocation. So a buffer
+    // that is reduced along several axes of a mesh is best allocated by the communicator over all
+    // of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
     // Makes the next operation group wait for the ticket's work, so that the caller need not wait.
@@ -156,8 +158,8 @@ typedef struct tri_comm_backend {
     // direction to be done, so that a caller can wait for a RECV while an earlier SEND is still
     // going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
-    // Makes every rank's pending and later calls, on all communicators of the family, fail with
-    // TRI_PEER_LOST and `why`. Any thread may call it.
+    // Makes every rank's pending and later calls, on all communicators of the family (those that
+    // were split from the same one), fail with TRI_PEER_LOST and `why`. Any thread may call it.
     void (*abort)(tri_comm *comm, const char *why);
     // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
     // it.
@@ -171,7 +173,7 @@ typedef struct tri_comm_backend {
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family: all communicators that were split from the same one, and so fail
     // together. tri_comm_link makes several families fail together. NULL: no operation of this
-    // backend ever waits for another rank, so there is nothing to link.
+    // backend ever waits for another rank, so tri_comm_link has nothing to do.
     struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
@@ -184,9 +186,10 @@ struct tri_comm {
     int rank, size;
     // By rank: its number in the job, which messages name; NULL: the two numbers are the same.
     const int *job_rank;
-    // This rank's ledger, one for the whole family. Every operation is recorded as an action in
-    // `lane`, the lane of this communicator. If a wait blocks the thread that runs the steps, the
-    // ledger also records the wait as an action of the compute lane.
+    // The ledger (this rank's record of its actions), which all communicators split from the same
+    // one share. Every operation is recorded as an action of `lane`, the lane of this communicator.
+    // If a wait blocks the thread that runs the steps, the ledger also records the wait as an
+    // action of the compute lane.
     tri_ledger *ledger;
     int lane;
 };
@@ -209,18 +212,21 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
     return comm->job_rank ? comm->job_rank[rank] : rank;
 }
-// Links the families of a and b: if one of them fails, a rank that is in both makes the other fail
-// with the same cause. Without the link, ranks would wait in b for a rank that has ended because of
-// a. The link ends when either family is closed.
+// Links the families of a and b (the communicators that were split from the same one as a, or as
+// b): if one of them fails, a rank that is in both makes the other fail with the same cause.
+// Without the link, ranks would wait in b for a rank that has ended because of a. The link ends
+// when either family is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
-// The name of a kind of operation, such as "all_reduce". `bench comm --op` and the ledger use these
-// names.
+// The name of a kind of operation, such as "all_reduce". `bench comm --op` uses these names, and so
+// do traces and messages about what a rank does.
 const char *tri_comm_kind_name(tri_comm_kind kind);
-// Lets the communicator's family, and the families linked to it, ask `health` which ranks of other
-// hosts are lost and what these ranks do, because shared memory shows only the ranks of one host.
-// All of these families must end before `health`.
+// Lets the communicator's family (all communicators that were split from the same one), and the
+// families linked to it by tri_comm_link, ask `health` which ranks of other hosts are lost and what
+// these ranks do, because shared memory shows only the ranks of one host. All of these families
+// must end before `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
-// Names the communicator's lane, so that traces show the axis that it serves: "shard", ….
+// Names the communicator's lane (in traces, a thread), so that traces show the axis that it serves:
+// "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);
 // The latest actions of another rank; NULL: they cannot be seen.
 const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank);

@@ -46,8 +46,8 @@ void tri_comm_data_close(tri_comm *data, tri_comm *control);
 // Whether NCCL carries data between devices of this kind, if all ranks have NCCL.
 bool tri_comm_data_is_nccl(const tri_device_backend *device);
 // How many bytes of the device's memory one rank needs for a communicator of `ranks` ranks over
-// NCCL, with links to `links` other ranks for messages. Adds to *estimate how much NCCL allocates
-// for itself.
+// NCCL, with `links` more communicators of two ranks each, which carry messages. Adds to *estimate
+// how much NCCL allocates for itself.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
 // Checks that the recipe's choice of a communicator suits the kind of device. TRI_BAD_INPUT: the
 // choice is NCCL, and NCCL cannot carry data between devices of this kind.

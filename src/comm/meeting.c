@@ -1,4 +1,5 @@
-// Lets ranks meet in the store of the rendezvous. See meeting.h.
+// Lets ranks that are not connected yet exchange their addresses through the key-value store of the
+// rendezvous. See meeting.h.
 #include "comm/meeting.h"
 
 static tri_status set(void *context, const char *key, const void *value, size_t size) {

@@ -17,8 +17,8 @@ tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
 int64_t tri_comm_send_count(const tri_comm_op *op, int size);
 int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 
-// Records the beginning of an operation in the ledger, so that traces and messages about hangs show
-// the operation. `sequence`: its number in the communicator, from 1.
+// Records the beginning of an operation in the communicator's ledger of actions, so that traces and
+// messages about hangs show the operation. `sequence`: its number in the communicator, from 1.
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
 
 // Those numbers of an operation that ranks compare. They lie in memory that other processes read,

@@ -1,7 +1,7 @@
 // Reads a replica's micro-batches ahead of their use, in order, on threads of its own.
 //
-// The order of batches is computed (sampler.h), so a loader can begin at any epoch, step and round
-// without reading what comes before. It allocates all memory when it is created.
+// The order of batches is computed (sampler.h), so a loader can begin at any epoch, step and
+// micro-batch without reading what comes before. It allocates all memory when it is created.
 #ifndef TRIREME_DATA_LOADER_H
 #define TRIREME_DATA_LOADER_H
 
@@ -30,8 +30,8 @@ typedef struct tri_loader_options {
     tri_loader_memory memory;
 } tri_loader_options;
 
-// One micro-batch. A replica that has none in a round gets one of size 0, so that all replicas
-// count the same rounds.
+// One micro-batch; `round` is its number among the replica's micro-batches of the step. A replica
+// that has one fewer than others gets one of size 0, so that all count alike.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size
@@ -49,11 +49,11 @@ int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads and frees all batches, including those that the caller holds. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
 
-// Gets the next micro-batch: first all rounds of a step, then the next step of the epoch, then the
-// next epoch. *out is NULL after the last one. The batch belongs to the loader and stays valid
-// until it is released; the caller may hold at most `hold` batches. If a sample cannot be read,
-// this call and every further one returns the error. Both functions must be called by the same
-// thread.
+// Gets the next micro-batch: first all of the replica in a step, then those of the next step of the
+// epoch, then those of the next epoch. *out is NULL after the last one. The batch belongs to the
+// loader and stays valid until it is released; the caller may hold at most `hold` batches. If a
+// sample cannot be read, this call and every further one returns the error. Both functions must be
+// called by the same thread.
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out);
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch);
 

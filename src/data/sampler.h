@@ -3,8 +3,8 @@
 //
 // An epoch is one order of the data set's samples. Each step takes the next `global` positions of
 // this order; the last step takes the rest. A step is cut into micro-batches of consecutive
-// positions: micro-batch j is run by replica j mod replicas, in round j div replicas. All replicas
-// run all rounds.
+// positions: replica j mod replicas runs micro-batch j, as number j div replicas (the round) of its
+// own. All replicas have the same number of rounds; in the last one, some may have no micro-batch.
 #ifndef TRIREME_DATA_SAMPLER_H
 #define TRIREME_DATA_SAMPLER_H
 
@@ -33,7 +33,7 @@ typedef struct tri_sampler {
 typedef struct tri_micro_batch {
     int64_t index; // number of the micro-batch among all those of the step, over all replicas
     int64_t first; // position of its first sample in the step
-    int64_t size;  // number of samples; 0: the replica has none in this round
+    int64_t size;  // number of samples; 0: the replica has no such micro-batch in this step
 } tri_micro_batch;
 
 // Makes a sampler. TRI_BAD_INPUT: a full step has fewer micro-batches than there are replicas, so
@@ -54,8 +54,8 @@ tri_status tri_sampler_make_evaluation(int64_t samples, int64_t eval, int64_t gl
 int64_t tri_sampler_step_size(const tri_sampler *sampler, int64_t step);
 
 // How a step of `step_size` samples is divided: the number of its micro-batches over all replicas,
-// the number of rounds, and the micro-batch of one replica in one round. `micro` 0: each replica
-// has one micro-batch.
+// the number of rounds (the most micro-batches of a replica), and a replica's micro-batch number
+// `round`. `micro` 0: each replica has one micro-batch.
 int64_t tri_micro_batch_count(int64_t step_size, int64_t micro, int64_t replicas);
 int64_t tri_micro_batch_rounds(int64_t step_size, int64_t micro, int64_t replicas);
 tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t replicas,

@@ -11,7 +11,7 @@ static tri_status tokens_describe(tri_dataset *dataset) {
     return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_U32, &shape);
 }
 
-// Finds the largest token of the windows that are used, because the model's vocabulary must contain
+// Finds the largest token in the samples that are used, because the model's vocabulary must contain
 // it.
 static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
     int64_t limit = dataset->file_split == TRI_DATA_TRAIN ? dataset->options->limit : 0;

@@ -27,8 +27,8 @@ typedef struct engine_part {
     tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD];
 } engine_part;
 
-// Whether the unit's optimizer or casts run on the host. A captured part cannot contain them,
-// because it repeats only work of the device.
+// Whether the host runs the optimizer or the casts of a unit (parameters that are updated
+// together). A captured part cannot contain them, because it repeats only work of the device.
 static bool uses_host(const engine_range_kernels *list, int unit) {
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
         if (list->items[i].kernel.def->uses_host) return true;
@@ -95,8 +95,9 @@ engine_part *engine_part_of(const tri_engine *e, const tri_action *a) {
     return part < 0 ? NULL : &e->captures.parts[shape][part];
 }
 
-// Issues the part's actions of the compute lane. Actions of other lanes that stand between them in
-// the schedule are left out: nothing in the part depends on them, and the caller starts them.
+// Issues those actions of the captured part that belong to the compute lane (kernels, in order).
+// Actions of other lanes (communication, storage, copies) that stand between them in the schedule
+// are left out: nothing in the part depends on them, and the caller starts them.
 static tri_status issue(tri_engine *e, const engine_part *part) {
     for (int i = part->first; i <= part->last; i++) {
         const tri_action *a = &e->run.step->schedule.actions[i];

@@ -97,8 +97,8 @@ static void send_or_receive(const tri_engine *e, const tri_action *a, op_list *l
 }
 
 // Makes room for the operations of any action, so that a step allocates nothing. An action on a
-// unit has at most one operation for each bucket; a SEND or RECV has one for each value that it
-// carries between two stages.
+// unit (parameters that are reduced together) has at most one operation for each bucket; a SEND or
+// RECV has one for each value that it carries between two stages.
 void engine_size_communication(tri_engine *e) {
     e->run.most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {

@@ -1,13 +1,14 @@
-// The engine's main loop: goes through a schedule, runs the actions of the compute lane and starts
-// the others. Read next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them
-// out.
+// The engine's main loop: goes through a schedule, runs the actions of the compute lane (kernels,
+// in order) and starts those of other lanes (communication, storage, copies). Read next: take.c,
+// compute.c, communicate.c, numbers.c and update.c, which carry the actions out.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Makes the labels of actions once, because communicators and the ledger keep pointers to them.
+// Makes the names of actions that traces and messages show. They are made once, because
+// communicators and the ledger (the record of actions) keep pointers to them.
 static void make_labels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
@@ -142,7 +143,8 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
-// actions[kind] is the function that issues an action of this kind, in the compute lane.
+// actions[kind] is the function that issues an action of this kind; it has all kinds that run in
+// the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     // RELEASE is no work. It only marks after which action the plan gives the memory to other
     // buffers.
@@ -158,8 +160,8 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
-// starts[lane] is the function that starts an action of this lane. It may return before the action
-// is done; *ticket then stands for what is left.
+// starts[lane] is the function that starts an action of this lane (communication, storage, or
+// copies). It may return before the action is done; *ticket then stands for what is left.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
@@ -183,7 +185,8 @@ tri_status engine_let_wait(tri_engine *e, tri_queue *queue, const tri_ticket *ti
 }
 
 // Lets an action start only after the work of `other`, the ticket of an action on which it depends.
-// Where possible the lane's own queue or communicator waits, so that the host can go on issuing.
+// Where possible the queue or communicator that runs the action waits, so that the host can go on
+// issuing.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     if (loads_kernels(e)) return tri_ticket_wait(other);
@@ -258,14 +261,15 @@ void engine_set_slots(tri_engine *e, const tri_action *a) {
     }
 }
 
-// Issues the schedule of a step. Actions of the compute lane are issued one after the other.
-// Actions of other lanes are started here and make progress by themselves; the first action that
-// depends on one waits for it. At the end the compute lane waits for all of them, so that the next
-// step starts after them.
+// Issues the schedule of a step. Actions of the compute lane (kernels) are issued one after the
+// other. Actions of other lanes (communication, storage, copies) are started here and make progress
+// by themselves; the first action that depends on one waits for it. At the end the compute lane
+// waits for all of them, so that the next step starts after them.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
-    // The schedule has no dependencies on work before the step, but other lanes read what that work
-    // wrote, for example parameters that were cast. So they wait for this ticket.
+    // The schedule has no dependencies on work before the step, but other lanes (communicators,
+    // storage) read what that work wrote, for example parameters that were cast. So they wait for
+    // this ticket.
     TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
     engine_begin_takes(e);
     for (int i = 0; i < s->count; i++) {

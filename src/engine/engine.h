@@ -53,8 +53,7 @@ typedef struct tri_step_input {
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
     double shared[TRI_MAX_SHARED]; // numbers of the caller, which the step also sums over all ranks
-    // Gets the next micro-batch of this rank's replica, in the order of its rounds. It stays valid
-    // until it is released.
+    // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
     // Called when the oldest micro-batch that `next` has given is no longer read, so that the
     // loader may reuse its memory. NULL: the caller does not need to know. At most

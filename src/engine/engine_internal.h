@@ -16,7 +16,8 @@ typedef struct engine_args {
 // A range kernel: it runs over this rank's range of a bucket, or over the elements of that range
 // from `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which
 // looks for numbers that are not finite. The parameters of a bucket lie one after the other, so one
-// kernel handles all of them.
+// kernel handles all of them. A bucket belongs to a unit: parameters that are gathered and reduced
+// together.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
@@ -32,7 +33,8 @@ typedef struct engine_range_kernel {
 typedef struct engine_range_kernels {
     engine_range_kernel *items; // sorted by unit
     int count;
-    // By unit: index of its first item; one more entry at the end holds the number of items.
+    // By unit (parameters that are updated together): index of its first item; one more entry at
+    // the end holds the number of items.
     int *first;
     tri_graph *graph; // the graph to which the kernels' nodes belong
     tri_queue *queue; // where the kernels run, of the device for which they are made
@@ -41,8 +43,8 @@ typedef struct engine_range_kernels {
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
 } engine_range_kernels;
 
-// A gap: elements of a bucket between two parameters, which are padding. No kernel writes them, so
-// the engine sets them to zero, because a reduction and the norm cover the whole bucket.
+// A gap: elements of a unit's bucket between two parameters, which are padding. No kernel writes
+// them, so the engine sets them to zero, because a reduction and the norm cover the whole bucket.
 typedef struct engine_gap {
     int unit;
     tri_bucket_kind bucket;
@@ -62,7 +64,8 @@ typedef struct engine_groups {
     tri_comm *tensor_parallel; // the ranks that share each layer with this rank
     // Connects one rank of each replica: those with this rank's stage and slices.
     tri_comm *replicas;
-    // By unit: connects the ranks whose stages hold the unit; NULL: only one stage holds it.
+    // By unit (parameters that are reduced together): connects the ranks whose stages hold the
+    // unit; NULL: only one stage holds it.
     tri_comm **ties;
     // One of the communicators above, which allocates the memory that communicators use.
     tri_comm *memory;
@@ -70,7 +73,7 @@ typedef struct engine_groups {
 
 // Memory of the device, allocated once, so that no step allocates. If ranks shard parameters
 // (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
-// parameters into heaps[TRI_HEAP_STATE].
+// parameters into heaps[TRI_HEAP_STATE]. A unit is parameters that are gathered together.
 typedef struct engine_memory {
     float *stored; // parameters that kernels read in the type in which they are stored
     // This rank's ranges, in F32, of the parameters that kernels read in a half type.
@@ -79,8 +82,8 @@ typedef struct engine_memory {
     // Whole gradients; NULL if the plan puts them into `heaps`, because they need memory only from
     // BACKWARD to SCATTER or to the end of the step (see tri_step_memory_request).
     float *gradients;
-    // If SCATTER follows every round (micro-batch): the gradients of this rank's own ranges, summed
-    // over the rounds; else NULL.
+    // If SCATTER follows every micro-batch: the gradients of this rank's own ranges, summed over
+    // the micro-batches; else NULL.
     float *own_gradients;
     // The gradients of one compute action that kernels cannot add to earlier ones directly
     // (plan/round_gradients.h).
@@ -89,8 +92,8 @@ typedef struct engine_memory {
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
     char *inputs[2]; // the two heaps TRI_HEAP_INPUTS; `heaps` has the one of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    // The table of slots (step_memory.h), in the host's memory. By slot: the present address of the
-    // buffer for which the slot stands.
+    // The table from which kernels learn the addresses of buffers, in the host's memory. By slot
+    // (an entry, see step_memory.h): the present address of the buffer for which it stands.
     char **slots;
 } engine_memory;
 
@@ -128,18 +131,18 @@ typedef struct engine_numbers {
 } engine_numbers;
 
 typedef struct engine_gaps {
-    engine_gap *items; // sorted by unit, then by bucket
+    engine_gap *items; // sorted by unit (parameters reduced together), then by bucket
     int count;
     // By unit × TRI_BUCKET_COUNT + bucket: the index of its first item; a last entry holds the
     // number of items.
     int *first;
 } engine_gaps;
 
-// Names of actions, for communicators and the ledger. They are made once, because both keep the
-// pointer after the call that passes it.
+// Names of actions, for communicators and the ledger (the record of this rank's actions). They are
+// made once, because both keep the pointer after the call that passes it.
 typedef struct engine_labels {
-    // units[kind][i]: the name of an action on unit i or on block i, whose own unit is unit i;
-    // NULL: actions of this kind are on neither.
+    // units[kind][i]: the name of an action of this kind on block i or on unit i (the parameters of
+    // block i, or a tied parameter); NULL: actions of this kind are on neither.
     const char **units[TRI_ACTION_KIND_COUNT];
     // By kind: the kind's name alone, for actions on an edge of the pipeline or on nothing.
     const char *edges[TRI_ACTION_KIND_COUNT];
@@ -153,7 +156,8 @@ typedef struct engine_tensors {
 } engine_tensors;
 
 // Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
-// because a rank may hold only a range of a bucket, or hold it where the host cannot read it.
+// because a rank may hold only a range of a bucket (parameters that are reduced together), or hold
+// it where the host cannot read it.
 typedef struct engine_staging {
     // Room for a whole bucket, or for one of its states. `memory` is the state heap, which is free
     // between steps, if the host can use that heap and it is large enough; else it is `own`.
@@ -163,7 +167,9 @@ typedef struct engine_staging {
     bool is_new;             // the contents are written, but not yet copied to where they belong
     float *joined;           // the slices of the last fetched tensor, one after the other
     int64_t joined_elements;
-    float *masters; // masters of one unit, in device memory, if the host cannot use that memory
+    // The masters of one unit (parameters that are gathered together), in device memory, if the
+    // host cannot use that memory.
+    float *masters;
     int64_t masters_elements;
 } engine_staging;
 
@@ -209,7 +215,7 @@ typedef struct engine_captures {
 typedef struct engine_host {
     tri_device *device;         // NULL: the engine's device runs the optimizer
     tri_queue *queue;           // a queue of `device`, whose work is done when a call returns
-    tri_queue *down, *up;       // queues of the engine's device: the lanes of DOWNLOAD and UPLOAD
+    tri_queue *down, *up;       // queues of the engine's device for DOWNLOAD and UPLOAD
     double *scalars;            // the host's copy of the step scalars, which NORM makes
     engine_range_kernels casts; // from masters to the half type, by the CPU
 } engine_host;
@@ -223,7 +229,7 @@ typedef struct engine_copy {
 } engine_copy;
 
 typedef struct engine_takes {
-    // Queue of the lane TAKE; the compute lane's queue, unless the device works asynchronously.
+    // Queue of the action TAKE; the compute lane's queue, unless the device works asynchronously.
     tri_queue *queue;
     engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
@@ -246,7 +252,7 @@ typedef struct engine_run {
     float **instead;
     tri_comm_op *ops; // operations of the action that is being started
     int most_ops;
-    int round; // the round of the compute action that is being issued
+    int round; // the micro-batch of the compute action that is being issued
     // Which value was not finite, and where; "": all were finite.
     char anomaly[TRI_MESSAGE_MAX_BYTES];
 } engine_run;
@@ -270,10 +276,10 @@ struct tri_engine {
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
     bool is_stale;                         // parameters were written and not cast since
-    bool was_issued[TRI_STEP_SHAPE_COUNT]; // a step of this shape was issued to its end
+    bool was_issued[TRI_STEP_SHAPE_COUNT]; // by shape: such a step was issued before
     // By block: bit k is set if in every program that trains, the block makes gradients of the k-th
-    // of the units that it uses. If it is not set, the unit's gradients are set to zero before the
-    // action that may make them.
+    // of the units (parameters that are reduced together) that it uses. If it is not set, the
+    // unit's gradients are set to zero before the action that may make them.
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
@@ -308,12 +314,13 @@ const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program 
 // thread until the device is done: neither would ever go on.
 tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticket *ticket);
 
-// Describes an action of the compute lane for the ledger, so that traces and messages name actions
-// as schedules do.
+// Describes an action of the compute lane for the ledger (the rank's record of its actions), so
+// that traces and messages name actions as schedules do.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
 // Defined in engine.c. engine_set_slots sets the slots to the addresses of the action's buffers.
-// engine_issue_action issues an action of the compute lane, and records in the ledger when.
+// engine_issue_action issues an action of the compute lane, and records the time in the ledger (the
+// rank's record of its actions).
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
@@ -340,7 +347,7 @@ void engine_release_times(tri_engine *engine);
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
-// Enters the times of a step that is done into the ledger, so that traces show them.
+// Records when the actions of a finished step ran on the device, so that traces show them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
 // Clears the times that an earlier step has left in this flight's memory.
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
@@ -398,7 +405,7 @@ void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
 // Sums the rows of engine_numbers.rows (losses and metrics) and, in training, the squares of
-// gradients, over all rounds and ranks.
+// gradients, over all micro-batches and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
 // The offset of a metric's (sum, count) in a row of engine_numbers.rows. It is the same in all
 // programs and on all ranks, so that rows can be summed element by element.
@@ -407,8 +414,9 @@ int64_t engine_metric_offset(int metric);
 // program, that is, not to the graph of a model.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
-// Where the kernels of a round (one micro-batch) write loss and metrics. Kernels overwrite and do
-// not add, so each round has a row of its own, and all rows are summed after the last round.
+// Where the kernels of a micro-batch write loss and metrics. Kernels overwrite and do not add, so
+// each micro-batch has a row of its own, and all rows are summed after the last one. `round`:
+// number of the micro-batch.
 char *engine_results(const tri_engine *engine, int round);
 // Sums numbers in the host's memory over all ranks, by the control communicator `world`.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
@@ -459,8 +467,8 @@ tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket,
                            float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-// Reads the unit's offloaded masters to where kernels can read them, for casts outside of a step,
-// which have no FETCH before them.
+// Reads the offloaded masters of a unit (parameters that are gathered together) to where kernels
+// can read them, for casts outside of a step, which have no FETCH before them.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // Starts the transfer of FETCH, LOAD or EVICT: reading from storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
@@ -484,8 +492,8 @@ engine_args engine_host_step_args(const tri_engine *engine, const engine_range_k
 engine_args engine_host_cast_args(const tri_engine *engine, const engine_range_kernel *range);
 // Issues the copy of the step scalars to the host, at the end of NORM.
 tri_status engine_send_scalars(tri_engine *engine);
-// Runs HOST_STEP of a unit: the optimizer, and casts. `context` is the engine; the storage's thread
-// calls it.
+// Runs HOST_STEP of a unit (parameters that are updated together): the optimizer, and casts.
+// `context` is the engine; the storage's thread calls it.
 tri_status engine_host_step(void *context, int unit);
 tri_status engine_download(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 tri_status engine_upload(tri_engine *engine, const tri_action *action, tri_ticket *ticket);

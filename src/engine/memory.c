@@ -113,9 +113,9 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Makes the table `slots`, which says where each thing (parameters, gradients, bundles) lies during
-// the running step, and sets the entries that do not change. The others change from action to
-// action.
+// Makes the table `slots`, which says where each buffer (of parameters, gradients, bundles of
+// values) lies during the running step, and sets the entries that do not change. The others change
+// from action to action.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;

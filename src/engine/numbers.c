@@ -3,12 +3,12 @@
 // are summed over all ranks, in the device's memory. The step scalars are computed from the sums.
 // The carried numbers stay in the device's memory too. Read next: update.c.
 //
-// Each round has a row, into which kernels write (sum, count) of each loss and metric. In a
+// Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the
 // gradients, travel to all ranks. Every rank then adds them in the order of the step, so that the
 // results have the same bits on any number of ranks:
 //
-//   row of round 0, replica 0 | round 0, replica 1 | … | caller's numbers | squares by chunk
+//   row of replica 0's first micro-batch | replica 1's | … | caller's numbers | squares by chunk
 //
 // Each row and each sum of squares is computed by one rank and is zero on all others, so that the
 // all-reduce does not change its bits. In a run that is not deterministic, each rank first adds its
@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Counts the chunks of the trained buckets of all units, including units on other ranks, because
-// the sums of squares of all chunks travel to all ranks.
+// Counts the chunks (TRI_FLAT_CHUNK elements each) of all trained parameters, including those that
+// only other ranks hold, because the sums of squares of all chunks travel to all ranks.
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
@@ -30,8 +30,8 @@ static int64_t count_chunks(const tri_engine *e) {
     return elements / TRI_FLAT_CHUNK;
 }
 
-// Whether this rank counts a unit in the norm. Several stages may hold a tied parameter; only the
-// first of them counts it.
+// Whether this rank counts a unit (parameters that are reduced together) in the norm. Several
+// stages may hold a tied parameter; only the first of them counts it.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&

@@ -1,5 +1,5 @@
 // Offloaded state, in a file or in memory of the host, and the thread that reads and writes it
-// beside the compute lane.
+// while the compute lane goes on.
 #include "engine/storage.h"
 
 #include "base/log.h"
@@ -36,7 +36,7 @@ struct tri_storage {
     pthread_t thread;
     bool has_thread;
     // The thread has its own queue for copies to and from device memory that the host cannot use,
-    // so that these copies do not wait for the kernels of the compute lane.
+    // so that these copies do not wait for kernels that the device has to run.
     tri_queue *copies;
     char *buffer;
 
@@ -309,8 +309,8 @@ tri_status tri_storage_call(tri_storage *s, const tri_storage_work *work, uint64
 
 char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
-// Records the wait in the ledger if the calling thread is the one that runs the steps. A queue's
-// thread waits too, and must not write to that thread's lane.
+// Records the wait in the ledger (the rank's record of its actions) if the calling thread is the
+// one that runs the steps. A queue's thread waits too, and must not write to the compute lane.
 static tri_ledger_mark record_wait(tri_storage *s) {
     if (!tri_ledger_is_compute_thread(s->ledger)) return (tri_ledger_mark){0};
     return tri_ledger_begin(

@@ -16,7 +16,7 @@ typedef struct tri_storage_config {
     // Reserved at once if the file system can do that; the contents are zeros at first.
     int64_t size_bytes;
     int rank;           // number of this rank, for error messages
-    tri_ledger *ledger; // transfers are recorded in a lane of their own
+    tri_ledger *ledger; // records transfers in a lane (row of a trace) of their own
     tri_device *device; // the device of operations with `on_device`; NULL: all memory is the host's
 } tri_storage_config;
 
@@ -32,17 +32,17 @@ typedef struct tri_storage_op {
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 // Closes the storage after waiting for what is under way. NULL allowed.
 void tri_storage_close(tri_storage *storage);
-// Starts reading and writing. `label` is for the ledger; tri_storage_wait waits for *ticket.
-// Operations are done one after the other, in the order in which they were started, so that a read
-// finds what was written before. The ops are copied. Only one thread may call this; it blocks while
-// the queue is full. After a failure every later call fails with the same message, because the
-// contents of the file are not known any more.
+// Starts reading and writing. `label` names the work in traces and in messages about what the rank
+// does; tri_storage_wait waits for *ticket. Operations are done one after the other, in the order
+// in which they were started, so that a read finds what was written before. The ops are copied.
+// Only one thread may call this; it blocks while the queue is full. After a failure every later
+// call fails with the same message, because the contents of the file are not known any more.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
 // The host's memory that holds the state; NULL: a file holds it.
 char *tri_storage_memory(const tri_storage *storage);
 // As tri_storage_start, but what is done is a function, which changes the state where it lies. It
-// runs on the storage's thread. `kind` and `label` are for the ledger.
+// runs on the storage's thread. `kind` and `label` name the work in traces and messages.
 typedef struct tri_storage_work {
     tri_status (*run)(void *context, int subject);
     void *context;

@@ -1,7 +1,7 @@
 // When the device carried out the compute actions of a step. A device that works asynchronously
 // carries them out after they were issued. So kernels of the device write the times into memory,
-// the times are read after the step, and the ledger gets them in a lane of their own. The host's
-// own lane shows when actions were issued.
+// the times are read after the step, and the ledger (the rank's record of its actions) gets them in
+// a lane of their own, "device". The compute lane shows when the host issued the actions.
 #include "engine/engine_internal.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
-// STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of a unit's buckets.
-// This file also makes other kernels that run over the same ranges: for sums of squares, and the
-// finders, which look for gradients that are not finite. Read next: offload.c.
+// STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of the buckets of a
+// unit (parameters that are updated together). This file also makes other kernels that run over the
+// same ranges: for sums of squares, and the finders, which look for gradients that are not finite.
+// Read next: offload.c.
 #include "engine/engine_internal.h"
 
 static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {
@@ -69,8 +70,9 @@ static tri_status add_step_kernel(tri_engine *e, const tri_op *op, const void *a
         (engine_range_kernel){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
-// Adds the kernels for a unit's statistics. Each statistic has its own momentum, which is an
-// attribute of the op, so each needs a kernel of its own.
+// Adds the kernels for the statistics (running averages of batch norm) of a unit (parameters that
+// are updated together). Each statistic has its own momentum, which is an attribute of the op, so
+// each needs a kernel of its own.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
@@ -143,9 +145,9 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Called after a kernel of `unit` was added to the list: sets `first` of all later units, whose
-// kernels begin behind this one. All are set, because a unit without kernels makes no such call.
-// Kernels are added unit by unit.
+// Called after a kernel of `unit` (parameters that are updated together) was added to the list:
+// sets `first` of all later units, whose kernels begin behind this one. All are set, because a unit
+// without kernels makes no such call. Kernels are added unit by unit.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }

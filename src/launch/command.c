@@ -144,11 +144,11 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-// For runs on several nodes: adds the variables whose values the serving agent has sent, by which
-// the workers of all nodes find each other.
+// For runs on several nodes: adds the variables by which the workers of all nodes find each other.
+// The launcher that decides for all nodes (the serving agent) has sent their values.
 static void put_agent(variables *v, const launch_members *m) {
-    // This is not TORCHELASTIC_RESTART_COUNT: a new generation also begins when a node comes or
-    // goes, which is no restart.
+    // This is not TORCHELASTIC_RESTART_COUNT, which counts only restarts. The workers are also
+    // started again after a node came or went.
     put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_JOB=%s", m->job);
     if (m->store[0])

@@ -160,7 +160,7 @@ static verdict decide(run *r, tri_arena *arena, outcome result) {
     return (verdict){.retry = true};
 }
 
-// Takes over what the serving agent, the one of all nodes' agents that decides, has decided about a
+// Takes over what the serving agent (the launcher that decides for all nodes) has decided about a
 // run on several nodes.
 static verdict obey(const nodes_message *message) {
     const nodes_order *order = &message->order;
@@ -178,7 +178,7 @@ static verdict obey(const nodes_message *message) {
 }
 
 // Tells the serving agent (the launcher that decides for all nodes) how this node's workers have
-// ended, and waits for its decision, which it makes when all agents have reported. If the decision
+// ended, and waits for its decision, which it makes when all nodes have reported. If the decision
 // has already arrived, in `last`, this function only carries it out.
 static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
     static const nodes_outcome outcomes[] = {
@@ -198,8 +198,8 @@ static verdict report(run *r, tri_arena *arena, outcome result, const nodes_mess
     return obey(&answer);
 }
 
-// Waits until this node takes part in a round. False: the run has ended, with the exit code in the
-// verdict.
+// Waits until this node takes part in a round (a start of the workers on all nodes). False: the run
+// has ended, with the exit code in the verdict.
 static bool join_round(run *r, verdict *out) {
     nodes_message message;
     launch_nodes_wait(r->nodes, &r->signal, &message);
@@ -257,7 +257,7 @@ static tri_status run_attempts(run *r, int *code) {
     return TRI_OK;
 }
 
-// Runs the attempts, with the agents of other nodes if there are any.
+// Runs the attempts; if the run has several nodes, together with their launchers.
 static tri_status run_with_others(run *r, int *code) {
     if (r->options->nodes_max > 1)
         TRI_TRY(launch_nodes_open(r->options, r->signal_fd, &r->signal, &r->nodes));

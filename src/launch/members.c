@@ -1,6 +1,7 @@
 // Fills in launch_members for each attempt, that is, for each start of a run's workers. For a run
 // on one node, the rendezvous backend of `trireme run` (static or c10d) chooses where rank 0
-// listens. For a run on several nodes, the serving agent has sent the members.
+// listens. For a run on several nodes, the members come from the serving agent, the one launcher
+// that decides for all nodes.
 #include "launch/members.h"
 
 #include "base/os.h"

@@ -1,5 +1,5 @@
 // Which nodes take part in an attempt, and where their ranks find rank 0. With one node nothing has
-// to be agreed on; with several, their agents agree (nodes.h).
+// to be agreed on; with several, their launchers agree (nodes.h).
 #ifndef TRIREME_LAUNCH_MEMBERS_H
 #define TRIREME_LAUNCH_MEMBERS_H
 
@@ -12,8 +12,8 @@ typedef struct launch_members {
     int master_port;
     char nonce[33]; // a secret of this attempt, so that other users cannot find its ranks
     char job[64];   // the name by which workers know the run; "": one node, so they need none
-    // HOST:PORT of the workers' store, which the serving agent serves, the agent that decides what
-    // all nodes do; "": rank 0 serves it.
+    // HOST:PORT of the workers' store, which runs in the launcher that decides for all nodes (the
+    // serving agent); "": rank 0 serves it.
     char store[272];
     int group_rank, group_size; // number of this node, and how many nodes there are
     int first_rank, world_size; // this node's ranks: from first_rank to first_rank + workers - 1
@@ -28,8 +28,8 @@ tri_status launch_members_check(const launch_options *options, launch_members *o
 // Finds the members of the next attempt of a run on one node: draws a nonce, and chooses where
 // rank 0 listens. Keeps what launch_members_check has set.
 tri_status launch_members_join(const launch_options *options, launch_members *out);
-// Takes over the members of the next attempt of a run on several nodes, which the serving agent has
-// sent.
+// Takes over the members of the next attempt of a run on several nodes, which the serving agent
+// (the launcher that decides for all nodes) has sent.
 void launch_members_take(const launch_options *options, const nodes_message *round,
                          launch_members *out);
 

@@ -1,6 +1,7 @@
-// An agent's connection to the serving agent. A thread of its own reads it and sends signs of life,
-// so that this node does not look lost while the launcher's main thread is busy. Next:
-// nodes_core.c, the decisions of the serving agent.
+// The connection of an agent (a node's launcher) to the serving agent, the one that decides what
+// all nodes do. A thread of its own reads it and sends signs of life, so that this node does not
+// look lost while the launcher's main thread is busy. Read next: nodes_core.c, the decisions of the
+// serving agent.
 #include "launch/nodes.h"
 
 #include "base/log.h"
@@ -57,7 +58,8 @@ static bool is_addressed(const launch_options *o) {
     return *o->endpoint || is_static(o) || strcmp(o->master_addr, "127.0.0.1") != 0;
 }
 
-// Describes, for the greeting, where the agents meet and what this agent is.
+// Makes the identity with which this node's launcher (its agent) greets the others: the run, this
+// host, and the address at which the launchers of all nodes meet.
 static tri_status describe(const launch_options *o, tri_identity *out) {
     *out = (tri_identity){.rank = o->node_rank, .size = o->nodes_max};
     const char *interface = getenv("TRIREME_INTERFACE");
@@ -103,7 +105,8 @@ static bool is_own_name(const tri_identity *me) {
            (strlen(me->address.host) == first && !strncmp(me->address.host, me->host, first));
 }
 
-// Starts a server if this node has to serve. TRI_OK without a server: another agent serves.
+// Starts the server to which the launchers of all nodes connect, if this node has to serve. TRI_OK
+// without a server: another node serves.
 static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
     nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
@@ -111,16 +114,17 @@ static tri_status serve(launch_nodes *n) {
     // In a static run node 0 serves. It listens at all addresses of its host if the given address
     // is none of them (is_exact is false).
     //
-    // In other runs each agent tries to listen at exactly the given address. This succeeds only on
-    // the host that has the address, and the agent there serves. But /etc/hosts may give a host's
-    // own name an address that others cannot reach (Debian: 127.0.1.1). So if the given address is
-    // this host's name, and listening there failed, the agent tries all addresses of this host.
+    // In other runs the launcher of each node (its agent) tries to listen at exactly the given
+    // address. This succeeds only on the host that has the address, and the agent there serves. But
+    // /etc/hosts may give a host's own name an address that others cannot reach (Debian:
+    // 127.0.1.1). So if the given address is this host's name, and listening there failed, the
+    // agent tries all addresses of this host.
     me.address.is_exact = !is_static(n->options);
     tri_status status = store_tcp_listen(&me, &config.sockets);
     if (status == TRI_NOT_FOUND && is_own_name(&me)) {
         me.address.is_exact = false;
         status = store_tcp_listen(&me, &config.sockets);
-        if (status == TRI_NETWORK) return TRI_OK; // another agent of this host serves
+        if (status == TRI_NETWORK) return TRI_OK; // another launcher on this host serves
     }
     if (status == TRI_NOT_FOUND) return TRI_OK;
     TRI_TRY(status);
@@ -136,10 +140,11 @@ static int read_signals(const launch_nodes *n) {
     return 0;
 }
 
-// Connects to the serving agent. Tries again until `limit_s` have passed, because that agent may
-// not have started yet. `is_return`: this agent was connected before. Then it gives up as soon as
-// nobody listens at the address any more, because the run is over. A signal that asks the run to
-// end also ends the search: then the result is TRI_OK and *signal is not 0.
+// Connects to the serving agent, the launcher that decides for all nodes. Tries again until
+// `limit_s` have passed, because that agent may not have started yet. `is_return`: this node was
+// connected before. Then this gives up as soon as nobody listens at the address any more, because
+// the run is over. A signal that asks the run to end also ends the search: then the result is
+// TRI_OK and *signal is not 0.
 static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_return, int *signal) {
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -235,8 +240,8 @@ static void beat(reader *r, int64_t now_ns) {
     r->beat_ns = now_ns + TRI_NODES_BEAT_MS * INT64_C(1000000);
 }
 
-// The reading thread: sends signs of life to the serving agent, which decides what all nodes do,
-// and watches for its answers, until the serving agent is lost or this agent ends.
+// The reading thread: sends signs of life to the serving agent, the launcher that decides what all
+// nodes do, and watches for its answers, until the serving agent is lost or this launcher ends.
 static void *listen_to_server(void *context) {
     reader r = {.nodes = context};
     launch_nodes *n = context;

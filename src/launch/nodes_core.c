@@ -1,6 +1,6 @@
 // The rounds of a run over several nodes: in each, the nodes that have joined start their workers
 // once, and the round lasts until all of these have ended. nodes_server.c connects this code to
-// sockets; nodes_verdict.c has the end of a round.
+// sockets; nodes_verdict.c decides what follows a round.
 #include "launch/nodes_state.h"
 
 #include "base/os.h"
@@ -79,9 +79,9 @@ static bool comes_before(const nodes_core *core, int a, int b) {
     return x->order < y->order;
 }
 
-// Chooses the nodes of the next round: puts those that may take part into chosen[], in the order of
-// their numbers, and returns how many there are. Of two nodes to which the user gave the same
-// number, the later one waits until the other has left.
+// Chooses the nodes of the next round (one attempt of the run): puts those that may take part into
+// chosen[], in the order of their numbers, and returns how many there are. Of two nodes to which
+// the user gave the same number, the later one waits until the other has left.
 static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
     int count = 0;
     for (int i = 0; i < core->end; i++) {
@@ -168,8 +168,9 @@ static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     return NULL;
 }
 
-// Rejects an agent's join. Before the first round this ends the run: one of the nodes has a wrong
-// command, so no round can begin.
+// Rejects the request of an agent (a node's launcher) to join. Before the first round (start of the
+// workers on all nodes) this ends the run: one of the nodes has a wrong command, so no round can
+// begin.
 static void refuse(nodes_core *core, int agent, const char *text) {
     if (core->round == 0 && core->phase == NODES_GATHERING) {
         core->at[agent].state = NODE_WAITS;
@@ -236,8 +237,8 @@ static void join(nodes_core *core, int agent, const nodes_join *join, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Keeps, of all failures of a round, the one that is most likely the cause, for the report.
-// `lost_how`: how a node was lost; "": a worker failed.
+// Keeps, of all failures in this attempt of the run, the one that is most likely the cause, for the
+// report.
 static void consider(nodes_core *core, const launch_cause *cause, const char *name,
                      const char *text, const char *lost_how) {
     bool is_first = !core->failed && !core->lost;
@@ -267,14 +268,15 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
     if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
-// Records that a member of the round is gone. Its ranks are missing, so the round will end for all.
+// Records that a node of this round (start of the workers on all nodes) is gone. Its ranks are
+// missing, so the round will end for all nodes.
 static void lose(nodes_core *core, int agent, const char *how, double seconds, int64_t now_ns) {
     node *n = &core->at[agent];
     char name[128], text[NODES_CAUSE_BYTES];
     snprintf(name, sizeof name, "node %.100s", n->join.host);
     snprintf(text, sizeof text, "  node %.200s: its agent was lost: %s\n", n->join.host, how);
-    // Workers on other nodes may have noticed the loss sooner than this agent, and failed. The loss
-    // has to count as earlier than their failures.
+    // Workers on other nodes may have noticed the loss of this node sooner than this process, and
+    // failed. The loss has to count as earlier than their failures.
     launch_cause cause = {.seconds = seconds - 1, .flags = LAUNCH_CRASHED};
     consider(core, &cause, name, text, how);
     core->lost++;
@@ -309,7 +311,7 @@ int nodes_core_arrive(nodes_core *core, int64_t now_ns) {
     return NODES_NOBODY;
 }
 
-// Signal `number` asks the node's agent to end: the node leaves the run.
+// Signal `number` asks the launcher of a node (its agent) to end: the node leaves the run.
 static void leave(nodes_core *core, int agent, int number, int64_t now_ns) {
     node *n = &core->at[agent];
     char text[NODES_TEXT_BYTES];
@@ -356,8 +358,9 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
     }
 }
 
-// Finds an agent that has been silent for too long, and so is lost. Time in which this process
-// itself did not run does not count, because messages may have arrived that were not read.
+// Finds a node whose launcher (its agent) has been silent for too long, so that the node counts as
+// lost. Time in which this process itself did not run does not count, because messages may have
+// arrived that were not read.
 static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);

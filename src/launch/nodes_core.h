@@ -1,6 +1,8 @@
-// The decisions of the serving agent of a run over several nodes: which nodes take part in a round,
-// when it ends, and what follows. There are no sockets and no clock, so that tests can try every
-// order of events. Only one thread at a time may call it.
+// The decisions of the serving agent: of the launchers on a run's nodes (the agents) the one that
+// decides for all. A round is one attempt of the run, from the start of all workers to their end.
+// The serving agent decides which nodes take part in a round, when it ends, and what follows. There
+// are no sockets and no clock, so that tests can try every order of events. Only one thread at a
+// time may call it.
 //
 // The flag --nnodes MIN:MAX says how many nodes a round may have. The first round begins when MAX
 // nodes have joined, or last_call_s after MIN have; later rounds begin as soon as there are MIN. A
@@ -16,10 +18,11 @@ typedef struct nodes_rules {
     int nodes_min, nodes_max, max_restarts;
     bool is_static; // nodes have the numbers that the user gave
     double join_timeout_s, last_call_s, silence_s;
-    // Sends a message to an agent. It must not call the core, which is in the middle of a decision.
+    // Sends a message to an agent (the launcher of a node). It must not call the core, which is in
+    // the middle of a decision.
     void (*send)(void *context, int agent, const nodes_message *message);
-    // Prepares a round: fills in where its ranks meet, and the nonce. `first` is the node of rank
-    // 0.
+    // Prepares a round (a start of the workers on all nodes): fills in the address at which the
+    // ranks meet, and the nonce. `first` is the node of rank 0.
     tri_status (*publish)(void *context, int round, const nodes_join *first, nodes_round *out);
     void *context;
 } nodes_rules;
@@ -30,12 +33,13 @@ enum { NODES_NOBODY = -1 };
 
 nodes_core *nodes_core_create(const nodes_rules *rules, int64_t now_ns);
 void nodes_core_destroy(nodes_core *core); // NULL allowed
-// An agent has connected. Returns its number; NODES_NOBODY: there are too many.
+// An agent (the launcher of a node) has connected. Returns its number; NODES_NOBODY: there are too
+// many.
 int nodes_core_arrive(nodes_core *core, int64_t now_ns);
-// An agent's connection has ended.
+// The connection of an agent (the launcher of a node) has ended.
 void nodes_core_depart(nodes_core *core, int agent, int64_t now_ns);
-// Handles a message of an agent, which has been checked. False: the agent may not send this message
-// now, and its connection has to be closed.
+// Handles a message of an agent (the launcher of a node), which has been checked. False: the agent
+// may not send this message now, and its connection has to be closed.
 bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *message, int64_t now_ns);
 // Does everything that is due by now: begins a round (a start of the workers on all nodes), or
 // gives up an agent (the launcher on a node) that has been silent for too long. *silent: that

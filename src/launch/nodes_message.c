@@ -1,5 +1,5 @@
-// Sizes and limits of the messages between agents, which are checked before anything in a message
-// is used.
+// Sizes and limits of the messages between agents (the launchers of a run's nodes), which are
+// checked before anything in a message is used.
 #include "launch/nodes_message.h"
 
 #include <math.h>

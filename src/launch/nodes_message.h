@@ -10,33 +10,34 @@
 
 enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 
-// In parentheses: the structure behind the head, where its name does not follow from the kind's.
+// In parentheses: the structure behind the head, where its name does not follow from the kind's. An
+// agent is the launcher on a node, and a round is one start of the workers on all nodes.
 typedef enum nodes_kind {
     NODES_BEAT = 0x54524e00, // both ways: a sign of life, answered by another one
-    NODES_JOIN,              // from an agent: it wants to take part in the next round
-    NODES_FAILING,           // from an agent: one of its workers has just failed (nodes_order)
-    NODES_LEAVE,             // from an agent: signal `code` asks this node to end (nodes_order)
-    NODES_REPORT,            // from an agent: all of its workers have ended
-    NODES_BYE,               // from an agent: it ends
-    NODES_ROUND,             // to an agent: a round begins, start the workers
-    NODES_STOP,              // to an agent: stop the workers, and report (nodes_order)
-    NODES_AGAIN,             // to an agent: another round follows (nodes_order)
-    NODES_END,               // to an agent: the run ends, with exit code `code` (nodes_order)
+    NODES_JOIN,              // from a node: it wants to take part in the next start of the workers
+    NODES_FAILING,           // from a node: one of its workers has just failed (nodes_order)
+    NODES_LEAVE,             // from a node: signal `code` asks it to end (nodes_order)
+    NODES_REPORT,            // from a node: all of its workers have ended
+    NODES_BYE,               // from a node: its launcher ends
+    NODES_ROUND,             // to a node: start the workers of this round
+    NODES_STOP,              // to a node: stop the workers, and report (nodes_order)
+    NODES_AGAIN,             // to a node: the workers will be started again (nodes_order)
+    NODES_END,               // to a node: the run ends, with exit code `code` (nodes_order)
     NODES_KIND_END,
 } nodes_kind;
 
 typedef struct nodes_head {
     uint32_t kind;
-    int32_t round; // number of the round, from 0; workers get it as their generation
+    int32_t round; // number of the round, from 0; workers get it as TRIREME_GENERATION
 } nodes_head;
 
 typedef struct nodes_join {
     int32_t version;
     int32_t workers, nodes_min, nodes_max;
     int32_t node_rank;            // in a static run: the number that the user gave this node
-    int32_t is_serving;           // the agent is in the serving process
+    int32_t is_serving;           // this node's launcher also serves the other nodes
     char host[TRI_HOST_NAME_MAX]; // name of the host, for messages
-    // The address at which other nodes reach the agent, --local-addr; "": not given.
+    // The address at which other nodes reach this one, --local-addr; "": not given.
     char address[TRI_HOST_NAME_MAX];
 } nodes_join;
 
@@ -44,9 +45,9 @@ typedef struct nodes_join {
 // environment variables of the node's workers.
 typedef struct nodes_round {
     int32_t group_rank, group_size;
-    int32_t restarts;    // how many rounds began because of a failure
+    int32_t restarts;    // how many attempts of the run began because of a failure
     int32_t master_port; // a free port for rank 0, which may serve PyTorch's store there
-    int32_t store_port;  // the port at which the serving agent serves the workers' store
+    int32_t store_port;  // port of the workers' store, in the launcher that serves all nodes
     char master_addr[TRI_HOST_NAME_MAX]; // the host to which master_port and store_port belong
     char nonce[40];
     char job[64]; // the run's name for its workers

@@ -1,5 +1,5 @@
-// Polls the agents' connections and passes their messages to nodes_core.c. store_strangers.c admits
-// the connections.
+// Polls the connections of the agents (the launchers of the nodes) and passes their messages to
+// nodes_core.c. store_strangers.c admits the connections.
 #include "launch/nodes_server.h"
 
 #include "base/os.h"
@@ -27,8 +27,8 @@ enum {
     TCP,  // from here on the sockets that listen
     // From here on the strangers: connections that have not proved yet that they have the token.
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
-    CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS, // from here on the agents, by number
-    MAX_PENDING = 1 << 20 // bytes that may wait for an agent that does not read them
+    CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS, // from here on the nodes' launchers, by number
+    MAX_PENDING = 1 << 20 // bytes that may wait for a node that does not read them
 };
 
 typedef struct client {
@@ -48,7 +48,7 @@ struct nodes_server {
     atomic_bool stopping;
     int tcp_count, client_end;
     store_strangers strangers;
-    client *clients; // the clients, indexed by the agents' numbers
+    client *clients; // one for each connected launcher, by its number
     struct pollfd fds[CLIENTS + TRI_MAX_NODES];
 };
 
@@ -69,8 +69,8 @@ static void queue_message(void *context, int agent, const nodes_message *message
     c->pending += bytes;
 }
 
-// Fills in where the ranks of a round meet. Rank 0 is on the serving agent's node, because all
-// other nodes have reached that one.
+// Fills in where the ranks of a round (a start of the workers on all nodes) find each other. Rank 0
+// is on the serving agent's node, because all other nodes have reached that one.
 static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     nodes_server *s = context;
     unsigned char bytes[16];
@@ -107,7 +107,8 @@ static void flush(nodes_server *s, int agent) {
     s->fds[CLIENTS + agent].events = c->pending ? POLLIN | POLLOUT : POLLIN;
 }
 
-// Handles what has arrived of an agent's messages. False: the agent is gone, or broke the protocol.
+// Handles what has arrived of the messages of an agent (the launcher of a node). False: it has
+// disconnected, or broke the protocol.
 static bool receive(nodes_server *s, int agent) {
     client *c = &s->clients[agent];
     for (;;) {

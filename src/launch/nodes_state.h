@@ -1,5 +1,6 @@
-// The state of a run over several nodes, which nodes_core.c (the rounds) and nodes_verdict.c (what
-// follows a round) share.
+// The state of a run over several nodes. A round is one attempt of the run, from the start of all
+// workers to their end. nodes_core.c (the rounds) and nodes_verdict.c (what follows a round) share
+// this state.
 #ifndef TRIREME_LAUNCH_NODES_STATE_H
 #define TRIREME_LAUNCH_NODES_STATE_H
 
@@ -12,12 +13,13 @@ enum {
     NODES_EXIT_SIGNAL = 128,
 };
 
+// What a node does. A round is one start of the workers on all nodes.
 typedef enum node_state {
     NODE_ABSENT,
-    NODE_ARRIVED,  // the node's agent is connected, but does not take part yet
+    NODE_ARRIVED,  // the node's launcher is connected, but does not take part yet
     NODE_WAITS,    // waits for the next round
-    NODE_RUNS,     // a member of the round; its workers run
-    NODE_REPORTED, // a member of the round; its workers have ended
+    NODE_RUNS,     // takes part in the round; its workers run
+    NODE_REPORTED, // takes part in the round; its workers have ended
 } node_state;
 
 typedef struct node {
@@ -41,18 +43,19 @@ struct nodes_core {
     nodes_rules rules;
     nodes_phase phase;
     int round, restarts;
-    // gathers_since_ns: when the wait for enough nodes began. last_call_ns: when the round begins
-    // even if more nodes could join (0: too few have joined). looked_ns: when we last checked
-    // whether agents are silent. orders: the node.order that was given out last.
+    // gathers_since_ns: when the wait for enough nodes began. last_call_ns: when the next attempt
+    // of the run begins even if more nodes could join (0: too few have joined). looked_ns: when we
+    // last checked whether agents (the nodes' launchers) are silent. orders: the node.order that
+    // was given out last.
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
-    // The members below concern the current round.
+    // The members below concern the current round (start of the workers on all nodes).
     nodes_stopping stopping;
     int group_size;
     int failed, lost; // numbers of workers that failed, and of nodes that were lost
     int reported[NODES_OUTCOMES];
     bool is_final;       // no worker can be started again
     bool is_told;        // a worker has already printed why the input is bad
-    bool is_joined_late; // a node that came too late for this round waits for the next one
+    bool is_joined_late; // a node came too late for this attempt and waits for the next one
     launch_cause cause;  // set if a worker failed or a node was lost
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
     char cause_lost_how[96]; // the cause is a lost node: how it was lost; "": a worker failed
@@ -60,7 +63,7 @@ struct nodes_core {
     int code;
     char last_words[NODES_TEXT_BYTES];
     int end;                // nodes from this index on are absent
-    node at[TRI_MAX_NODES]; // by agent
+    node at[TRI_MAX_NODES]; // by agent (the launcher of a node)
 };
 
 // How many nodes are in this state.
@@ -74,7 +77,7 @@ void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *te
 // Begins a round, in which all nodes start their workers, if enough nodes wait. Returns the time at
 // which this has to be called again.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
-// Decides what follows a round. Called when all its members have reported or are lost.
+// Decides what follows a round. Called when all its nodes have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);
 
 #endif

@@ -1,6 +1,6 @@
-// Decides what follows when a round has ended: another round, in which all nodes start their
-// workers again, or the end of the run. --max-restarts limits only the rounds that follow a
-// failure; nodes may join and leave any number of times.
+// Decides what follows when a round (a start of the workers on all nodes) has ended: another round
+// or the end of the run. --max-restarts limits only the rounds that follow a failure; nodes may
+// join and leave any number of times.
 #include "launch/nodes_state.h"
 
 #include "base/quantity.h"
@@ -14,8 +14,8 @@ static bool has_all(const nodes_core *core, nodes_outcome outcome) {
     return !core->lost;
 }
 
-// Begins to gather nodes for the next round. The nodes that have reported the end of their workers
-// wait for it. `why`: the reason, for the log of every node.
+// Begins to gather nodes for the next attempt of the run. The nodes that have reported the end of
+// their workers wait for it. `why`: the reason, for the log of every node.
 static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
     nodes_message message = {0};
     if (is_restart)
@@ -35,8 +35,8 @@ static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t no
     nodes_gather(core, now_ns);
 }
 
-// Ends a run that failed. The serving agent gets the report and the others one line, so that the
-// report is printed once.
+// Ends a run that failed. The node that serves the others gets the report and all others one line,
+// so that the report is printed once.
 static void end_failed(nodes_core *core, int code) {
     nodes_message report = {.order = {.code = code, .is_report = 1}};
     nodes_message line = {.order = {.code = code}};

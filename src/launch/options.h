@@ -39,7 +39,8 @@ typedef struct launch_conf {
     double join_timeout_s; // how long to wait for enough nodes to join
     double last_call_s;    // how long to wait for further nodes, once there are enough
     double silence_s;      // a node without a sign of life for so long is lost
-    // How long a node that was cut off tries to reach the serving agent (nodes.h) again.
+    // How long a node that was cut off tries to get back to the launcher that serves all nodes
+    // (nodes.h).
     double read_timeout_s;
     // torchrun's keep_alive_interval, and how many signs of life may be missing:
     // silence_s = interval_s * attempts.

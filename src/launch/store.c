@@ -1,7 +1,7 @@
-// Serves the store that the workers use, in the process of the serving agent (store.h). The server
-// has to know which run and generation the workers will name when they connect. So it makes the
-// environment variables that a worker will get, and reads run and generation from them as a worker
-// does.
+// Serves the store that the workers use, in the process of the serving agent, the launcher that
+// decides for all nodes (store.h). The server has to know which run, and which start of it
+// (generation), the workers will name when they connect. So it makes the environment variables that
+// a worker will get, and reads run and generation from them as a worker does.
 #include "launch/store.h"
 
 #include "base/os.h"

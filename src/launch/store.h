@@ -10,13 +10,13 @@
 #include "rendezvous/serve.h"
 
 typedef struct launch_store {
-    tri_store_server *server; // NULL: no generation has begun yet
-    char job[64];             // the run's name for its workers, the same in all generations
+    tri_store_server *server; // NULL: the workers have not been started yet
+    char job[64];             // the run's name for its workers; it stays if they are started again
 } launch_store;
 
 // Begins a generation, that is, a start of the run's workers. They may connect as soon as this call
 // has returned; workers of the previous generation are told that they were replaced. `where`: the
-// addresses at which the agent itself listens. `out` already has master_addr, master_port and
+// addresses at which this launcher itself listens. `out` already has master_addr, master_port and
 // nonce; this sets store_port and job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,
                               const tri_store_address *where, int generation, nodes_round *out);

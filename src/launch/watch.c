@@ -82,8 +82,8 @@ static int short_grace_ms(const state *s) {
     return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
 }
 
-// Tells the serving agent, which decides what all nodes do, of a failure, so that it stops the
-// workers of the other nodes at the same time.
+// Tells the serving agent, the launcher that decides what all nodes do, of a failure, so that it
+// stops the workers of the other nodes at the same time.
 static void tell_failure(state *s, const launch_worker *w, const char *how) {
     char text[128];
     snprintf(text, sizeof text, "rank %d %s", w->rank, how);
@@ -141,8 +141,9 @@ static void read_signals(state *s) {
         handle_signal(s, (int)info.ssi_signo);
 }
 
-// Reads messages of the serving agent. They may end the round, and with it this node's workers. The
-// round also ends if the agent was lost.
+// Reads messages of the serving agent (the launcher that decides for all nodes). They may end this
+// attempt of the run, and with it this node's workers. The attempt also ends if the connection to
+// the serving agent was lost.
 static void read_nodes(state *s) {
     nodes_message message;
     while (launch_nodes_next(s->watch->nodes, &message)) {

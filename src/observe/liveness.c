@@ -1,5 +1,5 @@
-// A thread that watches the ledgers of all ranks and reports a rank that is stuck, because a hung
-// collective would otherwise report nothing.
+// A thread that watches the ledgers of all ranks (the records of what they do) and reports a rank
+// that is stuck, because a hung collective would otherwise report nothing.
 #include "observe/liveness.h"
 
 #include "base/log.h"
@@ -16,7 +16,7 @@
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
 typedef struct rank_view { // what this process has seen of one rank
-    uint64_t moves;        // `moves` of its ledger's ring, a count that changes with its progress
+    uint64_t moves;        // `moves` of its tri_ledger_ring, a count that changes with its progress
     int64_t moved_ns;      // when `moves` was last seen to change
     bool is_reported;      // the rank was reported as stuck, and has not made progress since
 } rank_view;

@@ -1,8 +1,8 @@
-// Finds a rank that is stuck, from the ledgers of all ranks. Each rank has a thread for this, which
-// also works while the rank itself is stuck.
+// Finds a rank that is stuck, from the ledgers of all ranks (the records of what they do). Each
+// rank has a thread for this, which also works while the rank itself is stuck.
 //
 // A rank "moves" when the thread that runs its steps begins or ends an action, which the ledger
-// records in lane 0 (base/ledger.h). Rank 0 reports a rank that has not moved for
+// records in the compute lane (base/ledger.h). Rank 0 reports a rank that has not moved for
 // TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports a
 // rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
 // run. Ranks that wait for a stuck rank end by their own time limit (comm/comm.h).
@@ -22,8 +22,8 @@ typedef struct tri_liveness_config {
     void (*give_up)(tri_status why);
 } tri_liveness_config;
 
-// Starts the thread. *out is NULL if there is nothing to watch: with a single rank, or if the
-// others' ledgers cannot be read. The communicator must outlive the thread. TRI_NO_MEMORY.
+// Starts the thread. *out is NULL if there is nothing to watch: with a single rank, or if this rank
+// cannot see what the others do. The communicator must outlive the thread. TRI_NO_MEMORY.
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 

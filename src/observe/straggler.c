@@ -1,5 +1,5 @@
-// Finds a rank for which the others wait, by comparing the times of actions in all ranks' ledgers.
-// straggler.h explains the rule.
+// Finds a rank for which the others wait, by comparing the times of actions that all ranks have
+// recorded (in their ledgers). straggler.h explains the rule.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -20,7 +20,7 @@ typedef struct straggler_work { // the totals of one rank and one kind of action
     double count, busy_s;
 } straggler_work;
 
-typedef struct straggler_moment { // the totals of all ledgers at one time
+typedef struct straggler_moment { // the totals of all ranks at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
@@ -35,7 +35,7 @@ struct tri_straggler {
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     straggler_moment moments[WINDOW_STRIDES + 1]; // in order of time, the latest last
     int moment_count;
-    double *best_s; // [rank][kind]: the smallest mean time of any window; 0: none yet
+    double *best_s; // [rank][kind]: the smallest mean time that was found so far; 0: none
     bool *is_slow;  // by rank: the rank was reported as slow, and has not caught up since
     char line[512];
 };
@@ -205,9 +205,10 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
-// The time within the window in which the rank made the steps that rank 0 knows of. If the rank
-// is on another host, rank 0 may know of fewer steps than its own, because messages lag behind.
-// Then this is the window's time in proportion: with 40 of 50 steps, 0.8 of it.
+// The time, within the steps that are compared now (the window), in which the rank made the steps
+// that rank 0 knows of. If the rank is on another host, rank 0 may know of fewer steps than its
+// own, because messages lag behind. Then this is the window's time in proportion: with 40 of 50
+// steps, 0.8 of it.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];
@@ -215,8 +216,8 @@ static double wall_s(const tri_straggler *s, int rank) {
     return own > 0 && theirs > 0 ? wall / own * theirs : wall;
 }
 
-// Whether the window tells anything about the rank. False: the rank is on another host, from which
-// nothing new came during the window.
+// Whether anything is known about the rank in the steps that are compared now (the window). False:
+// the rank is on another host, from which nothing new came during the window.
 static bool has_news(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     return to->steps[0] == from->steps[0] || to->steps[rank] > from->steps[rank];

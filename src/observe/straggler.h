@@ -1,10 +1,10 @@
 // Finds a straggler from the times of all ranks' actions. This is needed because one slow rank
 // makes all others wait, so that all look slow from outside.
 //
-// Each rank's ledger has the number and time of each kind of action, without waits. The expected
-// time of a rank's actions in a window of the last steps is the median of its peers (ranks that do
-// the same work, tri_ledger_set_peers) or, for a rank without peers, its own best time. The time
-// that a rank takes beyond this is time in which the others wait.
+// Each rank's ledger (its record of what it does) has the number and time of each kind of action,
+// without waits. The expected time of a rank's actions in a window of the last steps is the median
+// of its peers (ranks that do the same work, tri_ledger_set_peers) or, for a rank without peers,
+// its own best time. The time that a rank takes beyond this is time in which the others wait.
 #ifndef TRIREME_OBSERVE_STRAGGLER_H
 #define TRIREME_OBSERVE_STRAGGLER_H
 
@@ -13,7 +13,7 @@
 typedef struct tri_straggler tri_straggler;
 
 // Starts to watch all ranks from rank 0. NULL if there is nothing to watch: with a single rank, on
-// ranks other than 0, or if the others' ledgers cannot be read.
+// ranks other than 0, or if rank 0 cannot see what the others do.
 tri_straggler *tri_straggler_create(tri_comm *comm);
 // Called after every step. Returns a line to log, valid until the next call, or NULL. A rank is
 // reported if the others wait for it for more than TRI_STRAGGLER_PERCENT of the time of the last

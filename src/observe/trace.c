@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 enum {
-    TRACE_ROWS = 64,    // the most rows in which overlapping actions of one lane are shown
+    TRACE_ROWS = 64,    // the most rows for overlapping actions of one lane (a communicator, …)
     TRACE_DEPTH = 16,   // how deep actions can be nested
     TRACE_BATCH = 4096, // how many events one message has
 };
@@ -158,9 +158,9 @@ static int by_lane_and_time(const void *left, const void *right) {
     return a->number < b->number ? -1 : 1;
 }
 
-// One of the rows in which a trace viewer shows a lane. A row takes actions that nest or follow
-// each other. `ends`: the end times of its open actions, the outermost first. Another action
-// fits inside them if it ends no later than the innermost.
+// One of the rows in which a trace viewer shows a lane (computation, one communicator, …). A row
+// takes actions that nest or follow each other. `ends`: the end times of its open actions, the
+// outermost first. Another action fits inside them if it ends no later than the innermost.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;
@@ -219,7 +219,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
     char name[128];
     snprintf(name, sizeof name, "rank %d (%s, pid %d)", rank, head->host, head->pid);
     write_name(file, rank, 0, "process_name", name, "");
-    // By lane: the number of its rows; the compute lane has at least one.
+    // By lane (compute, a communicator, …): the number of its rows in the trace; compute has at
+    // least one.
     int used[TRI_MAX_LANES] = {1};
     trace_row rows[TRACE_ROWS] = {{{0}, 0}};
     qsort(events, head->count, sizeof *events, by_lane_and_time);

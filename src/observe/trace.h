@@ -1,5 +1,5 @@
-// Traces: the actions of all ranks and lanes on one clock, as a file for chrome://tracing and
-// Perfetto.
+// Traces: the actions of all ranks and their lanes (computation, each communicator, …) on one
+// clock, as a file for chrome://tracing and Perfetto.
 //
 // Format: "Trace Event Format" of Chromium, a JSON object with traceEvents. A rank is a process, a
 // lane a thread, and an action a complete event ("X") whose times are microseconds since the first

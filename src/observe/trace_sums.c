@@ -22,7 +22,7 @@ typedef struct reading {
     tri_arena *arena;
     event *events;
     int count, capacity;
-    json_t *lanes; // by "rank thread": the lane's name
+    json_t *lanes; // by "RANK THREAD": the lane (compute, a communicator, …) that this is
 } reading;
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -102,7 +102,7 @@ static const char *lane_of(const reading *r, const event *e) {
     return lane ? lane : "";
 }
 
-// Adds up the events by lane and name, or by lane and kind.
+// Adds up the events by lane (thread of the trace) and name, or by lane and kind.
 static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     tri_trace_sum *sums = NULL;
     int capacity = 0;

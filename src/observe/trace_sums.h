@@ -18,7 +18,7 @@ typedef struct tri_trace_sum {
 
 typedef struct tri_trace_rank {
     int rank;
-    double busy_s, waiting_s; // of the compute lane; together they are the span of the trace
+    double busy_s, waiting_s; // computing, and waiting; together they are the span of the trace
 } tri_trace_rank;
 
 // Time between two actions of a rank in which its compute lane is idle. Better overlap could make

@@ -84,7 +84,7 @@ static void avg_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
         ops_node(graph, node, &tri_op_avg_pool2d_grad, &grad, out_grads[0], none, none, none);
 }
 
-// Computes the cost: one addition for each element of each window.
+// Computes the cost: one addition for each element of each pooling window.
 static tri_cost window_cost(const tri_avg_pool2d_attr *a, const tri_shape *x, const tri_shape *y) {
     double places = 1;
     for (int i = 0; i < 2; i++) {

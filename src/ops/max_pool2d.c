@@ -73,7 +73,7 @@ static void max_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
                            out_grads[0], none, none);
 }
 
-// Computes the cost: one comparison for each element of each window, counted as one flop.
+// Computes the cost: one comparison for each element of each pooling window, counted as one flop.
 static tri_cost max_pool2d_cost(const void *attr, const tri_op_signature *s) {
     const tri_max_pool2d_attr *a = attr;
     double positions = (double)(a->kernel[0] * a->kernel[1]);

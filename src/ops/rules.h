@@ -72,7 +72,7 @@ tri_value ops_batch_norm_mask(const tri_batch_norm_attr *attr, const tri_node *n
 extern const tri_attr_field ops_batch_norm_fields[];
 // Gives output 0 the shape and type of input 0.
 void ops_like_first(tri_op_signature *s);
-// Counts the windows along one axis; below 1: the kernel does not fit.
+// Counts the windows of a convolution or pooling along one axis; below 1: the kernel does not fit.
 int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
 // Makes output 0 a pair (sum, count), F64 [2], as all losses and metrics have it.
 void ops_loss_output(tri_op_signature *s);

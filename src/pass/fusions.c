@@ -65,7 +65,7 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
 static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_batch_norm_attr *attr = attr_of(producer);
     const tri_max_pool2d_attr *pool = node->attr;
-    // With windows that overlap, an element would be normalised once for each of them.
+    // With pooling windows that overlap, an element would be normalised once for each of them.
     bool overlap = pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1];
     if (attr->relu || attr->pool.kernel[0] != 0 || pool->dropout > 0 || overlap) return false;
     attr->pool = *pool;

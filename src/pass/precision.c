@@ -121,7 +121,7 @@ typedef struct precision {
     precision_value *values;
 } precision;
 
-// Whether this reader would round its inputs to the half type anyway.
+// Whether `node` would round its inputs to the half type anyway.
 static bool reads_half(const precision *p, const tri_node *node) {
     switch (row_of(node->op)->class) {
     case PRECISION_HALF:

@@ -122,8 +122,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
-    // Without a pipeline, each round runs forward and then backward, which is what 1f1b does with
-    // one stage. So only one round's activations are held at a time.
+    // Without a pipeline, each micro-batch runs forward and then backward, which is what 1f1b does
+    // with one stage. So only one micro-batch's activations are held at a time.
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -4,8 +4,9 @@
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out) {
-    // awaited[i]: an action of another lane waits for action i. Then i cannot be in the middle of a
-    // captured part, because a captured part is finished only as a whole.
+    // awaited[i]: an action of another lane (communication, storage, a copy) waits for action i.
+    // Then i cannot be in the middle of a captured part (actions that the device repeats as one),
+    // because such a part is finished only as a whole.
     bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count);
     for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
     int count = 0, capacity = 0;

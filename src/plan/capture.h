@@ -1,15 +1,16 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
 // captures a graph. A part is a run of actions of the compute lane. A captured graph runs as
 // a whole, so nothing can wait in its middle: only the part's first action may wait for another
-// lane, and other lanes may wait only for its last one. What the actions issue is the same in every
-// step, because addresses are planned.
+// lane (a communicator, storage), and other lanes may wait only for its last one. What the actions
+// issue is the same in every step, because addresses are planned.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 
 #include "plan/plan.h"
 
-// The actions of the compute lane from `first` to `last`; actions of other lanes may stand between
-// them. Only the first of them waits for other lanes, and other lanes wait only for the last.
+// The actions of the compute lane from `first` to `last`; actions of other lanes (communicators,
+// storage) may stand between them. Only the first of them waits for other lanes, and other lanes
+// wait only for the last.
 typedef struct tri_capture {
     int first, last; // into the schedule's actions
     int actions;     // how many actions from `first` to `last` are of the compute lane

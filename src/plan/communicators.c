@@ -18,8 +18,8 @@ static int64_t host_bytes(const tri_plan *plan) {
     return bytes;
 }
 
-// Counts the links of this pipeline rank: one for each rank to which it sends and one for each from
-// which it receives, along the pipeline and back.
+// Counts this pipeline rank's connections for messages: one for each rank to which it sends and one
+// for each from which it receives, along the pipeline and back.
 static int count_links(const tri_plan *plan) {
     int ranks = plan->mesh.size[TRI_AXIS_PIPELINE], links = 0;
     bool *used = TRI_NEW_ARRAY(plan->arena, bool, 4 * ranks);

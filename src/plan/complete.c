@@ -1,18 +1,18 @@
 // Makes a schedule: has compute_actions.c write the compute actions of a rank's stages, and adds
 // all other actions. What is added has an insertion point: the index of the compute action that it
-// precedes. The index depends on the order and on the number of rounds, never on the rounds' sizes,
-// so that all ranks of a group have the same collectives. Compute actions of rounds without samples
-// are left out only at the end, because insertion points count them too. Read next: edge_actions.c
-// (where SEND and RECV stand), step_memory.c.
+// precedes. The index depends on the order and on the number of micro-batches, never on their
+// sizes, so that all ranks of a group have the same collectives. Compute actions of micro-batches
+// without samples are left out only at the end, because insertion points count them too. Read next:
+// edge_actions.c (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD stands this many units before the use of its unit, so that storage can begin the next LOAD
-// as soon as one ends. GATHER stands as many units before, or strategy.prefetch units if that is
-// more. Exception: without a pipeline, fsdp gathers exactly strategy.prefetch units ahead, because
-// each unit gathered ahead takes memory.
+// LOAD stands this many units (parameters that are gathered together) before the use of its unit,
+// so that storage can begin the next LOAD as soon as one ends. GATHER stands as many units before,
+// or strategy.prefetch units if that is more. Exception: without a pipeline, fsdp gathers exactly
+// strategy.prefetch units ahead, because each unit gathered ahead takes memory.
 enum { AHEAD = 2 };
 
 // The order of actions that are inserted before the same compute action: for example RELEASE before
@@ -43,7 +43,8 @@ typedef struct work {
     tri_arena *arena; // temporary memory, freed when the schedule is written
     const tri_schedule_request *request;
     tri_schedule compute;
-    // uses[first_use[u] … first_use[u + 1] - 1] are the compute actions that read unit u.
+    // uses[first_use[u] … first_use[u + 1] - 1] are the compute actions that read unit u
+    // (parameters that are gathered together).
     int *first_use, *uses;
     item *items;
     int item_count, item_capacity;
@@ -63,8 +64,8 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// Whether the block has made all its gradients of this round when this action ends. After
-// BACKWARD_INPUT it has not, because BACKWARD_WEIGHT makes the rest of them.
+// Whether the block has made all its gradients of the action's micro-batch when this action ends.
+// After BACKWARD_INPUT it has not, because BACKWARD_WEIGHT makes the rest of them.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
@@ -107,9 +108,9 @@ static tri_status put_edge_actions(work *w) {
 }
 
 // Inserts TAKE. On a device that works asynchronously (takes_ahead), TAKE stands after the first
-// compute action of the previous round, so that its copy runs while that round computes. On other
-// devices it stands right before the micro-batch is needed, because an earlier copy would save no
-// time and take memory for longer.
+// compute action of the previous micro-batch, so that its copy runs while that micro-batch is
+// computed. On other devices it stands right before the micro-batch is needed, because an earlier
+// copy would save no time and take memory for longer.
 static void put_takes(work *w) {
     const tri_schedule_request *r = w->request;
     int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
@@ -122,8 +123,8 @@ static void put_takes(work *w) {
     }
 }
 
-// The compute actions, from first to last, during which a unit is gathered: GATHER stands before
-// them, RELEASE after them.
+// The compute actions, from first to last, during which a unit's parameters are gathered: GATHER
+// stands before them, RELEASE after them.
 typedef struct gathered_range {
     int unit, first, last;
 } gathered_range;
@@ -134,13 +135,14 @@ static int compare_ranges(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit into gathered ranges. Between two ranges the unit is released, so that
-// other units can use its memory.
+// Divides the uses of a unit (parameters that are gathered together) into ranges. Between two
+// ranges the unit is released, so that other units can use its memory.
 static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
     bool holds_rounds = r->training && !r->reshard_after_forward;
-    int count = 0, open = 0; // rounds whose forward pass is done and whose backward pass is not
+    // `open`: micro-batches whose forward pass is done and whose backward pass is not.
+    int count = 0, open = 0;
     for (int i = w->first_use[unit]; i < w->first_use[unit + 1]; i++) {
         int at = w->uses[i];
         const tri_action *a = &w->compute.actions[at];
@@ -163,12 +165,12 @@ static int start_before(const int *starts, int count, int ahead) {
     return count > ahead ? starts[count - 1 - ahead] : 0;
 }
 
-// Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
-// in the order in which units are used, so that it runs while the blocks before that unit compute.
-// FETCH reads what GATHER sends, so it stands one unit before GATHER. When units are counted,
-// ranges of one unit that follow each other count as one. If the unit's earlier range has not ended
-// where GATHER would stand, the two ranges become one, because to release the unit and gather it
-// again at once would only cost time.
+// Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units (parameters that are gathered
+// together) before the unit that it gathers, in the order in which units are used, so that it runs
+// while the blocks before that unit compute. FETCH reads what GATHER sends, so it stands one unit
+// before GATHER. When units are counted, ranges of one unit that follow each other count as one. If
+// the unit's earlier range has not ended where GATHER would stand, the two ranges become one,
+// because to release the unit and gather it again at once would only cost time.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -177,7 +179,8 @@ static void put_gathers(work *w) {
     int most = w->first_use[r->unit_count], count = 0, start_count = 0;
     gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
     int *starts = TRI_NEW_ARRAY(w->arena, int, most);
-    // open[u]: the latest range of compute actions during which unit u is gathered.
+    // open[u]: the latest range of compute actions during which the parameters of unit u are
+    // gathered.
     gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count);
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);
@@ -208,9 +211,10 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Gradients of a unit are summed from one SCATTER to the next, or over the whole step. For one such
-// sum, marks the actions that add to it; the others overwrite it, so that the gradients need not be
-// set to zero first. The first action of each gradient source overwrites, and later ones add.
+// Gradients of a unit (parameters that are reduced together) are summed from one SCATTER to the
+// next, or over the whole step. For one such sum, marks the actions that add to it; the others
+// overwrite it, so that the gradients need not be set to zero first. The first action of each
+// gradient source overwrites, and later ones add.
 // There are two exceptions: no action writes the gradients of some source, or both halves of
 // BACKWARD may write the same gradient. Then CLEAR sets the gradients to zero, and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
@@ -239,10 +243,11 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit. SCATTER follows the last action of a round that adds to the
-// unit's gradients. If several stages of this rank read the unit, actions of two rounds may
-// alternate. Then SCATTER follows each action whose successor belongs to another round, so that no
-// sum mixes two rounds: a deterministic run adds the rounds one by one.
+// Inserts the SCATTERs of a unit (parameters that are reduced together). SCATTER follows the last
+// action that adds to the unit's gradients of a micro-batch. If several stages of this rank read
+// the unit, actions of two micro-batches may alternate. Then SCATTER follows each action whose
+// successor belongs to another micro-batch, so that no sum mixes two: a deterministic run adds the
+// micro-batches one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -312,8 +317,9 @@ static void write_all(work *w, tri_schedule *out) {
     }
 }
 
-// The host updates units in the order in which their gradients arrive. While it updates one, the
-// parameters of the one before are copied to the device.
+// The host updates units (parameters that are reduced together) in the order in which their
+// gradients arrive. While it updates one, the parameters of the one before are copied to the
+// device.
 static void write_host_update(const tri_schedule_request *r, tri_schedule *out) {
     tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
     for (int u = 0; u < r->unit_count; u++)

@@ -6,8 +6,8 @@
 #include "plan/schedule.h"
 
 // Writes the compute actions in the pipeline's order, and RECOMPUTE before BACKWARD where a block
-// asks for it; in evaluation only FORWARD. The list does not depend on the sizes of rounds, so that
-// all ranks of a group have the same list, even a rank that has no samples in some round.
+// asks for it; in evaluation only FORWARD. The list does not depend on the sizes of micro-batches,
+// so that all ranks of a group have the same list, even a rank whose last micro-batch is empty.
 void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule *out);
 
 typedef struct tri_edge_action {

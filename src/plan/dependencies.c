@@ -5,34 +5,38 @@
 #include <string.h>
 
 // Kinds of resources. An action on a block accesses the activations of the block and the resources
-// of the block's units and edges.
+// of the block's units (parameters that are gathered and reduced together) and edges (values that
+// stages send each other).
 typedef enum resource_kind {
     PARAMETERS, // of a unit: its master weights, and the parameters that are gathered from them
-    GRADIENTS,  // of a unit: its gradients
-    // Of a unit: the gradients that SCATTER leaves on this rank. Without SCATTER these are all of
-    // the unit's gradients.
+    GRADIENTS,  // of a unit (parameters that are reduced together): its gradients
+    // Of a unit: the gradients that SCATTER (reduce-scatter) leaves on this rank. Without SCATTER
+    // these are all of the unit's gradients.
     OWN_GRADIENTS,
-    // The same memory as OWN_GRADIENTS, but only of units whose has_partial is set. NORM changes
-    // it, because NORM sums some of these gradients over the tensor-parallel ranks.
+    // The same memory as OWN_GRADIENTS, but only of units (tri_unit: parameters that are reduced
+    // together) whose has_partial is set. NORM changes it, because NORM sums some of these
+    // gradients over the tensor-parallel ranks.
     PARTIAL_GRADIENTS,
-    // Of a unit: the optimizer state, which LOAD brings from storage. On a host that updates it,
-    // also the gradients that DOWNLOAD brings and the parameters that UPLOAD reads.
+    // Of a unit (parameters that are updated together): the optimizer state, which LOAD brings from
+    // storage. On a host that updates it, also the gradients that DOWNLOAD brings and the
+    // parameters that UPLOAD reads.
     STATES,
-    // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
+    // Of a unit (parameters that are gathered together): this rank's shard of the parameters, which
+    // FETCH brings from storage.
     OWN_PARAMETERS,
     STATISTICS,  // of a unit that has statistics: these lie among its gradients
     SCALARS,     // the step scalars
-    ACTIVATIONS, // of a block in a round: the values that BACKWARD needs
-    BEFORE,      // ACTIVATIONS of the previous block of the stage, in the same round
-    BEHIND,      // ACTIVATIONS of the next block of the stage, in the same round
+    ACTIVATIONS, // of a block and micro-batch: the values that BACKWARD needs
+    BEFORE,      // ACTIVATIONS of the previous block of the stage, of the same micro-batch
+    BEHIND,      // ACTIVATIONS of the next block of the stage, of the same micro-batch
     // Edges (tri_edge) carry what a block makes to a later stage of the pipeline.
-    MADE, // of a block in a round: the edges whose values it makes
-    READ, // of a block in a round: the edges whose values it reads first in its stage
+    MADE, // of a block and micro-batch: the edges whose values it makes
+    READ, // of a block and micro-batch: the edges whose values it reads first in its stage
     // The same for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,
-    MESSAGE, // of an edge in a round: its values, which a SEND or RECV moves
-    INPUTS,  // of a round: the inputs, which only the FORWARD that begins the round accesses
+    MESSAGE, // of an edge and micro-batch: its values, which a SEND or RECV moves
+    INPUTS,  // of a micro-batch: the inputs, which only its first FORWARD accesses
 } resource_kind;
 
 static const struct {
@@ -102,9 +106,10 @@ static const struct {
     {TRI_ACTION_UPLOAD, PARAMETERS, true},
 };
 
-// How resources are numbered, so that one array can hold the history of each: first the step
-// scalars, then the five resources of each unit, then the activations of each block by round, the
-// values of each edge by round, and the inputs of each round.
+// How resources (what actions read and write) are numbered, so that one array can hold the history
+// of each: first the step scalars, then the five resources of each unit (parameters that are
+// reduced together), then by micro-batch the activations of each block, the values of each edge,
+// and the inputs.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
@@ -242,9 +247,9 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// Which actions accessed a resource so far: the last one that wrote it and, by lane, the last one
-// that has read it since; -1: none. Accesses before these need no dependency of their own, because
-// the actions kept here are done after them.
+// Which actions accessed a resource so far: the last one that wrote it and, by lane (a lane runs
+// its actions in order), the last one that has read it since; -1: none. Accesses before these need
+// no dependency of their own, because the actions kept here are done after them.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;
@@ -257,8 +262,9 @@ typedef struct walk {
 
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     tri_lane lane = tri_action_lane(a->kind);
-    // In the lanes ALONG and BACK a RECV may end before a SEND that stands earlier in the list, and
-    // the other way round. So there two actions of one lane need a dependency too.
+    // In the lanes ALONG and BACK (messages along the pipeline, and back) a RECV may end before a
+    // SEND that stands earlier in the list, and the other way round. So there two actions of one
+    // lane need a dependency too.
     bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
     if (other < 0 || (tri_action_lane(s->actions[other].kind) == lane && in_order)) return;
     for (int i = 0; i < a->dependency_count; i++)

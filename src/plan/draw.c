@@ -1,5 +1,5 @@
-// Draws a step: lanes over time, in the terminal or as SVG, and memory over actions. `trireme plan`
-// shows these.
+// Draws a step, in the terminal or as SVG: what each lane (computation, each communicator, …) does
+// over time, and how much memory is in use. `trireme plan` shows these.
 #include "plan/draw.h"
 
 #include "base/limits.h"
@@ -156,7 +156,8 @@ enum {
     SVG_RIGHT = 20
 };
 
-// The text inside an action's bar: with a pipeline its micro-batch, else its block or unit.
+// The text inside an action's bar: with a pipeline its micro-batch, else its block or its unit
+// (parameters that are gathered and reduced together).
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
     const tri_plan *plan = d->pipeline->plans[pipeline_rank];

@@ -1,4 +1,5 @@
-// Pictures of a step: what each lane of each rank does at what time, and how much memory is in use.
+// Pictures of a step: what each lane of each rank (computation, each communicator, …) does at what
+// time, and how much memory is in use.
 #ifndef TRIREME_PLAN_DRAW_H
 #define TRIREME_PLAN_DRAW_H
 
@@ -14,9 +15,9 @@ typedef struct tri_drawing {
     bool colour;       // true: the terminal's picture uses ANSI colours
 } tri_drawing;
 
-// Draws one row for each lane of each pipeline rank. With a pipeline, a letter stands for a
-// micro-batch, because readers want to see where each micro-batch is; without one, it stands for a
-// block. Small letters are forward, capital letters backward.
+// Draws one row for each lane (compute, each communicator, storage, …) of each pipeline rank. With
+// a pipeline, a letter stands for a micro-batch, because readers want to see where each micro-batch
+// is; without one, it stands for a block. Small letters are forward, capital letters backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);

@@ -19,8 +19,8 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
-// All compute actions of one stage in one round, taken as one: messages pass between stages, so
-// single blocks need no times of their own.
+// All compute actions of one stage for one micro-batch, taken as one: messages pass between stages,
+// so single blocks need no times of their own.
 typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;
@@ -35,7 +35,7 @@ typedef struct clock_work {
     int *counts;            // by pipeline rank: how many actions it has
     int *next;              // by pipeline rank: index of its first action that is not done yet
     int64_t *free_at;       // by pipeline rank: the time at which its latest action so far ends
-    // By direction, stage and round: start and end of the action; end -1: not done.
+    // By direction, stage and micro-batch: start and end of the action; end -1: not done.
     int64_t *start, *end;
     // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in
     // the same way `out` has those that leave it.
@@ -102,8 +102,8 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     }
 }
 
-// Tells when the stage's action in this direction and round can begin, in units of the ideal time;
-// -1: something that it reads has not been made yet.
+// Tells when the stage's action in this direction, for this micro-batch, can begin, in units of the
+// ideal time; -1: something that it reads has not been made yet.
 static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;
@@ -191,7 +191,7 @@ static int compare(const void *x, const void *y) {
 // Where this rank's compute actions stand in its list, and when each of them would begin on the
 // ideal machine of clock_work.
 typedef struct index_of_actions {
-    int *of[2];     // of[ALONG] and of[BACK]: by block and round, the action's index
+    int *of[2];     // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
     int64_t *start; // by index: when the action begins; unit: the time of a stage's forward
     int count;
 } index_of_actions;
@@ -247,10 +247,10 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
     }
 }
 
-// Moves the receives of a lane to earlier insertion points. First, none may stand later than the
-// lane's next action, because a lane starts its actions in the order of the list. Then each receive
-// moves up by one more compute action, so that it is under way when its value gets ready. It never
-// moves past the lane's previous action.
+// Moves the receives of a lane (all messages along the pipeline, or all back) to earlier insertion
+// points. First, none may stand later than the lane's next action, because a lane starts its
+// actions in the order of the list. Then each receive moves up by one more compute action, so that
+// it is under way when its value gets ready. It never moves past the lane's previous action.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;

@@ -14,7 +14,7 @@ const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
 // - arithmetic in F32;
 // - dense products in half types, on tensor or matrix cores;
 // - the GPU's memory;
-// - the link to other GPUs of the host (NVLink, Infinity Fabric);
+// - the connection to other GPUs of the host (NVLink, Infinity Fabric);
 // - the disk, which is assumed;
 // - copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
 //   Infinity Fabric of an MI250X);
@@ -173,8 +173,8 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     }
 }
 
-// Counts the elements of a unit's buckets. `own`: only this rank's shards. `trained_only`: only
-// buckets with gradients, because only these are reduced.
+// Counts the elements of a unit (parameters that are reduced together). `own`: only this rank's
+// shards. `trained_only`: only its buckets with gradients, because only these are reduced.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -185,7 +185,8 @@ static double unit_elements(const tri_plan *plan, int unit, bool own, bool train
     return sum;
 }
 
-// Bytes of a unit's parameters as kernels read them, which is what GATHER sends.
+// Bytes of a unit (parameters that are gathered together) in the types that kernels read, which is
+// what GATHER sends.
 static double computed_bytes(const tri_plan *plan, int unit) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {

@@ -47,7 +47,7 @@ typedef struct tri_measured {
 
 typedef struct tri_estimate {
     double step_s;
-    double bubble; // fraction of that time in which compute lanes wait
+    double bubble; // fraction of that time in which ranks wait instead of computing
     // Arithmetic of the model in one step, over all ranks; recomputation is not counted.
     double flops;
     tri_moment **moments; // by pipeline rank: when each action of its TRI_STEP_FULL begins and ends

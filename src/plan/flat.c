@@ -1,5 +1,5 @@
-// Assigns every parameter to a unit and a bucket, and every bucket to its offsets in the flat
-// buffers. Read next: step.c.
+// Assigns every parameter to a unit (what is gathered and reduced together) and to one of its
+// buckets, and every bucket to its offsets in the flat buffers. Read next: step.c.
 #include "plan/flat.h"
 
 static const struct {
@@ -89,9 +89,9 @@ static void append(tri_flat *flat, const tri_graph *g, int64_t alignment, int pa
     if (is_half(g, info)) flat->half_dtype = tri_value_get(g, info->value)->dtype;
 }
 
-// Lists the units that each block reads: its own first, then those of the shared parameters that it
-// reads, in the order of the parameters. All ranks need the same order, because they gather and
-// reduce units in it.
+// Lists the units (parameters that are gathered together) that each block reads: its own first,
+// then those of the shared parameters that it reads, in the order of the parameters. All ranks need
+// the same order, because they gather and reduce units in it.
 static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
     int blocks = flat->block_count, total = blocks;
     int *next = TRI_NEW_ARRAY(arena, int, blocks);

@@ -21,10 +21,10 @@ enum {
     TRI_FLAT_CHUNK = 4096
 };
 
-// The buckets of a unit. A parameter's bucket follows from its role, from the type in which kernels
-// read it, and from how it lies on the tensor-parallel ranks, because each of these decides which
-// collectives and kernels handle it. X(bucket, is trained, kernels read it in a half type,
-// placement)
+// The buckets of a unit (the parameters of a block, or a tied parameter). A parameter's bucket
+// follows from its role, from the type in which kernels read it, and from how it lies on the
+// tensor-parallel ranks, because each of these decides which collectives and kernels handle it.
+// X(bucket, is trained, kernels read it in a half type, placement)
 #define TRI_BUCKET_LIST(X)                                                                         \
     X(TRAINED_HALF, true, true, TRI_PLACEMENT_REPLICATED)                                          \
     X(TRAINED, true, false, TRI_PLACEMENT_REPLICATED)                                              \
@@ -56,8 +56,9 @@ typedef struct tri_flat_bucket {
     int64_t elements; // elements of all shards together, padding included
     int64_t own;      // elements of one shard
     // Where the bucket begins, in elements: in a buffer of whole buckets, and in a buffer that has
-    // only this rank's shards. The units lie in a buffer one after the other. Parameters have
-    // such buffers for each width: TRI_FLAT_STORED and TRI_FLAT_HALF.
+    // only this rank's shards. The units (parameters that are gathered and reduced together) lie in
+    // a buffer one after the other. Parameters have such buffers for each width: TRI_FLAT_STORED
+    // and TRI_FLAT_HALF.
     int64_t offset, own_offset;
     // Where its gradients begin in the same two kinds of buffers.
     int64_t gradient_offset, gradient_own_offset;
@@ -68,12 +69,12 @@ typedef struct tri_flat_bucket {
 
 typedef struct tri_flat_unit {
     const char *name; // name of the block, or of the shared parameter
-    bool here;        // true: this rank holds the unit
+    bool here;        // true: this rank holds the unit's parameters, or shards of them
     tri_flat_bucket buckets[TRI_BUCKET_COUNT];
 } tri_flat_unit;
 
 typedef struct tri_flat_parameter {
-    int unit; // the parameter's unit; -1: it belongs to no unit, because it is a counter
+    int unit; // the unit with which it is gathered and reduced; -1: none, because it is a counter
     tri_bucket_kind bucket;
     int64_t offset;   // elements from the start of its bucket
     int64_t elements; // number of elements in its home layout, padding included
@@ -87,8 +88,9 @@ typedef struct tri_flat {
     tri_flat_parameter *parameters; // indexed as the graph's parameters
     tri_flat_unit *units;           // one for each block, in their order; then shared parameters
     int parameter_count, unit_count, block_count;
-    // The units that block b reads, its own first: from block_units[first_unit[b]] to before
-    // block_units[first_unit[b + 1]]. A block that shares no parameter reads only its own.
+    // The units that block b reads (a unit: the parameters of one block, or a shared one), its own
+    // first: from block_units[first_unit[b]] to before block_units[first_unit[b + 1]]. A block that
+    // shares no parameter reads only its own unit.
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
@@ -108,8 +110,9 @@ typedef struct tri_flat_request {
 } tri_flat_request;
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
-// Writes the units that the block reads, its own unit first, into units[0 … most - 1]. Returns how
-// many there are. If there are more than `most`, the caller rejects the model.
+// Writes the units (parameters that are gathered together) that the block reads, its own unit
+// first, into units[0 … most - 1]. Returns how many there are. If there are more than `most`, the
+// caller rejects the model.
 int tri_flat_block_units(const tri_flat *flat, int block, int *units, int most);
 
 #endif

@@ -10,7 +10,7 @@ enum { MOST_APART = 4096 };
 
 // A track is a set of intervals that get the same offset. Usually it has one interval. If there are
 // more than MOST_APART intervals, it has several of the same size, each of which begins after the
-// previous one has ended. The rounds of a step are alike, so there are far fewer tracks than
+// previous one has ended. The micro-batches of a step are alike, so there are far fewer tracks than
 // intervals.
 typedef struct track {
     int64_t size_bytes, offset;
@@ -162,8 +162,8 @@ static int64_t pack(tri_arena *scratch, tri_interval *intervals, int count, int6
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
     int *order = sort(scratch, intervals, count, by_size);
     int64_t bytes = pack(scratch, intervals, count, alignment, order, INT64_MAX);
-    // With so many intervals, find_tracks needs those of one size next to each other, which is so
-    // in the order by size and not in the order by area.
+    // With so many intervals, find_tracks needs those of one size next to each other. The order by
+    // size has them so; the order by area (size times duration) does not.
     if (count > MOST_APART) return bytes;
     order = sort(scratch, intervals, count, by_area);
     return pack(scratch, intervals, count, alignment, order, bytes);

@@ -50,8 +50,8 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit) {
 }
 
 // How long it takes to copy the offloaded state if the device runs the optimizer: LOAD copies it to
-// the device and EVICT back, in one lane. The slower of the link and the host's memory, which has
-// the rate `memory`, decides.
+// the device and EVICT back, one after the other. The slower of the connection between host and
+// device and the host's memory, which has the rate `memory`, decides.
 static double copying_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
     double bytes = 0;
     for (int u = 0; u < plan->flat.unit_count; u++)
@@ -64,7 +64,8 @@ static double copying_seconds(const tri_plan *plan, const tri_rates *rates, doub
 
 static double host_seconds(const tri_plan *plan, const tri_rates *rates, double memory) {
     tri_host_step_bytes bytes = tri_plan_host_step_bytes(plan, -1);
-    // The two directions of the link work side by side, and beside the CPU.
+    // The two directions of the connection between host and device work side by side, and beside
+    // the CPU.
     int64_t most = bytes.down > bytes.up ? bytes.down : bytes.up;
     double link_s = (double)most / rates->host_bytes_per_s;
     double cpu_s = (double)bytes.memory / memory;

@@ -105,11 +105,12 @@ typedef struct tri_strategy_options {
     tri_recompute recompute;
     int64_t recompute_every; // of `recompute: block`: every n-th block is recomputed
     const char *memory;      // bytes that a rank may use, or "auto"
-    int64_t prefetch; // how many units are gathered before they are used; see tri_schedule_request
+    int64_t prefetch;        // units (mostly: blocks) by which GATHER runs ahead
     // Fsdp: parameters are released after the forward pass and gathered again for the backward
     // pass.
     bool reshard_after_forward;
-    int64_t persistent_bytes; // fsdp: units smaller than this stay gathered during a step
+    // Fsdp: units (mostly: blocks) smaller than this stay gathered during a step.
+    int64_t persistent_bytes;
     int reduce_dtype; // type in which gradients travel between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
     // Folder of the file that holds the offloaded state. NULL: a GPU's state goes to its host's
@@ -124,9 +125,10 @@ typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen automatically
-    // The recipe also gives the number of rounds (trainer.accumulate_grad_batches), so that
-    // global = micro × rounds × replicas. Code that changes `global` or `micro` then has to change
-    // the number of rounds too. This flag is set when the number of replicas is known.
+    // The recipe also gives `rounds`, the micro-batches of each replica in a step
+    // (trainer.accumulate_grad_batches), so that global = micro × rounds × replicas. Code that
+    // changes `global` or `micro` then has to change `rounds` too. This flag is set when the number
+    // of replicas is known.
     bool gives_rounds;
 } tri_batch_options;
 

@@ -1,5 +1,5 @@
-// The order gpipe: all rounds forward, then all backward (Huang et al. 2019, arXiv:1811.06965). It
-// is the simplest order, and holds the activations of all rounds.
+// The order gpipe: all micro-batches forward, then all backward (Huang et al. 2019,
+// arXiv:1811.06965). It is the simplest order, and holds the activations of all micro-batches.
 #include "plan/schedule.h"
 
 void tri_order_write_gpipe(const tri_schedule_request *request, tri_schedule *out) {

@@ -1,16 +1,18 @@
 // The order interleaved: 1F1B over several stages of each rank (Narayanan et al. 2021,
-// arXiv:2104.04473, section 2.2.2). Rounds go in groups of P, the number of pipeline ranks; each
-// group goes through all of the rank's stages before the next group begins. If the number of rounds
-// is no multiple of P, the order is made for the next multiple, and the rounds that do not exist
-// are left out. Leaving rounds out of an order never makes ranks wait for each other for ever.
+// arXiv:2104.04473, section 2.2.2). Micro-batches go in groups of P, the number of pipeline ranks;
+// each group goes through all of the rank's stages before the next group begins. If the number of
+// micro-batches is no multiple of P, the order is made for the next multiple, and those that do not
+// exist are left out. Leaving micro-batches out of an order never makes ranks wait for each other
+// for ever.
 #include "plan/schedule.h"
 
 typedef struct turn {
     int stage, round;
 } turn;
 
-// Finds the stage and round that this rank computes as its i-th in one direction. The backward pass
-// goes through the rank's stages in the opposite order, because gradients come from the last stage.
+// Finds the stage and micro-batch that this rank computes as its i-th in one direction. The
+// backward pass goes through the rank's stages in the opposite order, because gradients come from
+// the last stage.
 static turn find_turn(const tri_schedule_request *request, int i, bool back) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
     int own = i % (ranks * stages) / ranks; // number of the stage among the rank's own stages

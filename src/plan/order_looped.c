@@ -1,7 +1,7 @@
 // The order looped, the breadth-first pipeline (Lamy-Poirier 2022, arXiv:2211.05953). A rank has
-// several stages, as in the interleaved order, but runs all rounds of one stage before the next
-// stage. So the gradients of a stage are complete as early as possible, and are reduced while the
-// remaining stages compute. A rank holds the activations of all rounds.
+// several stages, as in the interleaved order, but runs all micro-batches through one stage before
+// the next stage. So the gradients of a stage are complete as early as possible, and are reduced
+// while the remaining stages compute. A rank holds the activations of all micro-batches.
 #include "plan/schedule.h"
 
 void tri_order_write_looped(const tri_schedule_request *request, tri_schedule *out) {

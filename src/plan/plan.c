@@ -1,5 +1,5 @@
 // Makes a rank's plan: programs, flat buffers, schedules, and the memory that all of them need.
-// Next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
+// Read next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
 
 #include "comm/data.h"
@@ -117,9 +117,9 @@ static void raise_to(int64_t *most, int64_t value) {
 // Counts the elements of the staging memory through which initial weights and checkpoints pass. It
 // has room for both of these:
 // - `bucket`: the largest bucket that is sharded or offloaded, or this rank's offloaded F32 master
-//   weights of one unit that are cast to a half type, if these are larger. If the host can use the
-//   device's memory and `bucket` fits into a heap, it lies there, because no step uses the heap
-//   meanwhile. It is then not counted.
+//   weights of one unit (parameters that are gathered together) that are cast to a half type, if
+//   these are larger. If the host can use the device's memory and `bucket` fits into a heap, it
+//   lies there, because no step uses the heap meanwhile. It is then not counted.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;

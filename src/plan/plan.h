@@ -25,10 +25,10 @@ static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_S
 // One micro-batch of this rank's replica: its samples and its program.
 typedef struct tri_round {
     // Position of the micro-batch's first sample in the step, and its number of samples; size 0:
-    // the replica has no micro-batch in this round.
+    // the replica has one micro-batch fewer than others.
     int64_t first, size;
     tri_program *program; // NULL when there are no samples
-    // All values that pipeline stages send each other in this round.
+    // All values that pipeline stages send each other for this micro-batch.
     const tri_edge_value *edge_values;
     const int *edge_of_value; // by edge value: number of the tri_edge that carries it
     int edge_value_count;
@@ -56,7 +56,7 @@ typedef struct tri_plan_request {
     int64_t step_samples[TRI_STEP_SHAPE_COUNT];
     int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     int64_t eval_micro;   // samples of a micro-batch of evaluation and test
-    bool gives_rounds;    // the recipe gives the number of rounds; see tri_batch_options
+    bool gives_rounds;    // the recipe gives the micro-batches per step; see tri_batch_options
     bool sync_batchnorm;  // batch norm is computed over the micro-batches of all replicas
     bool deterministic;   // true: results have the same bits on any number of ranks
     tri_comm_choice comm; // the network or shared memory that connects the ranks
@@ -153,7 +153,7 @@ struct tri_plan {
     int block_count;
     tri_schedule_block *blocks;
     tri_flat flat;
-    tri_unit *units; // the units, numbered as in the flat buffers
+    tri_unit *units; // parameters that are gathered and reduced together, as numbered in `flat`
     tri_program *programs[TRI_MAX_PROGRAMS];
     int program_count;
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
@@ -189,7 +189,8 @@ void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options);
 // How many bytes the offloaded state takes where it lies.
 int64_t tri_plan_offloaded_bytes(const tri_plan *plan);
 // What an optimizer step on the host moves, in bytes: gradients to the host, parameters to the
-// device, and what its CPU reads and writes in the host's memory. unit -1: of all units together.
+// device, and what its CPU reads and writes in the host's memory. A unit is parameters that are
+// updated together; unit -1: all units.
 typedef struct tri_host_step_bytes {
     int64_t down, up, memory;
 } tri_host_step_bytes;
@@ -201,8 +202,8 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
 // How many bytes this rank's communicators need for themselves. *nccl_estimate: how many more bytes
 // NCCL allocates, estimated; 0 without NCCL.
 int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);
-// Describes the plan's units and blocks for schedules. Schedules know nothing of graphs, so that
-// they can be tested without a model.
+// Describes the plan's blocks, and its units (parameters that are gathered and reduced together),
+// for schedules. Schedules know nothing of graphs, so that they can be tested without a model.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

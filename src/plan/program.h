@@ -20,12 +20,12 @@ typedef struct tri_model_request {
 } tri_model_request;
 
 // Where a value lies while the program runs. The kind decides how its address is found: some
-// addresses are the same in every step, others change with the round.
+// addresses are the same in every step, others change with the micro-batch.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
     TRI_LOCATION_SCRATCH, // offset into the scratch memory of the running tri_segment
     TRI_LOCATION_BUNDLE,  // index of the tri_bundle (values kept between segments), offset into it
-    TRI_LOCATION_INPUT,   // offset into the round's inputs
+    TRI_LOCATION_INPUT,   // offset into the inputs of the micro-batch
     // Offset into the results, which are pairs (sum, count) of loss and metrics.
     TRI_LOCATION_RESULT,
     TRI_LOCATION_PARAMETER, // index of the parameter
@@ -44,8 +44,8 @@ typedef struct tri_location {
 } tri_location;
 
 // Values that live from one segment to another and are all made and read by the same segments: they
-// share one buffer, which exists once for each round in flight. One buffer instead of many keeps
-// the planning of memory small.
+// share one buffer, which exists once for each micro-batch in flight. One buffer instead of many
+// keeps the planning of memory small.
 typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose nodes use the bundle's values; -1: several blocks do

@@ -1,4 +1,5 @@
-// Names, lanes and text of actions and schedules, from the table TRI_ACTION_LIST.
+// Names and texts of actions, and their lanes (compute, communication, storage, …), from the table
+// TRI_ACTION_LIST; text of schedules.
 #include "plan/schedule.h"
 
 #include "base/search.h"

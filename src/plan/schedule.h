@@ -6,12 +6,13 @@
 // that is gathered, reduced and stepped together. Unit b has the parameters that only block b
 // reads. The units after the last block's have one parameter each, which several blocks read (tied
 // weights). A *stage* is a run of consecutive blocks; stage v of a pipeline of P ranks is on
-// pipeline rank v mod P. A *round* is the number of a micro-batch of this rank's replica. An *edge*
-// is what one block makes and a block of another stage reads first, for one micro-batch: one stage
-// may send several edges to another.
+// pipeline rank v mod P. A micro-batch has a number among those of its replica in the step, in code
+// its `round`. An *edge* is what one block makes and a block of another stage reads first, for one
+// micro-batch: one stage may send several edges to another.
 //
-// A lane runs its actions one after the other, beside the other lanes. One step of zero2 with two
-// blocks (a, b) and one round; an arrow leads from an action to the one that waits for it:
+// A lane (computation, a communicator, storage, …) runs its actions one after the other, beside the
+// other lanes. One step of zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an
+// action to the one that waits for it:
 //
 //     take     TAKE
 //                   ↓
@@ -30,8 +31,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// Lanes run side by side, so that communication and storage overlap with computing; within a lane,
-// actions run in the order of the list.
+// A lane runs its actions in the order of the list. Lanes run side by side, so that communication
+// and storage overlap with computing.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that divide one training state among them
@@ -54,9 +55,10 @@ typedef enum tri_subject {
     TRI_SUBJECT_EDGE
 } tri_subject;
 
-// The kinds of actions, one row each: X(action, name, lane, subject, has a round).
+// The kinds of actions, one row each: X(action, name, lane, subject, whether it is for one
+// micro-batch). A unit is parameters that are gathered and reduced together.
 #define TRI_ACTION_LIST(X)                                                                         \
-    X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* gets the round's micro-batch from the loader */  \
+    X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* gets a micro-batch from the loader */            \
     /* collects the unit's parameters from all shards, in the type with which kernels compute */   \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
     X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* frees the gathered parameters */       \
@@ -71,11 +73,11 @@ typedef enum tri_subject {
     X(RECV_ALONG, "RECV", TRI_LANE_ALONG, EDGE, true)                                              \
     X(SEND_BACK, "SEND", TRI_LANE_BACK, EDGE, true)                                                \
     X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
-    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* sets the unit's gradients to zero */   \
+    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* sets gradients to zero */              \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
     X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of own gradients */         \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT,                                                             \
-      false) /* sums own gradients over the stages that hold the unit */                           \
+      false) /* sums a tied parameter's gradients over the stages that hold it */                  \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE,                                                        \
       false) /* computes counts, the norm and the step scalars */                                  \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT,                                                        \
@@ -102,24 +104,25 @@ typedef enum tri_action_kind {
 
 typedef struct tri_action {
     tri_action_kind kind;
-    int subject;              // number of the block, unit or edge; -1: none
-    int round;                // number of the micro-batch; -1: the action belongs to no round
+    int subject;              // number of the block, unit or edge (see tri_subject); -1: none
+    int round;                // number of the micro-batch; -1: the action belongs to none
     int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
     // Of an action that makes gradients (FORWARD makes those of batch norm's running statistics,
-    // see TRI_ROLE_STATISTIC): it adds to at least one gradient that an earlier round, or another
-    // block with the same unit, has made; `adds` says of which units. Of SCATTER: it adds to the
-    // sums of earlier rounds in this rank's own gradients.
+    // see TRI_ROLE_STATISTIC): it adds to at least one gradient that an earlier micro-batch, or
+    // another block that reads the same parameter, has made; `adds` says which. Of SCATTER: it adds
+    // to the sums of earlier micro-batches in this rank's own gradients.
     bool accumulate;
-    // FORWARD: the first compute action of this rank in the round. It alone waits for TAKE, because
-    // all later ones of the round come after it.
+    // FORWARD: the first compute action of this rank for the micro-batch. It alone waits for TAKE,
+    // because all later ones of the micro-batch come after it.
     bool begins_round;
     // FORWARD: RECOMPUTE will make the block's activations again, so only the values that other
     // blocks read are kept.
     bool forgets;
-    // Bit k: the action adds to the gradients of the block's k-th unit. Else it overwrites them, so
-    // that they need not be set to zero before. FORWARD makes the gradients of statistics and
-    // BACKWARD those of trained parameters. A schedule allows each half of BACKWARD to make some of
-    // them, although the pass split_backward leaves them all to BACKWARD_WEIGHT.
+    // Bit k: the action adds to the gradients of the block's k-th unit (parameters that are reduced
+    // together). Else it overwrites them, so that they need not be set to zero before. FORWARD
+    // makes the gradients of statistics and BACKWARD those of trained parameters. A schedule allows
+    // each half of BACKWARD to make some of them, although the pass split_backward leaves them all
+    // to BACKWARD_WEIGHT.
     uint64_t adds;
     int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
 } tri_action;
@@ -128,7 +131,8 @@ typedef struct tri_schedule {
     tri_arena *arena;
     tri_action *actions;
     int count, capacity;
-    // For each action: the actions of other lanes that must be done before it starts.
+    // For each action: the actions of other lanes (communicators, storage, …) that must be done
+    // before it starts.
     int *dependencies;
     int dependency_count, dependency_capacity;
 } tri_schedule;
@@ -153,17 +157,19 @@ typedef struct tri_unit {
     bool has_half;    // kernels read some of its parameters in a half type
     bool has_stored;  // kernels read some of its parameters in the type in which they are stored
     bool has_partial; // NORM sums gradients of it over the tensor-parallel ranks
-    // Fsdp: the unit is so small that it stays gathered from its first to its last use in a step.
+    // Fsdp: the unit (parameters gathered together) is so small that it stays gathered from its
+    // first to its last use in a step.
     bool persistent;
-    // The pipeline ranks that hold the unit; if there are several, TIE sums over them.
+    // The pipeline ranks that hold the unit; if there are several (of a parameter that several
+    // stages read), TIE sums the gradients over them.
     int first_holder, holder_count;
-    bool here; // this rank holds the unit
+    bool here; // a stage of this rank reads the unit's parameters
 } tri_unit;
 
 typedef struct tri_schedule_block {
     int stage;
     bool recompute;
-    int units[TRI_MAX_BLOCK_UNITS]; // the units that the block reads, its own first
+    int units[TRI_MAX_BLOCK_UNITS]; // the units that it reads, its own first
     int unit_count;
     // Costs of one sample: flops, in spite of the names' ending. Unless the recipe names the
     // stages, they are cut so that the largest sum of forward_s over a stage is as small as
@@ -185,15 +191,15 @@ typedef struct tri_schedule_request tri_schedule_request;
 
 // In which order a pipeline rank runs its compute actions. The order decides how long ranks wait
 // for each other and how many activations they hold. With one stage in all, orders differ only in
-// how many rounds they keep in flight.
+// how many micro-batches they keep in flight.
 typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // each rank has several stages (strategy.stages_per_rank)
     bool splits_backward;   // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
-    // Adds FORWARD and BACKWARD… of this rank's stages for every round (micro-batch), and nothing
-    // else. It adds them also for rounds in which this rank has no samples, because other ranks of
-    // its group may have some, and all need the same list. The rounds of a block come in ascending
-    // order.
+    // Adds FORWARD and BACKWARD… of this rank's stages for every micro-batch, and nothing else. It
+    // adds them also for a micro-batch without samples on this rank, because other ranks of its
+    // group may have some, and all need the same list. The micro-batches of a block come in
+    // ascending order.
     // tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
@@ -208,24 +214,24 @@ struct tri_schedule_request {
     const tri_unit *units;
     const tri_edge *edges;
     int pipeline, pipeline_rank; // number of pipeline ranks, and which of them this one is
-    // How many ranks take part in the collectives of the lanes REPLICATE and SHARD.
+    // How many ranks take part in the collectives of the lanes (communicators) REPLICATE and SHARD.
     int replicate, shard;
-    int rounds;                 // rounds of the step, the same number on every replica
-    const int64_t *round_sizes; // by round: the samples of this rank's micro-batch; 0: it has none
+    int rounds;                 // micro-batches of a replica in the step
+    const int64_t *round_sizes; // by micro-batch: its samples on this rank; 0: none
     bool training;              // false: evaluation, FORWARD only
     // The device works asynchronously (runs_ahead). The action TAKE, which brings the inputs of a
     // micro-batch to the device, then comes one micro-batch earlier than these inputs are used, so
     // that they are copied while the device computes the micro-batch before.
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
-    // ranks divide the samples. For that, gradients are scattered after every round, and `strategy`
-    // is the effective one.
+    // ranks divide the samples. For that, gradients are scattered after every micro-batch, and
+    // `strategy` is the effective one.
     bool deterministic;
     // Fsdp: RELEASE follows FORWARD, and GATHER comes again before BACKWARD.
     bool reshard_after_forward;
-    // How many units before their use GATHER starts. Where parameters are released and there is no
-    // pipeline, it is exactly this number, because each unit gathered ahead takes memory. Elsewhere
-    // it is at least 2 (AHEAD in complete.c).
+    // How many units (parameters that are gathered together) ahead of their use GATHER starts.
+    // Where parameters are released and there is no pipeline, it is exactly this number, because
+    // each unit gathered ahead takes memory. Elsewhere it is at least 2 (AHEAD in complete.c).
     int prefetch;
     bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
     // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
@@ -248,15 +254,16 @@ const tri_strategy *tri_strategy_of(tri_strategy_kind kind);
 const tri_strategy *tri_strategy_find(const char *name);
 // Gets the strategy by which schedules are written. It differs from the recipe's strategy only in a
 // deterministic run that shards nothing: then it is zero2, which scatters the gradients of every
-// round, so that they are added in the order of the step's micro-batches.
+// micro-batch, so that they are added in the order of the step's micro-batches.
 const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic);
 // Finds an order by its name; NULL: there is none of this name.
 const tri_order *tri_order_find(const char *name);
 
 // Which kind of compute action makes a gradient. No two sources write the gradient of the same
-// parameter. So in each sum of a unit's gradients, the first action of each source overwrites what
-// lies in memory, and later actions add to it. (Exception: where both halves of BACKWARD may write
-// the same gradients, CLEAR comes first and all actions add.)
+// parameter. So in each sum of the gradients of a unit (parameters that are reduced together), the
+// first action of each source overwrites what lies in memory, and later actions add to it.
+// (Exception: where both halves of BACKWARD may write the same gradients, CLEAR comes first and all
+// actions add.)
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // made by FORWARD
     TRI_GRADIENT_INPUT,       // made by BACKWARD_INPUT
@@ -264,12 +271,13 @@ typedef enum tri_gradient_source {
     TRI_GRADIENT_SOURCE_COUNT // also stands for actions that make no gradients
 } tri_gradient_source;
 tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
-// Whether the unit, which has gradients, may have some of that source: STATISTICS if it has
-// statistics, INPUT if the order splits the backward pass, REST always.
+// Whether a unit (parameters that are reduced together) that has gradients may have some of that
+// source: STATISTICS if it has statistics, INPUT if the order splits the backward pass, REST
+// always.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
 // Whether both halves of BACKWARD may write one parameter's gradient, so that neither may overwrite
-// it: several blocks of this rank read the unit, and the order splits the backward pass.
+// it: several blocks of this rank read the parameter, and the order splits the backward pass.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
 // The four functions below tell what the strategy demands of a schedule, given the sizes of the
@@ -283,26 +291,27 @@ bool tri_schedule_gathers(const tri_schedule_request *request);
 bool tri_schedule_releases(const tri_schedule_request *request);
 // Whether gradients are scattered at least once in a step.
 bool tri_schedule_scatters(const tri_schedule_request *request);
-// Whether gradients are scattered after every round.
+// Whether gradients are scattered after every micro-batch.
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request);
 
-// Writes the compute actions by the order, and around them the actions that the strategy, edges and
-// units demand. The schedule is verified, and has no dependencies yet. TRI_INTERNAL: the order is
-// wrong.
+// Writes the compute actions by the order, and around them the actions that the strategy demands,
+// and those that send values between stages. The schedule is verified, and has no dependencies yet.
+// TRI_INTERNAL: the order is wrong.
 tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
                              tri_schedule *out);
 
-// The largest number of rounds whose activations a stage holds at one time: those whose forward
-// pass is done and whose backward pass (with BACKWARD_WEIGHT) is not. The activations need memory
-// this many times.
+// The largest number of micro-batches whose activations a stage holds at one time: those whose
+// forward pass is done and whose backward pass (with BACKWARD_WEIGHT) is not. The activations need
+// memory this many times.
 int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
                            int stage);
 
-// Whether GATHER of the unit sends parameters that FETCH has read: the unit's parameters are
-// offloaded, and kernels read them in the type in which they are stored.
+// Whether GATHER of the unit (parameters that are gathered together) sends what FETCH has read: the
+// parameters are offloaded, and kernels read them in the type in which they are stored.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// For functions that write orders: adds the blocks of a stage, forward or backward, for one round.
+// For functions that write orders: adds the blocks of a stage, forward or backward, for one
+// micro-batch.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
@@ -313,22 +322,22 @@ typedef struct tri_wait {
     int action, other;
 } tri_wait;
 
-// Finds for each action the actions of other lanes for which it has to wait. These follow from what
-// actions read and write, and from `waits`. Within a lane no dependency is needed, because a lane
-// keeps the order of the list.
+// Finds for each action the actions of other lanes (communicators, storage, …) for which it has to
+// wait. These follow from what actions read and write, and from `waits`. Within a lane no
+// dependency is needed, because a lane keeps the order of the list.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
-// Checks that the schedule computes the step. Each block goes forward before backward in each
-// round, on gathered parameters. Each gradient is complete when it is reduced, is reduced once and
-// before NORM, and is stepped once. Edges arrive before they are read. The dependencies, if there
-// are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names action and
-// rule.
+// Checks that the schedule computes the step. For each micro-batch, each block goes forward before
+// backward, on gathered parameters. Each gradient is complete when it is reduced, is reduced once
+// and before NORM, and is stepped once. Edges arrive before they are read. The dependencies, if
+// there are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names
+// action and rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
 // Checks the schedules of all ranks of a mesh together (schedules[rank]). Every SEND meets its
-// RECV. Ranks along the shard axis have the same actions of the lane SHARD in the same order, and
-// ranks along the replicate axis those of REPLICATE. Ranks along the tensor-parallel axis have the
-// same actions in all lanes, because they exchange values inside blocks. Nothing can deadlock. A
-// schedule without dependencies gets them for this check.
+// RECV. Ranks along the shard axis have the same actions of the lane (communicator) SHARD in the
+// same order, and ranks along the replicate axis those of REPLICATE. Ranks along the
+// tensor-parallel axis have the same actions in all lanes, because they exchange values inside
+// blocks. Nothing can deadlock. A schedule without dependencies gets them for this check.
 tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,
                                      const tri_schedule_request *requests);
 
@@ -337,7 +346,7 @@ tri_lane tri_action_lane(tri_action_kind kind);
 tri_subject tri_action_subject(tri_action_kind kind);
 const char *tri_lane_name(tri_lane lane);
 // Writes an action as text: "REDUCE conv1", "FORWARD fc1,2" or "SEND 0>1,2". `names` are the names
-// of the units, which begin with those of the blocks.
+// of the blocks, then those of the shared parameters, as units are numbered.
 char *tri_action_text(const tri_action *action, const char *const *names, char *out, size_t size);
 void tri_schedule_print(const tri_schedule *schedule, const char *const *names, FILE *out);
 

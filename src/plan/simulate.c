@@ -4,12 +4,14 @@
 
 #include <string.h>
 
+// What one rank has done. A lane (the compute lane, a communicator, storage, …) runs its actions in
+// order.
 typedef struct rank_state {
     const tri_schedule *schedule;
     int next;                 // the first action that is not issued yet
     double issued_s;          // when the latest action was issued
     int head[TRI_LANE_COUNT]; // by lane: its first action that is not done; `count` if all are done
-    bool arrived[TRI_LANE_COUNT]; // by lane: the action `head` is waiting for other ranks
+    bool arrived[TRI_LANE_COUNT]; // by lane (tri_lane): the action `head` waits for other ranks
     double free_s[TRI_LANE_COUNT];
     int *next_in_lane; // by action: the next action of the same lane
     double *time_s;    // by action: when it was issued; once it is done, when it ended
@@ -17,8 +19,8 @@ typedef struct rank_state {
     bool queued;
 } rank_state;
 
-// Ranks of a group that wait until all of the group have reached a collective. A communicator does
-// one collective at a time, so one entry for each group is enough.
+// A meeting: ranks of a group wait until all of the group have reached a collective. A communicator
+// does one collective at a time, so one entry for each group is enough.
 typedef struct meeting {
     int arrived;
     double start_s;
@@ -29,19 +31,19 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    // Where the ranks of a group wait for each other before a collective. Lanes SHARD and
-    // REPLICATE: groups[lane][r] is for the group whose lowest rank is r. Lane COMPUTE has one
-    // entry: for NORM, in which all ranks take part.
+    // Where the ranks of a group wait for each other before a collective, by lane (tri_lane). Lanes
+    // SHARD and REPLICATE: groups[lane][r] is for the group whose lowest rank is r. Lane COMPUTE
+    // has one entry, for NORM, in which all ranks take part.
     meeting *groups[TRI_LANE_COUNT];
     // By the lowest rank of a tensor-parallel group: where its ranks wait for each other, because
     // they run each block's actions together.
     meeting *compute;
-    // Where ranks wait for each other before the action TIE of a unit: [lowest rank of a group
-    // along the pipeline][unit].
+    // Where ranks wait for each other before the action TIE of a unit (a parameter that several
+    // stages read): [lowest rank of a group along the pipeline][unit].
     meeting *ties;
     int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
-    // [lowest rank of a group along the pipeline][edge][round]: a SEND waits for its RECV, or the
-    // RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
+    // [lowest rank of a group along the pipeline][edge][micro-batch]: a SEND waits for its RECV, or
+    // the RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
     int *messages;
     int units, edges, rounds;
     tri_execution result;
@@ -73,7 +75,8 @@ static void enqueue(execution *x, int rank) {
     x->queue[x->queued++] = rank;
 }
 
-// Carries out the first action of the lane that is not done (its head), from `start_s` on.
+// Carries out the first action that is not done (the head) of a lane (the compute lane, a
+// communicator, …), from `start_s` on.
 static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
     rank_state *r = &x->ranks[rank];
     const tri_simulated_rank *given = &x->given[rank];
@@ -97,8 +100,8 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// Lets the rank join a meeting of `wanted` ranks. A collective begins when all have joined, so the
-// last rank to join starts it for all of them. The members are among the `count` ranks lowest,
+// Lets the rank arrive at a collective of `wanted` ranks. The collective begins when all have
+// arrived, so the last rank starts it for all of them. All are among the `count` ranks lowest,
 // lowest + stride, …
 static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
                  int stride, int count, double now_s) {
@@ -141,8 +144,8 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
     finish_head(x, rank, lane, start_s);
 }
 
-// Starts the lane's first action that is not done, or lets it wait for the other ranks that take
-// part. `now_s` is when this rank is ready.
+// Starts the first action of this lane (a queue of actions that run in order) that is not done, or
+// lets it wait for the other ranks that take part. `now_s` is when this rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
     const tri_action *a = &r->schedule->actions[r->head[lane]];
@@ -177,8 +180,8 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// Starts, in every lane but COMPUTE, the first action that is not done, if it was issued and does
-// not already wait for other ranks. False: there was none.
+// Starts, in every lane but COMPUTE (communicators, storage, …), the first action that is not done,
+// if it was issued and does not already wait for other ranks. False: there was none.
 static bool start_lanes(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     bool any = false;

@@ -1,8 +1,9 @@
 // When the actions of all ranks of a run would begin and end, from costs. The rules are those of
-// the engine: a rank starts its actions in the order of its list, a lane runs its actions one after
-// the other, and an action starts after the actions on which it depends. A collective begins when
-// the last of its ranks is ready, a message when both of its ranks are. Compute actions of a group
-// along the tensor axis begin together, because its ranks exchange values within the actions.
+// the engine: a rank starts its actions in the order of its list, a lane (compute, a communicator,
+// storage, …) runs its actions one after the other, and an action starts after the actions on which
+// it depends. A collective begins when the last of its ranks is ready, a message when both of its
+// ranks are. Compute actions of a group along the tensor axis begin together, because its ranks
+// exchange values within the actions.
 #ifndef TRIREME_PLAN_SIMULATE_H
 #define TRIREME_PLAN_SIMULATE_H
 
@@ -29,9 +30,8 @@ typedef struct tri_execution {
 tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks);
 
 // Returns the seconds until the last action of the last rank has ended; ranks[i] is rank i of the
-// mesh. *bubble: the fraction of that time in which compute lanes wait, over all ranks. The
-// schedules must have dependencies and have passed tri_schedule_verify_ranks, so that no rank waits
-// for ever.
+// mesh. *bubble: the fraction of that time in which ranks wait instead of computing. The schedules
+// must have dependencies and have passed tri_schedule_verify_ranks, so that no rank waits for ever.
 double tri_simulate(const tri_mesh *mesh, const tri_simulated_rank *ranks, double *bubble);
 
 #endif

@@ -37,8 +37,8 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
     return edges;
 }
 
-// Lists the values that the edges carry in a round. Rounds with the same program share the list, so
-// that plans of many rounds stay small.
+// Lists the values that stages send each other for a micro-batch. Micro-batches with the same
+// program share the list, so that plans of many micro-batches stay small.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
     tri_round *round = &step->items[index];

@@ -15,7 +15,8 @@ enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
     return TRI_SLOT_FIRST_BUCKET + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
 }
-// What a slot of a bucket is for: PARAMETERS, GRADIENTS, MASTERS or STATES.
+// For which of a bucket's data the slot (table entry with an address) stands: PARAMETERS,
+// GRADIENTS, MASTERS or STATES.
 static int what_of(int slot) { return (slot - TRI_SLOT_FIRST_BUCKET) % SLOTS_OF_BUCKET; }
 int tri_slot_parameters(int unit, tri_bucket_kind bucket) {
     return slot_of(unit, bucket, PARAMETERS);
@@ -75,7 +76,8 @@ typedef struct buffer {
     int64_t size_bytes, offset;
     int first, last;
     int last_compute; // the last action of the compute lane that touches it; -1: none
-    // The actions of other lanes that touch it: its first entry in `asyncs`; -1: none.
+    // The actions of other lanes (communicators, storage) that touch it: index of the first in
+    // `asyncs`; -1: none.
     int first_async;
 } buffer;
 
@@ -91,11 +93,12 @@ typedef struct step {
     async_touch *asyncs;
     int async_count, async_capacity;
     // The buffer for which each slot (step_memory.h) stands now, or -1. open_buckets has the slots
-    // of buckets. open_rounds[round] has the slots of inputs and bundles, because each round in
-    // flight has its own; it is allocated when the round first needs it.
+    // of buckets. open_rounds[round] has the slots of inputs and bundles of one micro-batch,
+    // because each micro-batch in flight has its own; it is allocated when the micro-batch first
+    // needs it.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
-    bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
+    bool *is_sent; // by slot of a bucket: GATHER sends what lies there, or has sent it
     // Buffers that SCATTER sends. They stay in use until the next compute action has ended: see
     // close_scattered.
     int *scattered;
@@ -122,8 +125,9 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
-// Finds the heap of a slot's buffer. The first inputs of a step have a heap of their own, because
-// they arrive while the previous step runs (see TRI_HEAP_INPUTS).
+// Finds the heap (range of memory) for the buffer of a slot, an entry of the table of addresses.
+// The first inputs of a step have a heap of their own, because they arrive while the previous step
+// runs (see TRI_HEAP_INPUTS).
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
@@ -164,7 +168,7 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
     TRI_PUSH(s->scratch, s->touched, s->touched_count, s->touched_capacity) = *open;
 }
 
-// Bits that tell which buffers of a unit's buckets an action touches.
+// Bits that tell which buffers of a unit (parameters that are reduced together) an action touches.
 enum { UNIT_PARAMETERS = 1, UNIT_TRAINED_GRADIENTS = 2, UNIT_STATISTICS = 4 };
 enum { UNIT_GRADIENTS = UNIT_TRAINED_GRADIENTS | UNIT_STATISTICS };
 
@@ -211,8 +215,9 @@ static void keep_scattered(step *s) {
     s->scattered_count = 0;
 }
 
-// Records that the action uses the buffer in the slot. FETCH and LOAD begin a new buffer, because
-// the state that they read was not in memory; every other action finds a buffer in the slot.
+// Records that the action uses the buffer for which the slot (table entry with an address) stands.
+// FETCH and LOAD begin a new buffer, because the state that they read was not in memory; for every
+// other action there is a buffer already.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -247,9 +252,9 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase, int64_t
     if (segment->scratch_bytes > *scratch_bytes) *scratch_bytes = segment->scratch_bytes;
 }
 
-// Keeps GATHER's send buffer until the unit's first compute action, which waits for GATHER anyway.
-// If the buffer were released sooner, the next user of its memory would have to wait for GATHER
-// too.
+// Keeps the buffer from which GATHER sends a unit's parameters until the unit's first compute
+// action, which waits for GATHER anyway. If the buffer were released sooner, the next user of its
+// memory would have to wait for GATHER too.
 static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
@@ -313,7 +318,8 @@ static void touch_edge(step *s, const tri_action *a) {
     }
 }
 
-// Records that an action on a unit uses its gradients, if the step gives these memory.
+// Records that an action on a unit (parameters that are reduced together) uses its gradients, if
+// the step gives these memory.
 static void touch_gradients(step *s, const tri_action *a) {
     bool touches = a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER ||
                    (a->kind == TRI_ACTION_STEP && s->r->packs_gradients);
@@ -391,9 +397,9 @@ static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// Makes the action wait for all actions that used the earlier buffer. The compute lane runs in
-// order, so of its actions it is enough to wait for the last one, or for none if this action is in
-// the compute lane too.
+// Makes the action wait for all actions that used the earlier buffer. Those of the compute lane
+// (kernels) run in order, so it is enough to wait for the last of them, or for none if this action
+// is in the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))

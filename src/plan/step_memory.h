@@ -33,18 +33,19 @@ typedef enum tri_heap {
 } tri_heap;
 
 // Slots: the entries of a table from which an action learns addresses. Kernels look addresses up in
-// this table, because addresses change from action to action. There is one slot for a round's
-// inputs, one for the scratch, one for each bundle of the program (tri_bundle: values that wait
-// between segments), and four for each bucket of each unit: parameters as kernels read them,
-// gradients as kernels write them, this rank's range of the F32 master weights, and its range of
-// the optimizer states, which lie one after the other.
+// this table, because addresses change from action to action. There is one slot for the inputs of a
+// micro-batch, one for the scratch, one for each bundle of the program (tri_bundle: values that
+// wait between segments), and four for each bucket of each unit (parameters that are reduced
+// together): parameters as kernels read them, gradients as kernels write them, this rank's range of
+// the F32 master weights, and its range of the optimizer states, which lie one after the other.
 enum { TRI_SLOT_INPUTS, TRI_SLOT_SCRATCH, TRI_SLOT_FIRST_BUCKET };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-// Whether the slot stands for parameters, gradients, masters or optimizer states of a bucket.
+// Whether the slot (table entry with an address) stands for parameters, gradients, masters or
+// optimizer states of a bucket.
 bool tri_slot_is_of_bucket(const tri_flat *flat, int slot);
 
 // What of this rank's state is offloaded: it lies in storage between its uses, and takes memory
@@ -54,8 +55,9 @@ typedef struct tri_offload_set {
     bool masters[TRI_BUCKET_COUNT]; // by bucket: its masters are offloaded
 } tri_offload_set;
 
-// Whether an action on a unit needs the bucket's offloaded states (or its offloaded masters) in
-// memory, because it reads them from storage, uses them or writes them back.
+// Whether an action on a unit (parameters that are updated together) needs the bucket's offloaded
+// states (or its offloaded masters) in memory, because it reads them from storage, uses them or
+// writes them back.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
@@ -70,8 +72,8 @@ typedef struct tri_step_buffer {
     int64_t offset, size_bytes;
 } tri_step_buffer;
 
-// One buffer that an action touches. Before the action runs, the slot is set to the buffer's
-// address, `offset` bytes into its heap, so that the action's kernels find the buffer.
+// One buffer that an action touches. Before the action runs, the slot (entry of the table in which
+// kernels look up addresses) is set to the buffer's address, `offset` bytes into its heap.
 typedef struct tri_setting {
     int slot;
     int buffer; // index into tri_step_memory.buffers
@@ -94,11 +96,11 @@ typedef struct tri_step_memory_request {
     const tri_schedule *schedule;
     const tri_schedule_request *blocks; // the input from which the schedule was written
     const tri_flat *flat;
-    tri_program *const *programs; // by round; NULL: the round has no samples
+    tri_program *const *programs; // by micro-batch; NULL: it has no samples
     // The values that edges carry, which need memory until they are sent or read: see tri_round.
-    const tri_edge_value *const *edge_values; // by round
-    const int *const *edge_of_value;          // by round and edge value: the edge that carries it
-    const int *edge_value_count;              // by round
+    const tri_edge_value *const *edge_values; // by micro-batch
+    const int *const *edge_of_value;          // by micro-batch and edge value: its edge
+    const int *edge_value_count;              // by micro-batch
     // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident,
     // held during the whole step.
     bool releases;

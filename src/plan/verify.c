@@ -6,17 +6,18 @@
 
 #include <string.h>
 
-// What has been done, as bits: to a block in a round, or to an edge in a round (MESSAGE: it was
-// sent or received). INPUT and WEIGHT are the two halves of BACKWARD.
+// What has been done, as bits: to a block for a micro-batch, or to an edge (values that one stage
+// sends another) for a micro-batch (MESSAGE: they were sent or received). INPUT and WEIGHT are the
+// two halves of BACKWARD.
 enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    // By source (kind of compute action): whether gradients that it made are in the unit's memory,
-    // so that its next action has to add to them.
+    // By source (kind of compute action): whether gradients that it made are in the memory of the
+    // unit (parameters that are reduced together), so that its next action has to add to them.
     bool holds[TRI_GRADIENT_SOURCE_COUNT];
-    int round; // the round whose gradients the unit holds; -1: it holds none
-    // How often blocks added to the gradients so far, over all rounds of the step.
+    int round; // the micro-batch whose gradients it holds; -1: none
+    // How often blocks added to the gradients so far, over all micro-batches of the step.
     int contributions;
     bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted, downloaded,
         uploaded;
@@ -27,19 +28,19 @@ typedef struct check {
     int index;
     const tri_action *action;
     unit_state *units;
-    uint8_t *blocks, *edges; // bits of what was done to each block, or edge, in each round
-    // By block: the latest round in which FORWARD has run, and the latest for BACKWARD.
+    uint8_t *blocks, *edges; // bits of what was done to each block, or edge, for each micro-batch
+    // By block: the latest micro-batch for which FORWARD has run, and the latest for BACKWARD.
     int *forwards, *backwards;
-    int *expected; // by unit: how many times blocks have to add to its gradients in the step
-    // By unit: whether BACKWARD_INPUT and BACKWARD_WEIGHT may write the same gradient
-    // (tri_schedule_mixes_halves).
+    int *expected; // by unit: how often blocks have to add to its gradients in the step
+    // By unit (parameters that are reduced together): whether BACKWARD_INPUT and BACKWARD_WEIGHT
+    // may write the same gradient (tri_schedule_mixes_halves).
     bool *mixes_halves;
     // Linked lists of the edges (values that stages send each other) that a block reads ([0]) and
     // makes ([1]).
     int *edge_lists[2], *next_edges[2];
-    // The latest round whose micro-batch was taken, and the latest that has begun.
+    // The latest micro-batch that was taken, and the latest that has begun.
     int last_taken, last_begun;
-    // By round: whether its micro-batch was taken, and whether it has begun.
+    // By micro-batch: whether it was taken, and whether it has begun.
     bool *taken, *has_begun;
     bool normed;
 } check;
@@ -109,9 +110,9 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` is right for each of the block's units: its bit must be set exactly if the
-// unit's gradients hold something already, because a wrong bit would lose or double gradients. Then
-// records that all of them hold something.
+// Checks that `adds` is right for each of the block's units (parameters that are reduced together):
+// its bit must be set exactly if the unit's gradients hold something already, because a wrong bit
+// would lose or double gradients. Then records that all of them hold something.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
@@ -236,8 +237,8 @@ static void hold(check *c, int unit, bool all) {
 }
 
 // Whether the unit's gradients on this rank are complete, so that they may be reduced: every block
-// has added its gradients in every round and, if gradients are scattered, SCATTER has taken all of
-// them.
+// has added its gradients for every micro-batch and, if gradients are scattered, SCATTER has taken
+// all of them.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];

@@ -1,5 +1,5 @@
 // Verifies that memory is used again only after everything that used it before, in whatever way the
-// schedule's lanes overtake each other.
+// schedule's lanes (computation, communicators, …) overtake each other.
 //
 // An action begins after the actions on which it depends and, in a lane that runs in order, after
 // the previous action of its lane. So one number for each action and lane is enough: the latest
@@ -24,9 +24,10 @@ typedef struct link {
 
 typedef struct buffer_uses {
     int first; // the first action that used the buffer; -1: none yet
-    // Index into `links` of a list of the actions that used the buffer, latest first; -1: none.
+    // Into `links` (entries of linked lists): the list of the actions that used the buffer, latest
+    // first; -1: none.
     int latest;
-    int by_lane[TRI_LANE_COUNT]; // by lane: the latest action that used the buffer; -1: none
+    int by_lane[TRI_LANE_COUNT]; // by lane (compute, …): the latest action that used it; -1: none
     int before; // index into `links` of a list of the buffers that had this memory before; -1: none
     bool lost;  // true: another buffer has taken over this memory
 } buffer_uses;
@@ -35,10 +36,11 @@ typedef struct check {
     tri_arena *arena;
     const tri_schedule *s;
     const tri_step_memory *memory;
-    // done[action · TRI_LANE_COUNT + lane]: the lane's latest action that is done before this
-    // action begins; -1: none.
+    // done[action · TRI_LANE_COUNT + lane]: the latest action of the lane (compute, a communicator,
+    // …) that is done before this action begins; -1: none.
     int *done;
-    // By action: index into `links` of a list of the actions that depend on it; -1: none.
+    // By action: into `links` (entries of linked lists), the list of the actions that depend on it;
+    // -1: none.
     int *dependents;
     buffer_uses *buffers;
     link *links;
@@ -106,7 +108,7 @@ static tri_status unordered(const check *c, int action, int other, const char *r
 }
 
 // Checks that all actions that used an earlier buffer are done before this action. In a lane that
-// runs in order, it is enough to check the latest.
+// runs in order (all but the pipeline's messages), it is enough to check the latest.
 static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
     const char *rule = "uses the memory of, and does not wait for,";
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)

@@ -32,8 +32,8 @@ static int next_of_lane(const tri_schedule *s, tri_lane lane, int from) {
     return from;
 }
 
-// Compares the collectives of a lane with those of the group's first rank. If they differed, the
-// run would hang or mix up values.
+// Compares a rank's actions in one lane (compute, a communicator, storage, …) with those of the
+// first rank of its group along `axis`. If they differed, the run would hang or mix up values.
 static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axis axis) {
     int lowest = lowest_along(all->mesh, rank, axis);
     const tri_schedule *a = &all->schedules[lowest], *b = &all->schedules[rank];
@@ -53,8 +53,9 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// Checks that a pipeline's ranks agree on the rounds, and on how many edges and units there are.
-// Also checks that `holder_count` of each tied unit is the number of ranks that hold the unit.
+// Checks that a pipeline's ranks agree on the numbers of micro-batches, edges (values that stages
+// send each other) and units (parameters that are reduced together). Also checks that
+// `holder_count` of each tied unit is the number of ranks that hold the unit.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];

@@ -21,14 +21,14 @@ int preflight_find_slow(tri_arena *arena, const double *values, int count, doubl
 typedef struct preflight_pair {
     int32_t partner;    // the other end's number: of a host or, on one host, a rank; -1: none
     double bytes_per_s; // rate in each direction, while both directions are used; 0: not measured
-    double latency_s;   // time of a round trip; set only for the end with the lower number
+    double latency_s;   // time of a round trip; set only if this end has the pair's lower number
 } preflight_pair;
 
 // A summary of what one end (a host or a rank) has measured with all its partners. All ranks get
 // this summary and not the pairs, because nothing more is needed to judge the pairs of other ends.
 typedef struct preflight_end_rates {
-    // The end's best rate, its best rate with a partner other than best_partner, its lowest rate,
-    // and its longest latency.
+    // What this host (or this rank, if there is only one host) has measured: its best rate, its
+    // best rate with a partner other than best_partner, its lowest rate, and its longest latency.
     double best, second, slowest, latency_s;
     int32_t best_partner, pairs; // partner of the best rate; number of measured pairs
 } preflight_end_rates;
@@ -40,8 +40,9 @@ int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates,
                              double fraction, bool *slow);
 
 typedef enum preflight_fault_kind {
-    // Neither end is slow, but the pair is. Take for each of its ends the best rate that this end
-    // reaches with another partner: the pair's rate is below link_fraction of the lower of the two.
+    // The pair is slow although neither of its two hosts (or ranks, if there is only one host) is.
+    // Take for each of the two the best rate that it reaches with another partner: the pair's rate
+    // is below link_fraction of the lower of these.
     PREFLIGHT_SLOWER,
     PREFLIGHT_TOO_SLOW, // the rate is below link_gb_s
     PREFLIGHT_FAR,      // the latency is above link_ms
@@ -69,9 +70,9 @@ void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, i
 typedef struct preflight_tick {
     long long sent_ns, other_ns, received_ns;
 } preflight_tick;
-// Finds how far the other clock is ahead (*offset_s) from the shortest of `count` round trips, as
-// NTP does: the other clock was read at some time of that round trip, and its middle is assumed.
-// Returns how wrong this may be, in seconds: half of that round trip.
+// Finds how far the clock of the other host is ahead (*offset_s) from the shortest of `count` round
+// trips, as NTP does: that clock was read at some time of the round trip, and its middle is
+// assumed. Returns how wrong this may be, in seconds: half of that round trip.
 double preflight_clock_offset(const preflight_tick *ticks, int count, double *offset_s);
 
 #endif

@@ -28,7 +28,8 @@ static int own_end(const preflight *p) {
     return -1;
 }
 
-// Lists the ends: the first ranks of all hosts or, on a single host, all ranks.
+// Lists the ranks that measure the network, called ends: the first ranks of all hosts or, on a
+// single host, all ranks.
 static void list_ends(preflight *p) {
     p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
     p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
@@ -58,9 +59,9 @@ static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) 
     return TRI_OK;
 }
 
-// Times exchanges in which both ends send at once. Sizes double until the time is used up. The rate
-// is that of the largest size, because data that fit into a buffer on the way would seem faster
-// than the link. Both ends know both times, so they stop together.
+// Times exchanges in which this rank and `peer` both send at once. Sizes double until the time is
+// used up. The rate is that of the largest size, because data that fit into a buffer on the way
+// would seem faster than the network. Both ranks know both times, so they stop together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight_pair *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
@@ -79,9 +80,10 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight
     return TRI_OK;
 }
 
-// Measures the link between this rank and one other rank. Both keep the rate, which is the same for
-// both; only the one with the lower number keeps the time of a round trip. If a pair is measured
-// several times, the best result counts.
+// Measures the network connection of this rank's host (or of this rank, if there is only one host)
+// to one other. Both ranks keep the rate, which is the same for both; only the one with the lower
+// number keeps the time of a round trip. If a pair is measured several times, the best result
+// counts.
 static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
     int peer = p->end_ranks[pair->partner];
     preflight_pair found = {.partner = pair->partner};
@@ -113,10 +115,11 @@ static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t 
     return TRI_OK;
 }
 
-// Gathers the results in two steps. First all ranks get a summary of each end's rates. With the
-// summaries each end finds the faults among its own pairs, and then all ranks get these faults. So
-// a rank receives only some bytes from each other rank, however many pairs there are. If there are
-// few ends, all ranks also get all pairs, for the report.
+// Gathers the results in two steps. An end is a host or, if there is only one host, a rank. First
+// all ranks get a summary of each end's rates. With the summaries each end finds the faults among
+// its own pairs, and then all ranks get these faults. So a rank receives only some bytes from each
+// other rank, however many pairs there are. If there are few ends, all ranks also get all pairs,
+// for the report.
 static tri_status gather_pairs(preflight *p) {
     const preflight_limits *limits = &p->request->limits;
     int ends = p->end_count, own = own_end(p);

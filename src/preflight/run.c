@@ -1,5 +1,5 @@
-// Runs the checks of a preflight one after the other. Read next: preflight/meeting.c, the first of
-// them.
+// Runs the checks of a preflight one after the other. Read next: preflight/meeting.c, the first
+// check, which finds out whether all ranks connect.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -85,7 +85,8 @@ void preflight_end(preflight *p) {
     if (p->comm && p->comm->backend->failed(p->comm) == TRI_OK)
         (void)tri_comm_barrier(p->comm, "end of preflight");
     if (p->device) p->device->backend->close(p->device);
-    tri_health_drop_ring(p->health); // health reads the ledger of the communicator, which ends now
+    // p->health reads this rank's actions from memory that tri_comm_close frees.
+    tri_health_drop_ring(p->health);
     if (p->comm) tri_comm_close(p->comm);
     tri_health_stop(p->health);
 }

@@ -8,10 +8,9 @@
 
 enum {
     PREFLIGHT_TEXT_BYTES = 256,
-    // An end of a link (a host or, if there is only one host, a rank) measures with at most so many
-    // other ends.
+    // A host (or, if there is only one host, a rank) measures with at most so many others.
     PREFLIGHT_MAX_ROUNDS = 255,
-    PREFLIGHT_LISTED_ENDS = 64, // if there are more ends, the results do not list all pairs
+    PREFLIGHT_LISTED_ENDS = 64, // up to this many hosts (or ranks), results list all pairs
 };
 
 // What a rank finds out by itself, before it is gathered. Texts of failures are "" if there was no
@@ -71,14 +70,14 @@ struct preflight {
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
     int end_count;
     int *end_ranks; // by end: number of its rank
-    // In each round an end (a host or, on a single host, a rank) measures with one other end. With
-    // very many ends there are fewer rounds (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs
-    // are not measured.
+    // In each round of the measurements an end (a host or, on a single host, a rank) measures with
+    // one other end. With very many ends there are fewer rounds (PREFLIGHT_MAX_ROUNDS) than other
+    // ends, so some pairs are not measured.
     int rounds;
-    preflight_pair *own_pairs;    // by round: the pair that this rank measures
-    preflight_end_rates *rates;   // by end: a summary of its rates
-    bool *slow_ends;              // by end: whether it is slow
-    preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
+    preflight_pair *own_pairs;    // by round of the measurements: the pair of this rank
+    preflight_end_rates *rates;   // by end (host or rank): a summary of its rates
+    bool *slow_ends;              // by end (host or rank): whether it is slow
+    preflight_end_faults *faults; // by end: faults of its pairs with ends after it
     // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
     // NULL: there are too many to list.
     preflight_pair *pairs;
@@ -122,7 +121,8 @@ tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t by
 // Send or receive one message. Each returns when this rank's part is done.
 tri_status preflight_send(preflight *p, int peer, const void *data, size_t bytes);
 tri_status preflight_recv(preflight *p, int peer, void *data, size_t bytes);
-// Sends and receives at the same time, because a link may be slower when both directions are used.
+// Sends and receives at the same time, because a network may be slower when both directions are
+// used.
 tri_status preflight_exchange(preflight *p, int peer, const void *out, void *in, size_t bytes);
 // Names a rank for messages: "rank 3 (node2)"; in a job of one rank, its host.
 const char *preflight_rank_text(const preflight *p, int rank);

@@ -1,5 +1,6 @@
-// A round-robin tournament by the circle method: one player keeps its seat at a table, the others
-// move one seat further in each round, and each meets the player opposite.
+// A round-robin tournament by the circle method: one player (a host or rank that measures) keeps
+// its seat at a table, the others move one seat further in each round, and each meets the player
+// opposite.
 #include "preflight/tournament.h"
 
 // Rounds the number of players up to an even number, because players meet in pairs. The added

@@ -28,7 +28,7 @@ typedef struct tri_recipe {
     tri_comm_options comm;
     // Always NULL, because its settings are merged into the sections above.
     const tri_tree *deepspeed;
-    int64_t rounds;    // rounds of a DeepSpeed configuration: see tri_deepspeed.rounds
+    int64_t rounds;    // micro-batches per step by DeepSpeed's settings: see tri_deepspeed.rounds
     tri_strings notes; // warnings about the recipe, see tri_recipe_log_notes
 } tri_recipe;
 

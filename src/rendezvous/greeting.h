@@ -35,8 +35,8 @@ typedef struct store_proof {
 typedef enum store_admission {
     STORE_ADMITTED = 1,
     STORE_OTHER_RUN,
-    STORE_STALE, // the rank's generation has ended, and a newer one runs
-    STORE_EARLY, // the server still serves an older generation
+    STORE_STALE, // the run was started again after this rank's start
+    STORE_EARLY, // the server still serves an earlier start of the run
 } store_admission;
 
 typedef struct store_verdict {

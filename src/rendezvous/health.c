@@ -32,7 +32,7 @@ struct tri_health {
     tri_store *store;
     tri_health_config config;
     int fd, wake;
-    bool has_agent; // an agent serves the store, not a rank
+    bool has_agent; // a launcher (an agent) serves the store, not rank 0
     // When the thread last checked the server, and after how much silence the server is lost.
     int64_t looked_ns, silence_ns;
     _Atomic int64_t heard_ns;   // when the server was last heard
@@ -158,8 +158,8 @@ static void end(tri_health *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-// Called when the process that serves the store no longer answers. It is rank 0's process, unless
-// an agent of a launcher serves.
+// Called when the process that serves the store no longer answers. It is rank 0's process or, in a
+// run over several nodes, that of a launcher (an agent).
 static void lose_server(tri_health *h, const char *what) {
     const tri_identity *me = &h->store->identity;
     char text[LOSS_TEXT_BYTES];

@@ -20,15 +20,15 @@ typedef struct tri_health_config {
     // Time without a sign of life after which a rank is lost; the same on all ranks; 0: the
     // default.
     double silence_s;
-    // This rank's ledger, from which others learn what it does when they ask. It must live until
-    // tri_health_drop_ring or tri_health_stop. NULL: they learn nothing.
+    // The record of this rank's actions, its ledger, from which others learn what it does when they
+    // ask. It must live until tri_health_drop_ring or tri_health_stop. NULL: they learn nothing.
     const tri_ledger_ring *ring;
     // Called from health's thread, once for each rank that is lost, so that waits for it can end.
     // If many ranks are lost, there may be calls for the first few only. `rank` can be this rank,
-    // if the others have given it up or a newer generation has replaced it. It is TRI_HEALTH_NOBODY
-    // if the agent that serves the store is lost.
-    // `text` names the rank, its host, what happened and what the rank did: "rank 1 (host b, pid 7)
-    // died in FORWARD 'conv2' of step 3".
+    // if the others have given it up, or if the run was started again without it. It is
+    // TRI_HEALTH_NOBODY if the store was served by a launcher (an agent), which is lost. `text`
+    // names the rank, its host, what happened and what the rank did: "rank 1 (host b, pid 7) died
+    // in FORWARD 'conv2' of step 3".
     void (*on_loss)(void *context, int rank, const char *text);
     void *context;
 } tri_health_config;
@@ -60,7 +60,7 @@ int tri_health_awaited(tri_health *health, int rank);
 const tri_ledger_ring *tri_health_ring(tri_health *health, int rank);
 // Whether this run may commit a checkpoint: if a network failure cuts a run in two, the one half
 // must not overwrite the checkpoints of the other. TRI_PEER_LOST: this run has lost a rank, or the
-// store. TRI_MISMATCH: a newer generation has replaced it.
+// store. TRI_MISMATCH: the run was started again, so that other ranks have replaced this one.
 tri_status tri_health_admit(tri_health *health);
 
 #endif

@@ -16,16 +16,16 @@ enum {
     TRI_STORE_VALUE_MAX_BYTES = 1 << 20
 };
 
-// Where ranks of other hosts find the server of the store, which is in rank 0 or in a launcher's
-// agent.
+// Where ranks of other hosts find the server of the store, which is in rank 0 or in a launcher
+// (there it is called an agent).
 typedef struct tri_store_address {
     char host[TRI_HOST_NAME_MAX]; // "": not known
     // The server listens at the first free port of the `ports` ports from `port` on.
     int port, ports;
     // True (TRIREME_STORE=HOST:PORT): the server listens at this address or not at all. If another
-    // process, such as a launcher's agent, already listens there, it serves instead of rank 0.
-    // False: if the host name resolves to no address of this host, the server listens at all
-    // addresses of this host.
+    // process already listens there, such as a launcher (an agent), that process serves instead of
+    // rank 0. False: if the host name resolves to no address of this host, the server listens at
+    // all addresses of this host.
     bool is_exact;
     const char *source, *port_source; // the variables from which host and port come; static texts
 } tri_store_address;
@@ -81,14 +81,14 @@ tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_iden
 
 typedef struct tri_store tri_store;
 
-// Connects the ranks of the job: rank 0 (or a launcher's agent) serves, and all ranks connect to
+// Connects the ranks of the job: rank 0, or a launcher (an agent), serves, and all ranks connect to
 // that server. On rank 0's host they use an abstract unix socket, which ends with the process and
 // admits only the same user. Unless all ranks are known to be on one host, rank 0 also listens at
 // its address over TCP, where it admits only ranks that have the user's token (token.h). Returns
 // when all ranks have arrived. TRI_TIMEOUT: they have not within `timeout_ms`. TRI_PEER_LOST: a
-// rank or the server ended before that. TRI_MISMATCH: two jobs have one name, or a newer generation
-// has replaced this one. TRI_REFUSED: see tri_store_refuse. TRI_BAD_INPUT: also for more than
-// TRI_MAX_RUN_RANKS ranks.
+// rank or the server ended before that. TRI_MISMATCH: two jobs have one name, or the run was
+// started again without this process. TRI_REFUSED: see tri_store_refuse. TRI_BAD_INPUT: also for
+// more than TRI_MAX_RUN_RANKS ranks.
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
 // How many hosts the ranks are on, and the number of a rank's host. Hosts are numbered in the order
@@ -102,7 +102,7 @@ tri_status tri_store_set(tri_store *store, const char *key, const void *value, s
 tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void *value,
                          size_t capacity, size_t *size);
 // Whether this run may commit a checkpoint; see tri_health_admit. TRI_PEER_LOST: a rank or the
-// store's server was lost. TRI_MISMATCH: a newer generation of the run has replaced this one.
+// store's server was lost. TRI_MISMATCH: the run was started again without this process.
 tri_status tri_store_admit(tri_store *store);
 // Tells all ranks that this one cannot continue. Every wait for a key then ends with `status` and
 // the message of tri_error_message, to which this rank's number is added, so that all ranks report

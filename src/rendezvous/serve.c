@@ -1,4 +1,4 @@
-// Serves a store from a process that is not a rank but a launcher's agent. See serve.h.
+// Serves a store from a process that is not a rank but a launcher (an agent). See serve.h.
 #include "rendezvous/serve.h"
 
 #include "rendezvous/store_server.h"

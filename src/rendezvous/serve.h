@@ -1,6 +1,6 @@
-// The server of a store in a process that is not a rank but a launcher's agent. The agent outlives
-// its workers, so that ranks still find the store after rank 0 is restarted. Ranks find it by
-// TRIREME_STORE=HOST:PORT.
+// The server of a store in a process that is not a rank but a launcher (an agent). The launcher
+// outlives its workers, so that ranks still find the store after rank 0 is restarted. Ranks find it
+// by TRIREME_STORE=HOST:PORT.
 #ifndef TRIREME_RENDEZVOUS_SERVE_H
 #define TRIREME_RENDEZVOUS_SERVE_H
 
@@ -8,15 +8,16 @@
 
 typedef struct store_server tri_store_server;
 
-// Serves a generation of a run over TCP. `identity` is the identity of any rank of the run, as
-// tri_identity_read finds it in that rank's environment. The server listens at identity->address
-// (port 0: at any free port). If identity->interface is not "", it listens only at that network
-// interface. TRI_NOT_FOUND: the address is exact (address.is_exact), and belongs to another host or
-// is taken.
+// Serves one start of a run (a generation) over TCP. `identity` is the identity of any rank of the
+// run, as tri_identity_read finds it in that rank's environment. The server listens at
+// identity->address (port 0: at any free port). If identity->interface is not "", it listens only
+// at that network interface. TRI_NOT_FOUND: the address is exact (address.is_exact), and belongs to
+// another host or is taken.
 tri_status tri_store_serve(const tri_identity *identity, tri_store_server **out);
 int tri_store_server_port(const tri_store_server *server);
-// Begins the next generation: the keys are removed, and ranks of earlier generations are told that
-// they have been replaced. The number of ranks may change. `identity` as in tri_store_serve.
+// Begins the next generation, that is, serves the next start of the run: the keys are removed, and
+// ranks of earlier starts are told that they have been replaced. The number of ranks may change.
+// `identity` as in tri_store_serve.
 void tri_store_server_begin(tri_store_server *server, const tri_identity *identity);
 void tri_store_server_end(tri_store_server *server); // NULL allowed
 

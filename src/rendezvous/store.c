@@ -166,8 +166,9 @@ tri_status tri_store_admit(tri_store *store) {
     store_answer got;
     tri_status status = store_request(store, (store_head){.kind = STORE_ADMIT}, "", NULL, &got);
     if (status == TRI_OK) free(got.value);
-    // The server closes the connections of a generation that has ended. So a lost connection may
-    // mean that this generation was replaced. If so, the server says that to a new connection.
+    // When a run is started again, the server closes the connections of the earlier start. So a
+    // lost connection may mean that this rank was replaced. If so, the server says that to a new
+    // connection.
     int fd;
     if (status != TRI_PEER_LOST || !store->broken) return status;
     char why[TRI_MESSAGE_MAX_BYTES];

@@ -1,5 +1,5 @@
-// How a rank finds the server of the store. Rank 0 starts it, unless an agent serves. All ranks
-// first look for it on their host, which is safe and fast, and then at rank 0's address.
+// How a rank finds the server of the store. Rank 0 starts it, unless a launcher (an agent) serves.
+// All ranks first look for it on their host, which is safe and fast, and then at rank 0's address.
 #include "base/log.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_unix.h"
@@ -58,8 +58,9 @@ static void close_sockets(store_server_config *config) {
 // earlier run has not ended yet.
 static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
     const tri_identity *me = &store->identity;
-    // If the address is exact (is_exact), TCP comes first. If an agent already listens there, this
-    // fails, and rank 0 does not serve at all, not even at the unix socket.
+    // If TRIREME_STORE gives the store's address (is_exact), rank 0 first tries to listen there.
+    // That fails if a launcher (an agent) already listens at this address. Then the launcher
+    // serves, and rank 0 does not, not even at the unix socket.
     bool is_first = store->uses_tcp && me->address.is_exact;
     if (is_first) TRI_TRY(store_tcp_listen(me, &config->tcp));
     tri_status status = store_unix_listen(me, &config->unix_fd);
@@ -128,8 +129,9 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     // address, but frees it before that time.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
-    // A launcher's agent may serve only at an exact address. There rank 0 first looks for the
-    // agent's server, and tries to serve only if it finds none.
+    // A launcher (an agent) may serve the store, but only at an address that is given by
+    // TRIREME_STORE (is_exact). With such an address rank 0 first looks for that server, and tries
+    // to serve only if it finds none.
     bool may_serve = me->rank == 0 && !me->address.is_exact;
     for (int round_ms = 100;; round_ms = round_ms < TRI_STORE_PROBE_MS ? 2 * round_ms : round_ms) {
         if (may_serve && !store->server) TRI_TRY(serve(store, limit_ns));

@@ -33,7 +33,7 @@ typedef struct client {
 struct store_core {
     char job[sizeof((tri_identity){0}.job)];
     int size;
-    bool has_agent; // an agent serves, not a rank
+    bool has_agent; // a launcher (an agent) serves, not rank 0
     int arrived;    // how many ranks have sent HELLO, including those that have left
     int lost;       // the first rank that was lost; STORE_NO_RANK: none
     // How many ranks were lost. The others are told of the first TOLD_LOSSES only, because a single

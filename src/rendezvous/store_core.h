@@ -11,11 +11,12 @@
 typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
-// Tells the core that the process that serves is an agent, not a rank. The ranks are told so.
+// Tells the core that the process that serves is a launcher (an agent), not rank 0. The ranks are
+// told so.
 void store_core_serve_as_agent(store_core *core);
 // Tells the ranks that the server ends in good order, so that they do not think it was lost.
 void store_core_say_bye(store_core *core);
-// Tells the ranks that a newer generation replaces them, so that they end.
+// Tells the ranks that the run was started again and newer ranks replace them, so that they end.
 void store_core_say_replaced(store_core *core);
 void store_core_destroy(store_core *core); // NULL allowed
 

@@ -39,12 +39,12 @@ enum {
     STORE_BYE,
     STORE_REPLY, // value: that of the key, or the message of a failure
     // Begins a rank's second connection, which shows that the rank is alive. Key: job, number:
-    // rank, timeout_ms: for how long it may be silent. Answered at once, with STORE_BY_AGENT if an
-    // agent serves.
+    // rank, timeout_ms: for how long it may be silent. Answered at once, with STORE_BY_AGENT if a
+    // launcher (an agent) serves and not rank 0.
     STORE_WATCH,
-    // A beat, on the second connection. Number: the rank for which the sender waits, or
-    // STORE_NO_RANK; value: the sender's ledger (tri_ledger_pack). Answered at once, so that the
-    // sender knows that the server is alive.
+    // A beat (a sign of life), on the second connection. Number: the rank for which the sender
+    // waits, or STORE_NO_RANK; value: what the sender does now and did last (tri_ledger_pack).
+    // Answered at once, so that the sender knows that the server is alive.
     STORE_BEAT,
     // Asks, on the second connection, for the latest BEAT of another rank. Number: that rank. The
     // answer has the same kind and number, the BEAT's value, and the BEAT's number in timeout_ms.
@@ -81,7 +81,7 @@ typedef struct store_loss {
     char host[64];
 } store_loss;
 
-// Value of `number` in the answer to a WATCH: whether rank 0 or a launcher's agent serves the
+// Value of `number` in the answer to a WATCH: whether rank 0 or a launcher (an agent) serves the
 // store.
 enum { STORE_BY_RANK, STORE_BY_AGENT };
 // Value of `number` in an answer whose status and text are not about the request, but are what

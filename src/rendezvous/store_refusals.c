@@ -106,8 +106,9 @@ static void describe(store_refusals *r) {
 }
 
 // Decides which line is printed and which waiting rank prints it: once all ranks have told whether
-// they refuse, or TRI_REFUSAL_GATHER_MS after the first refusal. Where rank 0 serves instead of an
-// agent, rank 0 must have told too. That cannot take forever, because rank 0 tells before it ends.
+// they refuse, or TRI_REFUSAL_GATHER_MS after the first refusal. If rank 0 serves the store, and
+// not a launcher (an agent), rank 0 must have told too. That cannot take forever, because rank 0
+// tells before it ends.
 static void decide(store_refusals *r, int64_t now_ns) {
     int64_t until_ns = r->begun_ns + TRI_REFUSAL_GATHER_MS * INT64_C(1000000);
     bool may = r->told > 0 && (r->has_agent || r->has_told[0]);

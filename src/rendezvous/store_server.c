@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 // The first five are indices into `fds`, the descriptors for which one poll waits. Strangers are
-// connections over TCP that have not proved yet that they have the token. Without TCP there are
-// neither strangers nor listening TCP sockets, so the clients begin at index TCP.
+// connections over TCP that have not proved yet that they have the job's token. Without TCP there
+// are neither strangers nor listening TCP sockets, so the clients begin at index TCP.
 enum {
     WAKE, // the event by which other threads wake the server's thread
     UNIX, // the socket that listens for ranks of this host
@@ -47,7 +47,7 @@ struct store_server {
     bool is_agent;
     int port, wake;
     pthread_mutex_t lock; // protects `next`
-    tri_identity *next;   // the generation that is to begin; NULL: none
+    tri_identity *next;   // the start of the run to serve next; NULL: none
     bool has_said_full;
     store_strangers strangers;
     struct pollfd *clients; // the clients' entries in `fds`
@@ -194,12 +194,14 @@ static void send_all(store_server *s) {
 static void name_missing(store_server *s) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (now_ns < s->name_ns) return;
-    bool has_begun = store_core_present(s->core) > 0; // an agent may serve before its ranks start
+    // A launcher that serves (an agent) may do so before its ranks start.
+    bool has_begun = store_core_present(s->core) > 0;
     s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
     if (!has_begun) return;
     int rank = store_core_missing(s->core);
     if (rank == STORE_NO_RANK) return;
-    char host[TRI_HOST_NAME_MAX + 4] = ""; // an agent does not know on which hosts its ranks are
+    // A launcher that serves (an agent) does not know on which hosts its ranks are.
+    char host[TRI_HOST_NAME_MAX + 4] = "";
     if (!s->is_agent) snprintf(host, sizeof host, " (%s)", s->identity.host);
     tri_log(TRI_LOG_WARNING,
             "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait", rank,
@@ -224,8 +226,9 @@ static void close_listeners(store_server *s) {
     if (s->tcp_count) store_strangers_close(&s->strangers);
 }
 
-// Waits until something happens. If all strangers' entries are in use, the listening sockets are
-// left out, so that no further stranger is accepted.
+// Waits until something happens. Connections that have not proved yet that they have the token
+// (strangers) get a fixed number of entries. If all of these are in use, the listening sockets are
+// left out, so that no further connection is accepted.
 static void wait_for_events(store_server *s, int64_t until_ns) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (s->tcp_count) {
@@ -269,7 +272,8 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
     s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
 }
 
-// Ends the current generation, if store_server_begin has asked for another one.
+// If store_server_begin has asked for it, stops serving the present start of the run (a generation)
+// and serves the next one.
 static void begin_next(store_server *s) {
     uint64_t times;
     if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* the counter was 0 */
@@ -312,8 +316,9 @@ static void *serve(void *context) {
         if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) end_ns = begin_end(s);
         // If this process is a rank, the server waits for ranks that are still connected, because
-        // they may still need keys. If it is an agent, the server does not wait: an agent ends only
-        // after its ranks have ended, so a rank that still seems to be connected is lost.
+        // they may still need keys. If it is a launcher (an agent), the server does not wait: a
+        // launcher ends only after its ranks have ended, so a rank that still seems to be connected
+        // is lost.
         bool is_awaited = store_core_present(s->core) || store_core_has_refusals(s->core);
         if (end_ns != INT64_MAX &&
             (s->is_agent || !is_awaited || tri_os.monotonic_ns() >= end_ns)) {

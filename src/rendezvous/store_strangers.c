@@ -72,7 +72,7 @@ static void turn_away(store_strangers *s, int index) {
 }
 
 // Sends the verdict. Returns the socket of an admitted rank, or -1. A rank that has the token but
-// is not admitted (its generation has ended) learns why from the verdict.
+// is not admitted, because the run was started again without it, learns that from the verdict.
 static int answer(store_strangers *s, int index) {
     const store_stranger *one = &s->at[index];
     store_verdict verdict;

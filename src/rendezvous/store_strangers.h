@@ -27,16 +27,18 @@ typedef struct store_strangers {
     store_stranger at[TRI_MAX_STORE_STRANGERS];
 } store_strangers;
 
-// True if another stranger may be accepted now. If there is no room, the oldest one is closed once
-// it is TRI_STORE_CROWDED_MS old, so that strangers that send nothing cannot keep ranks out.
+// True if another stranger (a connection that has not proved yet that it has the token) may be
+// accepted now. If there is no room, the oldest one is closed once it is TRI_STORE_CROWDED_MS old,
+// so that strangers that send nothing cannot keep ranks out.
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
 // Takes over the non-blocking socket of a connection that was just accepted.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
-// Reads what stranger `index`, a connection that has not proved its token yet, has sent. Once the
-// proof is complete and right, returns its socket, which then belongs to the caller; else -1.
+// Reads what stranger `index`, a connection that has not proved yet that it has the token, has
+// sent. Once the proof is complete and right, returns its socket, which then belongs to the caller;
+// else -1.
 int store_strangers_read(store_strangers *s, int index);
-// Closes the connections whose time is over. Returns when this has to be called again; INT64_MAX:
-// there is no stranger.
+// Closes the strangers (connections without a proof of the token) whose time is over. Returns when
+// this has to be called again; INT64_MAX: there is no stranger.
 int64_t store_strangers_expire(store_strangers *s, int64_t now_ns);
 void store_strangers_close(store_strangers *s);
 

@@ -90,7 +90,8 @@ bool train_job_ends(train_loop *loop);
 // Slurm may end the job.
 void train_start_again(train_loop *loop);
 // Defined in train.c. Whether an evaluation is due after the step that comes `ahead` steps after
-// the latest one. The deadline has to leave time for it.
+// the latest one. Before the end of a Slurm job, train_job_ends stops the run early enough to leave
+// time for that evaluation.
 bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 // Defined in train.c. Whether a checkpoint is due after the step that comes `ahead` steps after the
 // latest one.

@@ -64,8 +64,8 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Stores the median time of each block's actions of one kind, as the ledger has recorded them. It
-// is the median because single actions may be disturbed.
+// Stores the median time of each block's actions of one kind, as recorded in the communicator's
+// ledger of actions. It is the median because single actions may be disturbed.
 static void take_medians(const measuring *m, const char *kind, tri_phase phase, tri_measured *out) {
     const tri_ledger *ledger = m->comm->ledger;
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);

@@ -59,8 +59,8 @@ static const struct {
                {"checkpoints", true},
                {"tensorboard", true}};
 
-// Rejects an output file that is a link, because the run would write to a file that the user did
-// not name. An output folder may be a link, so that checkpoints can lie on another disk.
+// Rejects an output file that is a symbolic link, because the run would write to a file that the
+// user did not name. An output folder may be a link, so that checkpoints can lie on another disk.
 static tri_status check_output(const char *path, bool is_folder) {
     struct stat own, target;
     // If lstat fails, nothing exists there, or the run will report the error when it first tries to

@@ -1,7 +1,7 @@
-// A run of two generations over several nodes, for test_nodes.py: the last rank of the first one
-// leaves a process behind that still has its connection to the store, and wants to commit again and
-// again. The store's last answer to this process is in FOLDER/stale; the second generation waits
-// until that file exists.
+// A run over several nodes that is started twice (two generations), for test_nodes.py: the last
+// rank of the first start leaves a process behind that still has its connection to the store, and
+// wants to commit again and again. The store's last answer to this process is in FOLDER/stale; the
+// ranks of the second start wait until that file exists.
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"
 
@@ -41,8 +41,8 @@ static tri_status meet(tri_store **store) {
     return tri_store_open(&me, WAIT_MS, store);
 }
 
-// Asks the store, until a newer generation has begun, whether this process may commit. Once the
-// store has refused, it must refuse for ever.
+// Asks the store again and again whether this process may commit, until the run has been started
+// again and the store says so. Once the store has refused, it must refuse for ever.
 static int stay_behind(void) {
     tri_store *store;
     bool was_refused = false;

@@ -42,8 +42,8 @@ extern thread_local emulated_thread *emulated_now;
 void *emulated_shared(int line, size_t size_bytes);
 void *emulated_dynamic_shared(); // its size is the launch's `shared_bytes`
 void emulated_barrier();
-// Hands 8 bytes to the other lanes of the warp, and returns the 8 bytes of the lane whose number is
-// this lane's ^ mask.
+// Hands 8 bytes to the other lanes (threads) of the warp, and returns the 8 bytes of the lane whose
+// number is this lane's ^ mask.
 uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
 // Hands an address to the other lanes of the warp, and sets `lanes` to the addresses of all 32. The
 // lanes may read what lies there until emulated_go_on, which all of them have to call.

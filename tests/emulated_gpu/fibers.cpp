@@ -41,7 +41,7 @@ struct fiber {
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
     fiber_state state;
-    uint64_t handed;          // what the thread hands to the other lanes of its warp
+    uint64_t handed;          // what the thread hands to the others of its warp
     std::vector<copy> copies; // copies that were begun, but not waited for
 };
 

@@ -1,5 +1,5 @@
-// A model of layers that image networks have beside convolutions: values put together along the
-// channels, averages of windows and of whole channels, gates, and a second loss of numbers from 0
+// A model of layers that image networks have beside convolutions: concatenation along the channels,
+// average pooling over windows and over whole channels, gates, and a second loss of numbers from 0
 // to 1.
 #include <trireme/trireme.h>
 

@@ -1,5 +1,6 @@
-// A message that an agent cannot send: the agent ends the connection, so that neither it nor the
-// serving agent waits for what never comes.
+// If a launcher of a run over several nodes (an agent) cannot send a message to the one that
+// decides for all nodes (the serving agent), it ends the connection, so that neither waits for what
+// never comes.
 #include "base/os.h"
 #include "launch/nodes.h"
 
@@ -49,7 +50,8 @@ static int free_port(void) {
 
 static const char *from_environment(const char *name) { return getenv(name); }
 
-// An agent that serves its own run of one node, in which the round has begun.
+// An agent (a run's launcher on a node) that serves its own run of one node, whose first attempt
+// (round) has begun.
 static launch_nodes *begin_round(launch_options *options) {
     char endpoint[32];
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", free_port());
@@ -106,7 +108,7 @@ static void test_beat_that_is_not_sent(void **state) {
 }
 
 int main(void) {
-    alarm(LIMIT_S); // without an end of the connection, the agent would wait for ever
+    alarm(LIMIT_S); // ends the test, which would wait forever if the connection did not end
     setenv("TRIREME_TOKEN", "a token of this test", 1);
     tri_os.send = refusing_send;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_report_that_is_not_sent),

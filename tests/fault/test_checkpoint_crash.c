@@ -116,7 +116,7 @@ static bool steps_are_whole(const char *when) {
     return whole;
 }
 
-// True if the link points at a step from `least` on. Steps were found intact before.
+// True if the symbolic link points at a step from `least` on. Steps were found intact before.
 static bool link_is_good(const char *name, int64_t least) {
     char path[192], target[64];
     int64_t step = -1;
@@ -146,8 +146,9 @@ static bool state_is_good(int64_t reported) {
     int64_t found;
     bool restores = has_set_aside();
     if (!steps_are_whole("before the start")) return false;
-    // A program that only reads the folder follows the links before any run starts there again. So
-    // they must be good now, unless a folder was set aside that the next start moves back.
+    // A program that only reads the folder follows the symbolic links "last" and "best" before any
+    // run starts there again. So they must be good now, unless a folder was set aside that the next
+    // start moves back.
     if (!restores && (!link_is_good("last", reported) || !link_is_good("best", -1))) return false;
     if (fixture_find(shown_run, WIDTH, &found) != TRI_OK || found < reported)
         return is_wrong("what is found by", "auto", found, reported);

@@ -132,7 +132,7 @@ static void test_late_file_is_read(void **state) {
 }
 
 // The host of rank 0 lists the newest checkpoint late, or never: it has a folder of its own, in
-// which a link leads to each checkpoint that it lists.
+// which a symbolic link leads to each checkpoint that it lists.
 static void list_step(int step) {
     char link[160], target[96];
     snprintf(link, sizeof link, "%s/own/checkpoints/step-%08d", run_dir, step);

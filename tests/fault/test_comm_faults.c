@@ -24,9 +24,9 @@ static float *memory(const traffic *t, int which) {
     return t->round % 3 == 1 ? t->own[which] : t->shared[which];
 }
 
-// How many elements an operation has in this round. In some rounds they are so few that they travel
-// in the announcement of the operation; otherwise they pass through staging memory or are read in
-// place, which depends on their memory.
+// How many elements an operation has in this round of the test. In some rounds they are so few that
+// they travel in the announcement of the operation; otherwise they pass through staging memory or
+// are read in place, which depends on their memory.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -181,7 +181,8 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
     ranks_says(who);
-    for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]); // the family's memory ends with them
+    // The caller closes `comm`. The shared memory is freed only if these are closed too.
+    for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]);
 }
 
 static void attack_begin(attack *a) {

@@ -1,7 +1,7 @@
-// Stops one end of the transport `mpi` while MPI has not finished a send of this end. Afterwards
-// MPI must not read the send's memory any more, although the process has another end that goes on
-// calling MPI. The test starts itself under mpirun, as two ranks that are connected over TCP,
-// because the sender itself then has to write all its data.
+// A process has opened the transport `mpi` twice, and stops one of the two while MPI has not
+// finished a send of it. Afterwards MPI must not read that send's memory any more, although the
+// process goes on calling MPI for the other. The test starts itself under mpirun, as two ranks that
+// are connected over TCP, because the sender itself then has to write all its data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"

@@ -214,8 +214,9 @@ static void ask_about_rank_1(shm_comm *comm) {
 }
 
 // While a long collective is under way, rank 0 must not take rank 1's old entry for an announcement
-// of its next collective. The collective's data pass through staging memory in several windows, and
-// for each window the ranks meet twice (meetings are barriers).
+// of its next collective. The collective's data pass through staging memory, which cannot hold all
+// of them at one time. For each range that it can hold, the ranks meet twice (meetings are
+// barriers).
 static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
     enum { COUNT = 3 * TRI_SHM_STAGE_BYTES / 8 };
     int64_t *mine = calloc(COUNT, sizeof *mine), *all = calloc(2 * COUNT, sizeof *all);

@@ -60,8 +60,17 @@ typedef struct test_case {
     outcome (*outcomes)[RANDOM_RUN_RANKS]; // by removal
 } test_case;
 
-// How many waits there are, and what was found about them. The table below has these counts for
-// each kind of action that waits, and each kind of action that it waits for.
+// What the test has found about waits, counted for each pair of kinds (`table`): the kind of the
+// action that waits, and of the one for which it waits. Of the waits that are `there`:
+// - implied: other waits order the two actions too;
+// - padding: the wait protects only padding, which holds no parameter;
+// - bound: other ranks order the two actions, so that a run without the wait shows nothing;
+// - left_out: the test has run without the wait. Of these:
+//   - caught: the bits were wrong, or the run failed;
+//   - memory: only bytes differed on which nothing depends;
+//   - apart: the two actions have no byte in common;
+//   - same: the two actions leave the same bytes in either order;
+//   - missed: none of these, so the wait seems not to be needed.
 typedef struct counts {
     int there, implied, padding, bound, left_out, caught, memory, apart, same, missed;
 } counts;
@@ -78,9 +87,9 @@ static counts *counts_of(const random_run *run, const order_wait *w) {
     return &table[actions[w->waiter].kind][actions[w->dependency].kind];
 }
 
-// Finds the first action in the dependency's lane that can be held up while the waiting action,
-// without its wait, still begins or is done, as `event` says; -1: there is none. All actions behind
-// the held one in this lane are held up with it.
+// Finds the first action in the dependency's lane (a queue of actions that run in order) that can
+// be held up while the waiting action, without its wait, still begins or is done, as `event` says;
+// -1: there is none. All actions behind the held one in this lane are held up with it.
 static int find_held(const test_case *c, const order_wait *w, order_event event) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);
@@ -166,15 +175,16 @@ static bool is_of_own_range(tri_action_kind kind) {
            kind == TRI_ACTION_HOST_STEP || kind == TRI_ACTION_UPLOAD;
 }
 
-// Whether the two actions share only this rank's range of a unit, and this range is all padding:
-// units are padded so that every rank's range has the same length, so in a small unit some ranks'
-// ranges hold no parameter. Then the wait between the two actions protects no data.
+// Whether the two actions share only this rank's range of a unit (parameters that are reduced
+// together), and this range is all padding: units are padded so that every rank's range has the
+// same length, so in a small unit some ranks' ranges hold no parameter. Then the wait between the
+// two actions protects no data.
 static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
     const tri_plan *plan = c->run.far[w->rank];
-    // NORM belongs to no unit: it makes the step scalars for all of them. So `other` becomes the
-    // action that belongs to a unit.
+    // NORM belongs to no unit (parameters that are reduced together): it makes the step scalars for
+    // all of them. So `other` becomes the action that belongs to a unit.
     if (other->kind == TRI_ACTION_NORM) {
         other = waiter;
         waiter = &s->actions[w->dependency];
@@ -258,7 +268,7 @@ static bool differs(const test_case *c, int number) {
 
 // Runs the steps without the removed wait. The action that is held up goes on when all actions are
 // done that do not depend on it. With `close` it goes on as soon as the waiter is done, before the
-// next action of the waiter's lane.
+// next action of the waiter's lane (queue of actions).
 static void run_without(const test_case *c, held_run *far, int number, bool close, uint64_t bits,
                         uint64_t memory) {
     const removal *r = &c->removals[number];

@@ -1,4 +1,5 @@
-// Reads arbitrary bytes as a ledger's ring that another host sent, and describes what is in it.
+// Reads arbitrary bytes as a ledger (the record of what a rank does) that another host sent, and
+// describes what is in it.
 #include "base/ledger.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tri_ledger_text(&ring, text, sizeof text);
     if (strlen(text) >= sizeof text) abort();
     (void)tri_ledger_waits(&ring);
-    // A ledger that was accepted can be packed and unpacked again, with the same text.
+    // Bytes that were accepted can be packed and unpacked again, with the same text.
     static tri_ledger_ring again;
     char same[224];
     if (!tri_ledger_unpack(packed, tri_ledger_pack(&ring, packed), &again)) abort();

@@ -1,5 +1,5 @@
-// Reads arbitrary bytes as what agents of a run over several nodes send to the serving one: each
-// message begins with the agent's number and its kind.
+// Reads arbitrary bytes as what the launchers of a run over several nodes (agents) send to the one
+// that decides for all nodes: each message begins with the number of its sender and its kind.
 #include "launch/nodes_core.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // The time of a search for settings that fit grows with the square of the layers: seconds for
-// hundreds of them, and many with sanitizers. tests/unit/test_extremes.c has deep models.
+// hundreds of layers, and many seconds with sanitizers. tests/unit/test_extremes.c has deep models.
 static bool is_shallow(const tri_recipe *recipe) {
     int64_t layers;
     const tri_tree *node = tri_tree_get(recipe->model.options, "num_hidden_layers");

@@ -392,7 +392,7 @@ static void test_distance_losses(void **state) {
     check_in(&s, tri_node_add(s.graph, &tri_op_binary_cross_entropy, binary, 2, NULL, ""), -3, 3);
 }
 
-// On one rank each of these ops is the identity, except those that cut out a slice.
+// On one rank each of the collective ops is the identity, except those that cut out a slice.
 // tests/unit/test_collective.c runs them on several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);

@@ -1,4 +1,4 @@
-// A module `hip` of an older build, for unit/test_cuda_load.
+// A module (shared object) `hip` of an older build; unit/test_cuda_load checks that it is not used.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 

@@ -1,4 +1,4 @@
-// A module of an older interface, for unit/test_module.
+// A module (shared object) with an older interface; unit/test_module checks that it is refused.
 #include "base/module.h"
 
 TRI_MODULE("toys", 6, "old", "a table");

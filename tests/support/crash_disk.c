@@ -139,8 +139,8 @@ static void look(const crash_disk *disk, int state, const node *folder, choose *
         if (has(disk, state, folder, i)) change_entries(out, &folder->changes[i]);
 }
 
-// Finds the node (file, folder or link) that programs see under a path; NULL: there is none.
-// *folder: the node of the folder that contains it. *last: the last component of the path.
+// Finds the node (file, folder or symbolic link) that programs see under a path; NULL: there is
+// none. *folder: the node of the folder that contains it. *last: the last component of the path.
 static node *walk(crash_disk *disk, const char *path, node **folder, const char **last) {
     char rest[CRASH_PATH_BYTES];
     entries *seen = malloc(sizeof *seen);

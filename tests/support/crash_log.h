@@ -25,8 +25,8 @@ typedef struct crash_call {
     crash_kind kind;
     int writer;                  // the process
     char path[CRASH_PATH_BYTES]; // relative to the root of the log
-    // The second path of a rename or exchange, relative to the root; for CRASH_SYMLINK the link's
-    // target, exactly as the program passed it.
+    // The second path of a rename or exchange, relative to the root; for CRASH_SYMLINK the target
+    // of the symbolic link, exactly as the program passed it.
     char other[CRASH_PATH_BYTES];
     int64_t offset, size, mark;
     const char *data;

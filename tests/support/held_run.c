@@ -245,8 +245,8 @@ static bool is_of_network(const tri_action *a) {
            lane == TRI_LANE_BACK;
 }
 
-// Whether the entry `noted`, which the engine begins in its ledger, is the next action of the
-// schedule. Others are not: before a step, for example, the engine reads offloaded state.
+// Whether the action `noted`, whose begin the engine records, is the next action of the schedule.
+// Others are not: before a step, for example, the engine reads offloaded state.
 static bool is_next(const tri_ledger_action *noted) {
     const tri_schedule *s = &watched.engine->run.step->schedule;
     if (watched.action == s->count) return false;

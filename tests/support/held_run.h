@@ -34,8 +34,8 @@ typedef struct held_run {
 
 // What is held up in a run, and which wait is left out.
 typedef struct held_run_plan {
-    int held;  // the action that is held up; -1: none
-    bool late; // for a collective on a unit: delays not its begin, but the arrival of its results
+    int held;               // the action that is held up; -1: none
+    bool late;              // `held` is a collective: delays not its begin, but its results
     const bool *free;       // by action: whether `held` waits until this action is done
     int behind;             // all actions after this one begin after `dependency` is done; -1: none
     int waiter, dependency; // the two actions of the wait that is left out; -1: none is left out

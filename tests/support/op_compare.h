@@ -68,14 +68,14 @@ typedef struct op_family {
 
 extern const op_family op_families[]; // a NULL name ends the list
 
-// Builds and runs `rounds` graphs of the family, every other one in place, on the device and on
-// `ref`. If they differ, or a kernel fails, prints the seed and the value, and fails the test.
-// Prints which kernels were used.
+// Builds and runs `rounds` graphs of the family (a way to build a graph at random), every other one
+// in place, on the device and on `ref`. If they differ, or a kernel fails, prints the seed and the
+// value, and fails the test. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
-// Calls op_compare for each of the families. Skips families whose layouts only `ref` accepts,
-// unless it is the only family. The test fails at the end, so that one run shows everything that
-// differs on a device: some devices can be used only seldom.
+// Calls op_compare for each of the families (ways to build a graph at random). Skips families whose
+// layouts only `ref` accepts, unless it is the only family. The test fails at the end, so that one
+// run shows everything that differs on a device: some devices can be used only seldom.
 void op_compare_each(const op_family *families, size_t count, const tri_device_backend *backend,
                      int threads, tri_dtype dtype, uint64_t seed, int rounds);
 // Calls op_compare_each for the families of the list op_families.

@@ -296,7 +296,8 @@ static void build_batch_norm_shared(op_case *c) {
               bias = op_wide_unit(c, ch);
     tri_value mask, dy;
     draw_norm_pool(c, x, &a.norm, &mask, &dy);
-    // Means, squares and numbers of samples are all positive.
+    // These stand for the moments of all replicas: means, sums of squared deviations, and numbers
+    // of samples. All are drawn from 1 to 3: the last two must be positive, and means may be.
     tri_value all = op_wide(c, tri_shape_of(a.replicas.slices, 2 * x.dims[1] + 1), 1, 3);
     if (op_chance(c, 50)) {
         op_add(c, &tri_op_batch_norm_moments, &xv, NULL);

@@ -44,8 +44,8 @@ static bool is_message(const tri_action *a) {
 
 // Adds the order that holds between actions of one rank. The host issues one action after the
 // other. Before it issues the TAKE of micro-batch n + TRI_TAKEN_BATCHES, it waits until the TAKE of
-// micro-batch n is done. Each lane runs its actions in order, and the messages of a lane leave in
-// order.
+// micro-batch n is done. Each lane (computation, a communicator, …) runs its actions in order, and
+// the messages of a lane leave in order.
 static void add_rank(order_graph *g, int rank) {
     const tri_schedule *s = schedule_of(g, rank);
     int latest[TRI_LANE_COUNT], message[TRI_LANE_COUNT], takes[TRI_TAKEN_BATCHES] = {-1, -1};

@@ -1,5 +1,6 @@
 // Finds which events of a step must come before which others, on all ranks together. The order
-// follows from schedules, lanes, communicators and the host. Each action has four events.
+// follows from schedules, from lanes (each runs its actions in order), communicators and the host.
+// Each action has four events.
 #ifndef TESTS_SUPPORT_ORDER_GRAPH_H
 #define TESTS_SUPPORT_ORDER_GRAPH_H
 

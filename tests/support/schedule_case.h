@@ -25,13 +25,13 @@ typedef struct schedule_set {
 } schedule_set;
 
 // Blocks differ: some have statistics, a narrower type, frozen or no parameters; the first and the
-// last read one tied unit. Fails the running test when a schedule cannot be made.
+// last read one tied parameter. Fails the running test when a schedule cannot be made.
 void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer
 
 // Simulates all ranks. FORWARD takes 1 s, BACKWARD 2 s (each of its halves 1 s), all else no time.
-// Returns the time they take, and the fraction of it in which compute lanes stand still.
+// Returns the time they take, and the fraction of it in which ranks wait instead of computing.
 double schedule_set_simulate(const schedule_set *set, double *bubble);
 
 #endif

@@ -74,7 +74,7 @@ struct tri_transport_end {
     int rank, size, listen_fd, epoll_fd;
     struct sockaddr_un address;
     socklen_t address_bytes;
-    uint64_t number; // tells this end's address apart from all others (make_address)
+    uint64_t number; // makes the address of this tri_transport_end unique (make_address)
     peer *peers;
     connection *connections;
     posted *posted, **last_posted;

@@ -24,8 +24,8 @@ static bool is_awaited(const tri_schedule *s, int action) {
 }
 
 // Checks the captured parts, each of which is a sequence of actions of the compute lane: every
-// action that may be captured is in exactly one part, between actions of a part no lane waits for
-// another, and no two neighbouring parts could be one.
+// action that may be captured is in exactly one part, between actions of a part no lane
+// (computation, a communicator, …) waits for another, and no two neighbouring parts could be one.
 static void check(const tri_schedule *s, const bool *may) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_capture *runs;

@@ -1,4 +1,5 @@
-// Checkpoints: saving and loading, retention, links, and the refusal of damaged ones.
+// Checkpoints: saving and loading, retention, the symbolic links "last" and "best", and the refusal
+// of damaged ones.
 #include "base/limits.h"
 #include "checkpoint/chunk.h"
 #include "checkpoint_fixture.h"
@@ -25,7 +26,7 @@ static void link_is(const char *link, const char *target) {
     assert_string_equal(text, target);
 }
 
-// Entries of RUN/checkpoints, hidden ones and links too.
+// Entries of RUN/checkpoints, hidden ones and symbolic links too.
 static int entries(void) {
     DIR *folder = opendir(in_run("checkpoints"));
     assert_non_null(folder);
@@ -87,7 +88,8 @@ static void test_retention(void **state) {
                                     : i < 5 ? "step-00000001"
                                             : "step-00000005");
     }
-    // The two best (1 and 5), the newest and its spare (6 and 5), two links.
+    // The two best steps (1 and 5), the newest and its spare (6 and 5), and the links "last" and
+    // "best".
     assert_true(exists("checkpoints/step-00000001") && exists("checkpoints/step-00000005"));
     assert_true(exists("checkpoints/step-00000006"));
     assert_int_equal(entries(), 5);

@@ -94,7 +94,8 @@ static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_
     const char *slot = failed;
     tri_os = tri_os_system;
     if (*ended || status == TRI_OK) assert_int_equal(status, TRI_OK);
-    // The save may succeed although a call failed: a link, a removal, closing a file that was read.
+    // The save may succeed although a call failed: one that sets a symbolic link, removes a file,
+    // or closes a file that was read.
     bool is_saved = status == TRI_OK;
     if (is_saved) *newest = step;
     int64_t found = fixture_auto(run_dir, WIDTH);
@@ -190,8 +191,8 @@ static tri_status refuse(void *context) {
     return TRI_FAIL(TRI_MISMATCH, "a newer generation has taken its place");
 }
 
-// A run that a newer generation has replaced may not commit. Its save fails, whether it runs at
-// once or in the background, and leaves no files behind.
+// After a run was started again, its earlier processes may not commit a checkpoint. Their save
+// fails, whether it runs at once or in the background, and leaves no files behind.
 static void test_refused_commit(void **state) {
     (void)state;
     fixture_save first = options(1);

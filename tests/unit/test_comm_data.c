@@ -96,7 +96,8 @@ static void test_open(void **state) {
         assert_int_equal(ranks_run(size, NULL, body_open, NULL), 0);
 }
 
-// A failure of the control communicator ends the data communicator, and the other way round.
+// A failure of the control communicator (for host memory) ends the data communicator (for device
+// memory), and the other way round.
 static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     bool of_data = *(bool *)argument;
     tri_comm *control = poor_copy(comm), *data;

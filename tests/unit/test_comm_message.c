@@ -37,7 +37,7 @@ static void test_without_events(void **state) {
     ranks_transport = &socket_transport;
 }
 
-// Sums of many windows, on ranks that are ahead of each other in turns.
+// Sums that are sent in many parts (windows), while one rank after the other is late.
 static void body_drift(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 12 << 20 };
     float *x = malloc(N * sizeof *x);

@@ -91,7 +91,7 @@ static void body_plain(tri_comm *comm, ranks_table *table, void *argument) {
     unsigned seed = 3;
     body_random(data, table, &seed);
     body_shards(data, table, NULL);
-    body_wire(data, table, NULL); // fails at its end, as it should
+    body_wire(data, table, NULL); // its last calls disagree, so the communicator fails
     ranks_meet(table, 9, comm->size);
     close_data(data, comm, device);
 }

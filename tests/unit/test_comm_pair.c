@@ -16,8 +16,8 @@ enum { MOST_COUNT = 70001 }; // elements of one rank: more than staging memory h
 
 typedef struct shape {
     int hosts, places; // number of hosts, and of ranks on each host (places)
-    // Each communicator inside a host, and each across the hosts, is opened apart, as a family of
-    // its own, instead of by splitting one communicator.
+    // Each communicator inside a host, and each across the hosts, is opened by itself, instead of
+    // by splitting one communicator.
     bool apart;
     int timeout_ms;
     int victim;          // the rank that does something wrong
@@ -29,8 +29,8 @@ static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places =
                                {.hosts = 1, .places = 3}, {.hosts = 3, .places = 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-// Opens a communicator that is a family of its own, for the ranks of this rank's host or, with
-// `across`, for the ranks with the same number on all hosts.
+// Opens a communicator that is not split from another one, for the ranks of this rank's host or,
+// with `across`, for the ranks with the same number on all hosts.
 static tri_comm *open_apart(tri_comm *job, ranks_table *table, const shape *s, bool across) {
     int numbers[RANKS_MAX], host = job->rank / s->places, place = job->rank % s->places;
     int size = across ? s->hosts : s->places;
@@ -277,7 +277,7 @@ static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
 static void test_mixed(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        if (s.apart) continue; // messages between any two ranks need one family of all ranks
+        if (s.apart) continue; // messages need communicators split from one of all ranks
         assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_mixed, &s), 0);
     }
 }
@@ -388,7 +388,7 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     const shape *s = argument;
     tri_comm *pair = open_pair(job, table, s);
     CHECK(pair->backend->abilities(pair) & TRI_COMM_FINDS_MISMATCHES);
-    ranks_meet(table, 1, job->size); // what fails next fails the whole family
+    ranks_meet(table, 1, job->size); // what fails next ends all communicators split from one
     static int64_t x[64];
     // Inside a host, an operation of 4 elements and one of 5 are divided into slices of the same
     // size. So the mismatch is found only because the ranks also compare the whole calls.

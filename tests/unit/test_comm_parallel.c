@@ -27,7 +27,7 @@ static void *memory_of(tri_comm *comm, size_t bytes, bool shared) {
     return memory;
 }
 
-// ---- accumulation: terms spread over ranks and rounds give the sum of one rank that adds in order
+// ---- accumulation: terms spread over ranks and calls give the sum of one rank that adds in order
 
 enum { FOLD_PARTS = 24, FOLD_COUNTS = 5 };
 static const int64_t fold_counts[FOLD_COUNTS] = {0, 1, 333, 1029, 70001};
@@ -291,7 +291,7 @@ static void test_pipeline(void **state) {
     assert_int_equal(ranks_run(5, NULL, body_pipeline, NULL), 0);
 }
 
-// ---- the axes of a mesh as communicators of one family
+// ---- the axes of a mesh as communicators split from one
 
 static int64_t status_of(const char *key) {
     char line[256];

@@ -1,5 +1,6 @@
-// Tests the common base of communicators: groups of a job's ranks, families that fail together, and
-// calls that wait for operations that were started.
+// Tests the common base of communicators: groups of a job's ranks, families (a family: all
+// communicators split from one) that fail together, and calls that wait for operations that were
+// started.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -61,7 +62,7 @@ static void body_named(tri_comm *job, ranks_table *table, void *argument) {
 
 static void test_named(void **state) { assert_int_equal(ranks_run(4, NULL, body_named, NULL), 0); }
 
-// ---- linked families
+// ---- linked families: communicators that were opened apart and fail together
 
 // Four ranks as a grid. The rows {0, 1} and {2, 3} and the columns {0, 2} and {1, 3} each have a
 // communicator.

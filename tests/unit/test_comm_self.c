@@ -42,7 +42,7 @@ static void test_collectives(void **state) {
     assert_int_equal(tri_comm_barrier(comm, "barrier"), TRI_OK);
 }
 
-// One rank accumulates over several rounds; a group has several types.
+// One rank accumulates over several calls; the operations of a group have several types.
 static void test_fold_and_group(void **state) {
     tri_comm *comm = *state;
     float sum[3] = {0}, want[3] = {0};

@@ -66,7 +66,7 @@ static void test_delayed_and_faster(void **state) {
     assert_in_range(choose_for(&other, 6000, (machine){40, 1000, 1050}), 1, 50);
 }
 
-// Kernels take long, so that few run in a window.
+// Kernels take long, so that few run in a tenth of a second, after which the choice is updated.
 static void test_little_work(void **state) {
     cpu_wait_choice c = {0};
     choose_for(&c, 40, (machine){90, 2, 4});

@@ -102,9 +102,9 @@ static void test_bf16(void **state) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, TRI_BF16, 200, test_gpu_rounds(2, 12));
 }
 
-// The ops that stand between convolutions, on images whose channels are last. Some images have
-// channels that fill 16 bytes, others a number of channels that does not; some have so many
-// channels and pixels that several thread blocks share them.
+// Ops of image networks, on images whose channels are last. Some images have channels that fill 16
+// bytes, others a number of channels that does not; some have so many channels and pixels that
+// several thread blocks share them.
 static void test_channels_last(void **state) {
     static const char *const names[] = {"elementwise",       "concat and split", "max_pool2d",
                                         "avg_pool2d",        "batch_norm",       "conv2d",

@@ -88,7 +88,8 @@ static void test_pointwise(void **state) {
     drop(a, LARGE), drop(b, LARGE), drop(out, LARGE);
 }
 
-// All rows but those of the first and the last block stay as they are.
+// Of each kernel only the first and the last thread block run (emulated_sample), so the rows of all
+// other blocks keep their zeros. The test checks the first and the last row.
 static void test_rows(void **state) {
     enum { WIDTH = 1024 };
     int64_t rows = LARGE / WIDTH;

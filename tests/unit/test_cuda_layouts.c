@@ -43,7 +43,8 @@ static void residual(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "head", x, 10), batch->labels));
 }
 
-// A convolution whose channels fill whole lots of 16 bytes, so that cuDNN copies nothing.
+// A convolution of which the channels of a pixel, in x and in y, fill a multiple of 16 bytes. So
+// cuDNN can use x and y as they are, with channels last, and needs no memory for padded copies.
 static void wide(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "all");
     tri_value x = tri_conv2d(g, "conv", batch->images, (tri_conv2d_options){64, .kernel = 3});

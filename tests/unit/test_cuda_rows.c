@@ -163,7 +163,8 @@ static unsigned char *numbers_of(const op_session *session, const tri_graph *g, 
     return all;
 }
 
-// Sums have the same bits wherever their tensors lie.
+// Moves all tensors by 8 bytes, so that no address is a multiple of 16 any more. Kernels then
+// cannot read 16 bytes at a time, but the results must have the same bits.
 static void check_shift(void (*build)(op_case *c), tri_dtype dtype, uint64_t seed) {
     op_case c = {.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
     build(&c);

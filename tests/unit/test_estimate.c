@@ -65,7 +65,7 @@ static void close_column(fixture *f) {
 }
 
 static const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
-// Memory and links that take almost no time.
+// Rates with which memory and network take almost no time.
 static const tri_rates arithmetic = {1e9, 1e9, 1e18, 1e18, 1e18, 1e18, 1e18, 1};
 
 static void test_arithmetic(void **state) {
@@ -121,7 +121,8 @@ static void test_bubble(void **state) {
     close_column(&f);
 }
 
-// If only links take time, a step takes the time of the slowest lane.
+// If only data sent between ranks take time, a step takes as long as the busiest communicator
+// needs.
 static void test_links(void **state) {
     (void)state;
     const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1};

@@ -42,7 +42,7 @@ static void try_value(const char *name, const char *key, const char *value) {
     int count = 0;
     if (name) overrides[count++] = name;
     overrides[count++] = tri_arena_printf(arena, "%s=%s", key, value);
-    // A run without an end gets one here.
+    // Gives every run an end: after one step, unless `key` is the number of steps.
     if (strcmp(key, "trainer.max_steps") != 0) overrides[count++] = "trainer.max_steps=1";
     tri_recipe recipe;
     tri_status status =

@@ -75,13 +75,14 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
 }
 
 // The rule compares two times for one parameter: the host reads and writes 40 bytes of its memory,
-// or the device copies 16 bytes over its link to the host. With GB/s, bytes / rate are nanoseconds.
+// or the device copies 16 bytes over its link to the host ("link" below). With GB/s, bytes / rate
+// are nanoseconds.
 static void test_rule(void **state) {
-    assert_true(is_on_host(*state, "cuda:h200", 1)); // memory 40 / 307 ns, link 16 / 64 ns
+    assert_true(is_on_host(*state, "cuda:h200", 1)); // host memory 40 / 307 ns, copy 16 / 64 ns
     assert_false(is_on_host(*state, "cuda:h200", 8));
-    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // memory 40 / 102 ns, link 16 / 32 ns
+    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // host memory 40 / 102 ns, copy 16 / 32 ns
     assert_false(is_on_host(*state, "cuda:a100-64", 4));
-    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // memory 40 / 64 ns, link 16 / 16 ns
+    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // host memory 40 / 64 ns, copy 16 / 16 ns
     deterministic = true;
     assert_false(is_on_host(*state, "cuda:v100-32", 1));
     options.offload_step = TRI_OFFLOAD_STEP_HOST;

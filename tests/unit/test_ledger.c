@@ -1,4 +1,5 @@
-// The ledger: kinds, nesting, steps, the text, traces, and reading from another process.
+// The ledger, in which a rank records its actions for others to read: kinds, nesting, steps, the
+// text, traces, and reading from another process.
 #include "base/ledger.h"
 #include "base/os.h"
 
@@ -56,7 +57,7 @@ static void test_text(void **state) {
     tri_ledger_end(ledger, sum);
     tri_ledger_end(ledger, forward);
     expect_text(ledger, "after all_reduce 'REDUCE fc1' (sequence 17)");
-    // Calls with a NULL ledger do nothing, nor does the end of a mark that stands for no action.
+    // Calls with a NULL ledger do nothing, nor does tri_ledger_end with a mark of no action.
     tri_ledger_step(NULL, 1);
     tri_ledger_end(NULL, begin(NULL, FORWARD, NULL, 0, 0));
     tri_ledger_end(ledger, (tri_ledger_mark){0});
@@ -101,8 +102,9 @@ static void test_totals(void **state) {
     tri_ledger_close(ledger);
 }
 
-// Actions of a device are added to the ledger after they have ended. They appear in the ring, the
-// trace and the totals, but do not change which action the rank is reported to be in.
+// Actions of a device are added to the ledger (the record of a rank's actions) after they have
+// ended. They appear in the ring, the trace and the totals, but do not change which action the rank
+// is reported to be in.
 static void test_added(void **state) {
     (void)state;
     tri_ledger *ledger;
@@ -255,8 +257,9 @@ static void test_readers(void **state) {
     munmap(memory, sizeof *memory);
 }
 
-// A ledger that was packed for another host and unpacked there gives the same text as the original,
-// and actions that have ended in between are no longer shown as running.
+// A ledger (the record of a rank's actions) that was packed for another host and unpacked there
+// gives the same text as the original, and actions that have ended in between are no longer shown
+// as running.
 static void test_packed(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -394,7 +397,7 @@ static void *ask_again_and_again(void *context) {
     return NULL;
 }
 
-// Other threads ask which thread lane 0 (computation) belongs to, while that thread begins steps.
+// Other threads ask whether they are the thread that computes, while that thread begins steps.
 // ThreadSanitizer shows whether beginning a step writes what the other threads read.
 static void test_asked_meanwhile(void **state) {
     tri_ledger *ledger;

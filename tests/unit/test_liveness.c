@@ -1,4 +1,5 @@
-// Ranks that do not move, seen in ledgers that the test writes and at times that it chooses.
+// Ranks that do not move, seen in ledgers (records of what each rank does) that the test writes and
+// at times that it chooses.
 #include "base/limits.h"
 #include "observe/liveness.h"
 
@@ -117,7 +118,7 @@ static void test_nobody_to_name(void **state) {
     close_case(&c);
 }
 
-// A rank is named when others wait for it, even if its ledger shows no action.
+// A rank is named when others wait for it, even if it has not recorded any action.
 static void test_between_actions(void **state) {
     test_case c;
     open_case(&c, RANKS);
@@ -155,7 +156,8 @@ static void test_pause(void **state) {
     close_case(&c);
 }
 
-// The action that a rank is in stays known, however much its other lanes have done since.
+// The action that a rank is in stays known, however much its other lanes (such as storage) have
+// done since.
 static void test_long_action(void **state) {
     test_case c;
     open_case(&c, 2);

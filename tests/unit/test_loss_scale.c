@@ -38,8 +38,8 @@ static const course courses[] = {
      {{1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
       {1, true, 32768, 1, TRI_LOSS_SCALE_SKIP},
       {2, true, 8192, 1, TRI_LOSS_SCALE_SKIP}}},
-    // Good steps restore the hysteresis only when they double the scale, in the step after the
-    // window.
+    // Good steps restore the hysteresis only when they double the scale. That happens in the step
+    // after loss_scale_window good ones.
     {DEEPSPEED,
      {{1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
       {1000, false, 65536, 1, TRI_LOSS_SCALE_APPLY},

@@ -59,8 +59,8 @@ static void test_memory(void **state) {
     }
 }
 
-// A step of many rounds, with two buffers for each block from forward to backward, is planned
-// quickly, and its bytes do not grow with the number of rounds.
+// A step of many micro-batches, with two buffers for each block from forward to backward, is
+// planned quickly, and its bytes do not grow with the number of micro-batches.
 static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_interval *items = TRI_NEW_ARRAY(arena, tri_interval, 2 * rounds * blocks);

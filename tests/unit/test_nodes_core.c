@@ -1,5 +1,5 @@
-// What the serving agent of a run over several nodes decides, for chosen and for random orders of
-// events.
+// What the serving agent of a run over several nodes (the launcher that decides for all nodes)
+// does, for chosen and for random orders of events.
 #include "launch/nodes_core.h"
 
 #include <setjmp.h>
@@ -14,8 +14,8 @@
 enum { AGENTS = 8 };
 static const int64_t second = 1000000000;
 
-// By agent: the latest message that it got from the serving agent, except a BEAT or a STOP (told),
-// and the latest STOP (stop).
+// By agent (the launcher of a node): the latest message to it, except a BEAT or a STOP (told), and
+// the latest STOP (stop).
 static nodes_message told[AGENTS], stop[AGENTS];
 static int64_t now;
 static nodes_core *core;
@@ -54,7 +54,7 @@ static bool say(int agent, nodes_message message, nodes_kind kind) {
     return nodes_core_receive(core, agent, &message, now);
 }
 
-// The first agent is the serving one.
+// The first agent (launcher of a node) is the one that serves the others and decides for them.
 static void join(int agent, int min, int max, int workers) {
     nodes_message message = {.join = {.version = NODES_VERSION,
                                       .workers = workers,
@@ -129,7 +129,7 @@ static void bad_input_is_not_restarted(void **state) {
     nodes_core_destroy(core);
 }
 
-// The worker with bad input has itself printed the reason, so no agent prints more.
+// The worker with bad input has itself printed the reason, so no launcher prints more.
 static void bad_input_is_told_once(void **state) {
     begin(2, 2, 5);
     for (int i = 0; i < 2; i++) join(i, 2, 2, 1);
@@ -179,7 +179,8 @@ static void last_call(void **state) {
     end(2, NODES_FAILED);
     expect_round(0, 2, 0, 2, 0);
     expect_round(2, 2, 1, 2, 0);
-    // If another node is lost, too few nodes are left for a round. Then a new node may join.
+    // If another node is lost, too few nodes are left to start the workers. Then a new node may
+    // join.
     nodes_core_depart(core, 2, now);
     end(0, NODES_FAILED);
     assert_int_equal(told[0].head.kind, NODES_AGAIN);
@@ -240,7 +241,7 @@ static void leaving(void **state) {
     expect_end(2, 75, "goes on without this node");
     nodes_core_depart(core, 2, now);
     expect_round(1, 1, 1, 2, 0);
-    say(0, signal, NODES_LEAVE); // agent 0 serves the others, so the run ends
+    say(0, signal, NODES_LEAVE); // node 0 serves the others, so the run ends
     end(0, NODES_FAILED);
     end(1, NODES_STOPPED);
     expect_end(0, 143, "SIGTERM");
@@ -248,7 +249,7 @@ static void leaving(void **state) {
     nodes_core_destroy(core);
 }
 
-// An agent that names a signal that does not exist is refused: 128 + it would be no exit code.
+// A node that names a signal that does not exist is refused: 128 + it would be no exit code.
 static void leaving_by_no_signal(void **state) {
     const struct {
         int code;
@@ -274,8 +275,9 @@ static void too_few_join(void **state) {
     nodes_core_destroy(core);
 }
 
-// With random orders of joins, losses and reports, no agent waits for ever: once all agents of the
-// round have reported and no further agent joins, the run ends within the join timeout.
+// With random orders of joins, losses and reports, no agent (launcher of a node) waits for ever:
+// once all agents of the round (start of the workers on all nodes) have reported and no further
+// agent joins, the run ends within the join timeout.
 static void random_orders(void **state) {
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         uint64_t draw = seed * 0x9e3779b97f4a7c15ull;

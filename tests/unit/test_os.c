@@ -17,7 +17,7 @@ enum { MOST = 16 };
 static char made[MOST][PATH_MAX]; // paths opened with O_CREAT
 static int made_flags[MOST], made_count;
 
-// Records what is created. The first `taken` names are links that another user has made.
+// Records what is created. The first `taken` names are symbolic links that another user has made.
 static int taken;
 static const char *victim;
 

@@ -175,7 +175,7 @@ static void the_shortest_round_trip_tells_the_time(void **state) {
     assert_true(offset_s > -1.51e-7 && offset_s < -1.49e-7);
 }
 
-// Time in the two tests that follow; each fsync and each round trip takes `step_ns` of it.
+// The time that the two tests below simulate; each fsync and each round trip takes `step_ns` of it.
 static int64_t now_ns, step_ns;
 
 static int64_t fake_clock(void) { return now_ns; }

@@ -1,5 +1,5 @@
-// The program finds its own file however it was started: directly, through a link, by a loader that
-// got it as an argument, and as the inner program of a bundle.
+// The program finds its own file however it was started: directly, through a symbolic link, by a
+// loader that got it as an argument, and as the inner program of a bundle.
 #include "base/program.h"
 
 #include <setjmp.h>

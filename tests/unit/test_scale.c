@@ -202,7 +202,7 @@ static void test_calibration(void **state) {
         assert_true(scale_reduced_bytes(v) >= 784 * 512 * 4);
         scale_simulate(v);
         // With two ranks the simulation must be as fast as the measurement. Of the two measured
-        // links, the slower one (four ranks) must also be used to simulate eight ranks.
+        // network rates, the lower one (four ranks) must also be used to simulate eight ranks.
         assert_true(v->is_calibrated);
         assert_true(fabs(scale_error(&v->points[0])) < 1e-6);
         assert_int_equal(v->link_ranks, 4);
@@ -210,7 +210,8 @@ static void test_calibration(void **state) {
         double ideal = 4 * 1000, simulated = scale_samples_per_s(&v->points[2]);
         assert_true(simulated > 1000 && simulated < ideal);
         scale_end_plans(v);
-        // A link on which communication alone takes longer than was measured.
+        // Ranks with so slow a connection that communication alone takes longer than the measured
+        // step.
         scale_view *slow = make_view(weak);
         plan_points(slow, &recipe, overrides, 4);
         slow->is_calibrated = false;

@@ -100,9 +100,9 @@ static bool both_add(const tri_schedule_request *r, const tri_action *a, const t
     return false;
 }
 
-// Whether two actions of one rank may not be swapped: one writes what the other touches; the other
-// ranks of a group, or the other end of a channel, expect this order; or the rules of rounds demand
-// it (each block takes its rounds in order, batches are taken in order, NORM counts losses).
+// Whether two actions of one rank may not be swapped: one writes what the other touches; other
+// ranks expect this order of collectives or messages; or the rules of micro-batches demand it (each
+// block computes them in order, TAKE takes them in order, NORM counts losses).
 static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
@@ -269,7 +269,7 @@ static void test_dependencies(void **state) {
             good->actions[i].dependency_count++;
         }
         for (int i = 1; i < good->count;
-             i++) { // a wait that is added twice is kept once, unless its lane implies it
+             i++) { // a wait added twice is kept once, unless a lane keeps the order anyway
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
             const tri_action *a = &good->actions[i];
@@ -335,7 +335,7 @@ static void test_orders(void **state) {
 }
 
 // TAKE stands before the first action that needs its micro-batch; on a device that runs ahead,
-// behind the first action of the round before.
+// behind the first action of the micro-batch before.
 static void test_take(void **state) {
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -354,7 +354,7 @@ static void test_take(void **state) {
             if (a->kind != TRI_ACTION_TAKE) continue;
             taken++;
             assert_int_equal(a->round, taken);
-            assert_int_equal(began, taken - 1); // and no later round has begun
+            assert_int_equal(began, taken - 1); // and no later micro-batch has begun
             if (ahead && taken > 0) assert_true(s->actions[i - 1].begins_round);
         }
         assert_int_equal(taken, 3);

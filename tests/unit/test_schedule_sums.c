@@ -27,11 +27,11 @@ typedef struct sums {
 // One rank's memory.
 typedef struct rank_memory {
     int next;
-    uint64_t *parameters;         // by unit
+    uint64_t *parameters;         // by unit (parameters that are reduced together)
     sums *gradients, *kept;       // by unit
-    uint64_t *outputs, *internal; // by block and round: what others read, and what BACKWARD needs
-    uint64_t *back;               // by block and round: the gradient of the block's input
-    bool *posted;                 // by edge and round: this rank has begun to receive
+    uint64_t *outputs, *internal; // by block and micro-batch: what others and what BACKWARD read
+    uint64_t *back;               // by block and micro-batch: the gradient of the block's input
+    bool *posted;                 // by edge and micro-batch: this rank has begun to receive
     int stepped;
 } rank_memory;
 
@@ -39,7 +39,7 @@ typedef struct machine {
     const schedule_case *described;
     const schedule_set *set;
     rank_memory *ranks;
-    uint64_t *mail; // by lowest rank along the pipeline, edge and round; 0: not sent
+    uint64_t *mail; // by lowest rank along the pipeline, edge and micro-batch; 0: not sent
     sums *wanted;   // by unit: the sums of gradients that STEP must find
     uint64_t noise;
 } machine;
@@ -107,8 +107,8 @@ static bool has_come(const machine *m, int rank, int block, int round, bool back
 static bool is_shared(const tri_schedule_request *r, int unit) { return unit == r->unit_count - 1; }
 
 // Whether one half of BACKWARD (BACKWARD_INPUT if `input`, else BACKWARD_WEIGHT) makes a gradient
-// of the unit. A unit that blocks share has one parameter: block 0 makes its gradient in the first
-// half, the others in the second.
+// of the unit (parameters that are reduced together). A unit that blocks share has one parameter:
+// block 0 makes its gradient in the first half, the others in the second.
 static bool makes(const tri_schedule_request *r, int block, int unit, bool input) {
     return !is_shared(r, unit) || input == (block == 0);
 }
@@ -305,7 +305,7 @@ static void find_wanted(machine *m, const tri_schedule_request *like) {
     machine one = {.set = &alone, .ranks = TRI_NEW(m->set->arena, rank_memory)};
     alone.requests = &request;
     m->wanted = TRI_NEW_ARRAY(m->set->arena, sums, request.unit_count);
-    // One replica, whose rounds are all micro-batches.
+    // One replica, which computes all micro-batches of the step.
     alone.mesh = (tri_mesh){.size = {1, 1, 1, 1}, .ranks = 1};
     request.rounds = m->described->micro_batches;
     int last = request.block_count - 1;

@@ -1,5 +1,5 @@
 // Step memory: the test follows memory cell by cell along the schedules of many meshes. An action
-// reads what was written for it, and nothing touches memory that an operation of another lane still
+// reads what was written for it, and nothing touches memory that a communicator or storage still
 // uses.
 #include "base/philox.h"
 #include "plan/memory.h"
@@ -126,8 +126,9 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
 
 enum { MOST_READERS = 8 };
 
-// Which actions have used 64 bytes of a heap. Other lanes run at the same time, so an action that
-// writes has to come after all of them, and one that reads after the writer.
+// Which actions have used 64 bytes of a heap. Lanes (communication, storage, …) run at the same
+// time, so an action that writes has to come after all of them, and one that reads after the
+// writer.
 typedef struct cell {
     uint32_t tag;                  // identifies the data that these bytes hold now
     int writer;                    // the action that wrote these data, plus 1; 0: none
@@ -144,8 +145,8 @@ typedef struct follower {
     cell *cells[TRI_HEAP_COUNT];
     uint64_t *before; // by action: a bit for each action that is done before it begins
     int words;        // how many words of 64 bits `before` has for each action
-    // By slot of gathered parameters or gradients: how often their contents were replaced so far,
-    // so that reading earlier contents is noticed.
+    // By slot (table entry with an address) of gathered parameters or gradients: how often their
+    // contents were replaced so far, so that reading earlier contents is noticed.
     uint32_t *generation;
     int action;
     const char *rule; // the first rule that an action breaks; NULL: none
@@ -322,7 +323,7 @@ static void follow_unit(follower *f, const tri_action *a) {
     }
 }
 
-// NORM reads the gradients of all units.
+// NORM reads the gradients of all units (parameters that are reduced together).
 static void follow_norm(follower *f) {
     for (int u = 0; u < f->r->unit_count; u++)
         for (int i = 0; i < TRI_BUCKET_COUNT && f->r->units[u].here; i++)
@@ -330,8 +331,8 @@ static void follow_norm(follower *f) {
                 unit_access(f, u, true, (tri_bucket_kind)i, false);
 }
 
-// What is done before the action begins: what it depends on and, in a lane that runs in order, the
-// action before it. A lane of messages keeps no order.
+// What is done before the action begins: what it depends on and, in a lane that runs its actions in
+// order, the action before it. The two lanes of messages between stages keep no order.
 static void begin(follower *f, const tri_action *a) {
     tri_lane lane = tri_action_lane(a->kind);
     for (int d = 0; d < a->dependency_count; d++)

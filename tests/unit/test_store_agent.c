@@ -1,5 +1,5 @@
-// A store that a launcher's agent serves: it outlives the ranks, the next generation finds it
-// empty, and what is left of an earlier one can change nothing.
+// A store that a launcher (an agent) serves: it outlives the ranks, the next start of the run
+// (generation) finds it empty, and what is left of an earlier start can change nothing.
 #include "store_ranks.h"
 
 #include "rendezvous/health.h"
@@ -35,7 +35,7 @@ static void on_loss(void *context, int rank, const char *text) {
     atomic_fetch_add(&shared->replaced, 1);
 }
 
-// A rank that is left behind: it wants to commit after the next generation has begun.
+// A rank that is left behind: it wants to commit after the run has been started again.
 static void is_left_behind(tri_identity me) {
     tri_store *store;
     tri_health *health;
@@ -63,13 +63,13 @@ static void finds_it_empty(tri_identity me) {
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_get(store, "old", 50, value, sizeof value, &size) == TRI_TIMEOUT);
     REQUIRE(tri_store_admit(store) == TRI_OK);
-    wait_for_count(&shared->done, 2); // ranks of the earlier generation have tried to join
+    wait_for_count(&shared->done, 2); // ranks of the earlier start have tried to join
     REQUIRE(tri_store_admit(store) == TRI_OK);
     tri_store_close(store);
 }
 
-// The body of the agent, which is a process of its own: if the test itself served the store, the
-// ranks that it forks would inherit the server's connections.
+// The body of the launcher that serves (the agent), which is a process of its own: if the test
+// itself served the store, the ranks that it forks would inherit the server's connections.
 static void serves_two_generations(tri_identity first) {
     tri_store_server *server;
     REQUIRE(tri_store_serve(&first, &server) == TRI_OK);
@@ -103,7 +103,8 @@ static void generations_follow_each_other(void **state) {
     end_ranks(0, 0, &agent);
 }
 
-// If the launcher's agent dies, the message says so and names no rank as lost.
+// If the launcher that serves the store (the agent) dies, the message says so and names no rank as
+// lost.
 static void outlives_the_agent(tri_identity me) {
     tri_store *store;
     tri_health *health;

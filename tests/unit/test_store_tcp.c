@@ -1,5 +1,5 @@
-// The store over TCP: ranks that find rank 0 among other programs, tokens and their files, and
-// generations of a run.
+// The store over TCP: ranks that find rank 0 among other programs, tokens and their files, and runs
+// that are started again (generations).
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -65,7 +65,8 @@ static void waits_for_others(tri_identity identity) {
     (void)tri_store_open(&identity, WAIT_MS, &store);
 }
 
-// What a rank is told that has the token, but is of another run or generation.
+// What a rank is told that has the token, but belongs to another run, or to another start of this
+// run (another generation).
 static void other_runs_and_generations(void **state) {
     tri_identity zero = make_tcp_identity(0, 2, free_port());
     snprintf(zero.run, sizeof zero.run, "a run");

@@ -1,4 +1,5 @@
-// The straggler search, on ledgers that the test writes and a clock that it sets.
+// The search for stragglers, in ledgers (records of each rank's actions) that the test writes, and
+// with a clock that it sets.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -11,10 +12,10 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 4, SKEWED = 1 }; // in rank SKEWED's ledger, kinds of actions have other numbers
+enum { RANKS = 4, SKEWED = 1 }; // for rank SKEWED, kinds of actions have other numbers
 
 static tri_ledger_ring rings[RANKS];
-// If tells_every_ns is set: the last rank's true ledger, which is copied to `rings` only that
+// If tells_every_ns is set: what the last rank really does, which is copied to `rings` only that
 // often.
 static tri_ledger_ring hidden;
 static int64_t clock_ns, told_ns, tells_every_ns;

@@ -31,7 +31,8 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // The next functions divide the scratch memory. It begins with the calls of the ranks, which are
-// compared. Four arrays of equal size follow, all for one window:
+// compared. Four arrays of equal size follow, all for one window, the elements of the operation
+// that are computed at one time:
 // - TERMS_SENT: the terms that this rank sends, in the type in which values travel;
 // - TERMS_RECEIVED: the terms that it receives, in the same type;
 // - TERMS_ADDED: the received terms, converted to the type in which they are added;
@@ -64,9 +65,10 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// How many elements a window has. A sum of N ranks needs N terms, so with A elements in an array a
-// rank can compute A / N sums at a time. In a REDUCE_SCATTER that is the window. In an ALL_REDUCE
-// each rank sums only its share, 1 / N of the window, so the window is N times as long.
+// How many elements are computed at a time (a window). A sum of N ranks needs N terms, so with A
+// elements in an array a rank can compute A / N sums at a time. In a REDUCE_SCATTER that is the
+// window. In an ALL_REDUCE each rank sums only its share, 1 / N of the window, so the window is N
+// times as long.
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     if (!adds(comm, op)) return op->count;
     int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));

@@ -1,7 +1,8 @@
 // Communicators that are made of others, on the progress base. A collective is a list of steps that
 // are carried out one after the other: each is an operation of an inner communicator, or work of
-// this rank. If the steps need memory, the collective's elements are divided into windows, and all
-// steps are repeated for one window after the other, so that the amount of memory is bounded.
+// this rank. If the steps need memory, the collective's elements are divided into ranges (windows),
+// and all steps are repeated for one window after the other, so that the amount of memory is
+// bounded.
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
@@ -20,7 +21,7 @@ typedef struct layered_window {
 typedef struct layered_step {
     int inner;      // index of the inner communicator; -1: the step is `work`
     tri_comm_op op; // the operation of the inner communicator
-    tri_status (*work)(layered_comm *comm); // work of this rank, on comm->window of comm->op
+    tri_status (*work)(layered_comm *comm); // work of this rank, on the elements comm->window
 } layered_step;
 
 typedef struct layered_kind {
@@ -28,7 +29,8 @@ typedef struct layered_kind {
     // How many elements of the operation the steps work on at a time (a window), at least 1;
     // op->count if the operation needs no scratch memory.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
-    // Lists the steps of comm->op for comm->window: calls layered_run or layered_do for each step.
+    // Lists the steps of comm->op for comm->window, the elements on which they work: calls
+    // layered_run or layered_do for each step.
     void (*list)(layered_comm *comm);
     // Finds the inner communicator that carries a message to a peer, and the peer's rank in it.
     // TRI_UNSUPPORTED: no inner communicator has both ranks.

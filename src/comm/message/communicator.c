@@ -149,8 +149,9 @@ static void free_comm(message_comm *comm) {
     free(comm);
 }
 
-// Closes a communicator. A header that it requested early may still arrive in its memory; then the
-// memory is kept until the family ends.
+// Closes a communicator. Other ranks may still send it a header (which tells what they call) that
+// it requested early; then the memory for it is kept until all communicators that were split from
+// the same one (the family) are closed.
 static void close_comm(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);

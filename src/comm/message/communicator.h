@@ -7,8 +7,9 @@
 
 extern const progress_backend message_progress_backend;
 
-// Makes a communicator of the family. `number` tells its messages apart from those of the family's
-// other communicators. member[r]: the number that the communicator's rank r has in the family.
+// Makes a communicator of the family (all communicators split from one). `number` tells its
+// messages apart from those of the family's other communicators. member[r]: the number that the
+// communicator's rank r has in the family.
 tri_status message_comm_create(message_family *family, uint32_t number, const int *member, int rank,
                                int size, message_comm **out);
 

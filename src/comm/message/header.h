@@ -31,14 +31,15 @@ void message_header_write(const progress_item *item, message_header *out);
 void message_header_ask(message_comm *comm, int r);
 // Exchanges headers without data with all other ranks, so that they can be compared.
 void message_headers_exchange(message_comm *comm, const progress_item *item);
-// Compares the headers that have arrived. True when all have. If ranks disagree, the family fails,
-// because their data would be mixed up.
+// Compares the headers that have arrived. True when all have. If ranks disagree, the family (all
+// communicators split from one) fails, because their data would be mixed up.
 bool message_headers_take(message_comm *comm, const progress_item *item, bool *advanced);
-// Compares one header. False: rank r calls something else, and the family fails.
+// Compares one header. False: rank r calls something else, and the family (all communicators split
+// from one) fails.
 bool message_header_agrees(message_comm *comm, const progress_item *item, int r,
                            const message_header *theirs);
-// Makes the family fail because rank r's message is longer than any message of this operation, so
-// it must belong to another one. Returns false.
+// Makes the family (all communicators split from one) fail because rank r's message is longer than
+// any message of this operation, so it must belong to another one. Returns false.
 bool message_report_length(message_comm *comm, const progress_item *item, int r);
 // True when all headers of this rank have been sent, so that their memory may be used again. It
 // never becomes true if a rank to which a header goes is lost.

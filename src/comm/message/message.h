@@ -11,30 +11,31 @@ typedef struct tri_message_config {
     // By rank: its number in the job, which messages about failures name. NULL: the same number.
     const int *job_ranks;
     // A name that no other group of the job has. It is part of the keys under which the ranks
-    // exchange their addresses through `meeting`. NULL: the number of this open, counted in the
-    // process; so all ranks of the job must then open the same communicators in the same order.
+    // exchange their addresses through the functions of `meeting`. NULL: the number of this
+    // open, counted in the process; so all ranks of the job must then open the same communicators
+    // in the same order.
     const char *group;
     tri_comm *control; // over all ranks of the job; it must outlive this one; NULL: there is none
-    // The ledger that records the operations; NULL: the ledger of the control communicator or, if
-    // there is none, a new one.
+    // Where the operations are recorded, so that other ranks can see what this one does; NULL: in
+    // the ledger of the control communicator or, if there is none, in a new one.
     tri_ledger *ledger;
-    // Called once this rank's end of the transport is open, before it waits for any other rank. If
-    // it fails, so does the open. NULL: nothing is called.
+    // Called once this rank has opened the transport, before it waits for any other rank. If the
+    // call fails, opening the communicator fails too. NULL: nothing is called.
     tri_status (*opened)(void *context);
     // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
     // transport, and before the barrier over all ranks. If it fails, so does the open. NULL:
     // nothing is called.
     tri_status (*reached)(void *context);
-    // Called if an address does not arrive or cannot be sent over the transport, before the other
-    // ranks notice that this rank closes its end, so that it can tell them why. Returns the given
+    // Called if an address does not arrive or cannot be sent over the transport, so that this rank
+    // can tell the others why before they notice that it closes its connections. Returns the given
     // status, or that of the failure which is the cause. NULL: nothing is called.
     tri_status (*failed)(void *context, tri_status status);
     void *context; // argument of `opened`, `reached` and `failed`
 } tri_message_config;
 
-// Opens the communicator. Collective over ranks 0 … size-1. `meeting` is used only during the call,
-// and not at all if the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT,
-// TRI_NETWORK: a rank did not join.
+// Opens the communicator. Collective over ranks 0 … size-1. `meeting`: functions by which the ranks
+// exchange their addresses. They are used only during the call, and not at all if the transport
+// needs no addresses. `config` may be NULL. TRI_TIMEOUT, TRI_NETWORK: a rank did not join.
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out);

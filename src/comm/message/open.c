@@ -1,6 +1,7 @@
 // How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the store
-// (through a tri_comm_meeting) and gets all others from these ranks: in each round the number of
-// known addresses doubles. So the store answers log2(size) questions of each rank instead of size.
+// (through a tri_comm_meeting) and gets all others from these ranks: each exchange doubles the
+// number of known addresses. So the store answers log2(size) questions of each rank instead of
+// size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
@@ -133,7 +134,7 @@ static int find_silent(const tri_transport_request requests[2], int from, int to
 }
 
 // Writes " (host …)" for a rank whose message_card did not arrive over the transport, if the rank
-// has left its card at call->meeting; else "".
+// has left its card in the store (call->meeting); else "".
 static void find_host(const open_call *call, int rank, char *out, size_t size) {
     char key[96];
     size_t got = 0;
@@ -161,7 +162,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
                     call->transport->name, limit, what ? ": that rank " : "", what ? what : "");
 }
 
-// Reports why one round of messages, in which ranks exchange addresses (`gather`), has failed.
+// Reports why `gather`, in which ranks exchange their addresses, has failed in one of its
+// exchanges. `from` and `to` are the ranks from which it received and to which it sent.
 static tri_status report_round(const open_call *call, const char *host,
                                const tri_transport_request requests[2], int from, int to) {
     // The network carries messages, but that rank's cards are larger than ours.
@@ -287,7 +289,7 @@ static tri_status open_world(const open_call *call, tri_comm **out) {
     // receiver's address.
     if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
     if (status == TRI_OK) return TRI_OK;
-    progress_close(*out); // closes the family too
+    progress_close(*out); // also ends its family, which has no other communicators
     *out = NULL;
     return status;
 }

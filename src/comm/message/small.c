@@ -1,5 +1,5 @@
 // Collectives of little data. In `exchange` each rank sends its header and data to all others. This
-// takes the time of one message. In `gather`, in round r each rank sends what it has so far to
+// takes the time of one message. In step r of `gather`, each rank sends what it has so far to
 // the rank that is 2^r before it (Bruck's algorithm; Bruck and others, 1997). So after log2(size)
 // messages all ranks have all data. In both algorithms each rank then computes its result from the
 // data, in rank order. The third algorithm, `tree`, is for broadcasts.
@@ -100,9 +100,9 @@ static bool exchange_advance(message_comm *comm, progress_item *item, bool *adva
 const message_algorithm message_exchange = {
     .begin = exchange_begin, .advance = exchange_advance, .sends_at_once = true};
 
-// The algorithm `gather`: in each of about log2(size) rounds a rank sends on what it has so far.
+// The algorithm `gather`: in each of about log2(size) exchanges a rank sends on what it has so far.
 // Its scratch memory holds the headers and data of this rank and of the ranks after it, in this
-// order, so that each round sends one contiguous message.
+// order, so that each exchange sends one contiguous message.
 
 static size_t gather_bytes(const tri_comm_op *op) {
     return (sizeof(message_header) + bytes_of(op) + 7) / 8 * 8;
@@ -118,8 +118,8 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Starts a round, counted from 0. Each round doubles what this rank knows, because the sender knows
-// as much as the receiver.
+// Starts a step of `gather`, the one with the number current.round. Each step doubles what this
+// rank knows, because the sender knows as much as the receiver.
 static void gather_round(message_comm *comm, const tri_comm_op *op) {
     int size = message_size(comm), distance = 1 << comm->current.round;
     int from = (message_rank(comm) + distance) % size;

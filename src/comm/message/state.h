@@ -6,7 +6,8 @@
 // which operation this rank calls. Small data travel with the header. Ranks compare headers, so
 // that error messages can name the ranks that disagree.
 //
-// All calls of the transport are made by the thread that has the family's *turn*.
+// A *family* is all communicators that were split from one. All calls of the transport are made by
+// the thread that has the family's *turn*.
 //
 // The files, each of which calls only those above it:
 //   transport     the interface of what carries messages
@@ -31,22 +32,23 @@
 #include <pthread.h>
 
 // The purpose of a message. Together with the number of the communicator it makes the tag, by which
-// the transport tells messages apart.
+// the transport tells messages apart. A family is all communicators that were split from one.
 typedef enum message_class {
-    MESSAGE_NOTICE, // a notice to the family; its communicator number is 0
+    MESSAGE_NOTICE, // a notice (message_notice); its communicator number is 0
     MESSAGE_HEADER,
     MESSAGE_DATA,
     MESSAGE_RESULT,  // sums, or in a broadcast the slices that ranks pass on to each other
     MESSAGE_POSTED,  // the header of a send
     MESSAGE_PAYLOAD, // the data of a send
-    MESSAGE_GOODBYE, // sent before a family ends; its communicator number is 0
-    MESSAGE_ADDRESS, // sent while a family opens; its communicator number is 0
+    MESSAGE_GOODBYE, // sent when all communicators are closed; its communicator number is 0
+    MESSAGE_ADDRESS, // sent while the first communicator opens; its communicator number is 0
     MESSAGE_CLASSES,
 } message_class;
 
 enum {
     MESSAGE_MAX_GROUPS = TRI_TRANSPORT_MAX_TAG / MESSAGE_CLASSES,
-    MESSAGE_DEPTH = 4, // how many windows of a reduction are in flight at the same time
+    // How many windows of a reduction (ranges of its elements) are in flight at the same time.
+    MESSAGE_DEPTH = 4,
 };
 
 typedef struct message_header {
@@ -60,9 +62,9 @@ typedef enum message_notice_kind {
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// A notice, by which a rank tells other ranks of its family that something failed, or that it
-// leaves a communicator. It belongs to no operation. Ranks that wait for the sender thus learn that
-// they wait in vain.
+// A notice, by which a rank tells other ranks of its family (all communicators split from one) that
+// something failed, or that it leaves a communicator. It belongs to no operation. Ranks that wait
+// for the sender thus learn that they wait in vain.
 typedef struct message_notice {
     int32_t kind, rank;
     int32_t status;  // the status of the failure
@@ -78,7 +80,7 @@ typedef struct message_sending {
     tri_transport_request requests[];
 } message_sending;
 
-// What this rank knows of another rank of the family.
+// What this rank knows of another rank of the family (all communicators split from one).
 typedef struct message_member {
     int job_rank;
     char host[64];
@@ -90,14 +92,14 @@ typedef struct message_member {
 // A rank that has left a communicator.
 typedef struct message_departure {
     uint32_t number; // number of the communicator
-    int rank;        // the rank's number in the family
+    int rank;        // the rank's number among all ranks of the family
 } message_departure;
 
 typedef struct message_family {
     progress_family base;
     const tri_transport *transport;
     tri_transport_end *end;
-    int rank;                // number of this process's rank in the family
+    int rank;                // this rank's number in the family
     message_member *members; // by rank: what this process knows about the rank
     pthread_mutex_t turn;
     // Only the thread that has the turn, the right to call the transport, uses the members below.
@@ -140,9 +142,9 @@ typedef struct message_peer {
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
     // How far the operation has got with that rank. message_spread counts the bytes whose send or
-    // receive has started: data, and in a broadcast also results. message_window counts windows of
-    // sums: those whose receive has started (results_asked), and those that have arrived and were
-    // used (results_taken).
+    // receive has started: data, and in a broadcast also results. message_window divides sums into
+    // windows (ranges of elements) and counts these: those whose receive has started
+    // (results_asked), and those that have arrived and were used (results_taken).
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 
@@ -150,17 +152,18 @@ typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
     int round;
-    // A sum is computed window by window (window.c). window: how many elements a window has;
-    // windows: how many windows there are; posted: for how many of them the messages with the
-    // ranks' terms were started; reduced: for how many of them the terms were added.
+    // A sum is computed in windows (ranges of its elements), one after the other (window.c).
+    // window: how many elements a window has; windows: how many windows there are; posted: for how
+    // many of them the messages with the ranks' terms were started; reduced: for how many of them
+    // the terms were added.
     int64_t window, windows, posted, reduced;
 } message_current;
 
 struct message_comm {
     progress_comm base;
     uint32_t number;
-    int *member;        // member[r]: the number in the family of this communicator's rank r
-    size_t eager_bytes; // up to this size one rank's data travel with the header
+    int *member;                    // member[r]: index of rank r in message_family.members
+    size_t eager_bytes;             // up to this size one rank's data travel with the header
     char *headers_in, *headers_out; // memory of a header with its data, for each rank
     message_peer *peers;
     const void **terms; // size + 1 addresses, for comm_reduce

@@ -292,8 +292,9 @@ static int64_t nap_ns(message_family *family) {
 }
 
 // Waits until the transport has something to do, or another thread wakes this one (message_wake).
-// Only the thread that has locked family->waiting calls this. All others sleep on family->bell: it
-// is enough if one waits for the transport's descriptor, because it then wakes the others.
+// Only the thread that has locked family->waiting calls this. All other threads sleep on
+// family->bell, a futex: it is enough if one waits for the transport's descriptor, because it then
+// wakes the others.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
     int64_t timeout_ns = timeout_ms * (int64_t)1000000;

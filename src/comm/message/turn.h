@@ -1,5 +1,6 @@
-// Calls of the transport. The family's turn is the right to make such calls; one thread has it at a
-// time. Also: how threads sleep until something arrives, and notices between the ranks of a family.
+// Calls of the transport, which carries messages between ranks. All communicators that were split
+// from one (a family) share it; the family's turn is the right to call it, and one thread has it at
+// a time. Also: how threads sleep until something arrives, and notices between ranks.
 #ifndef TRIREME_COMM_MESSAGE_TURN_H
 #define TRIREME_COMM_MESSAGE_TURN_H
 
@@ -22,10 +23,11 @@ void message_tell_left(message_comm *comm);
 // Ends all requests after a failure. Before that it waits a moment for the other ranks to learn of
 // the failure, so that they can report its cause.
 void message_stop(message_family *family);
-// Waits until all ranks of the family have called this function, so that no rank closes while
-// others still send. False: not all did within the time limit.
+// Waits until all ranks of the family (all communicators split from one) have called this function,
+// so that no rank closes while others still send. False: not all did within the time limit.
 bool message_say_goodbye(message_family *family);
-// Moves messages until `count` requests are complete. False: they failed, or the time is over.
+// Lets the transport send and receive until `count` requests are complete. False: they failed, or
+// the time is over.
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 

@@ -1,8 +1,8 @@
 // Reductions of larger data. Each rank reduces one share of the data: it receives that share from
-// all others, window by window, and adds in rank order. In an all-reduce it then sends the sums to
-// all others. So in each of these two halves a rank sends and receives (size - 1) / size of the
-// data, which is the least possible. The halves overlap, because several windows are under way at
-// one time.
+// all others, one range of elements (a window) at a time, and adds in rank order. In an all-reduce
+// it then sends the sums to all others. So in each of these two halves a rank sends and receives
+// (size - 1) / size of the data, which is the least possible. The halves overlap, because several
+// windows are under way at one time.
 //
 // Sums that travel as half types are narrowed before they are sent, and widened where they arrive.
 #include "comm/message/window.h"
@@ -28,8 +28,9 @@ static int64_t longest_share(const message_comm *comm, const tri_comm_op *op) {
     return (even + SHARE_GRAIN - 1) / SHARE_GRAIN * SHARE_GRAIN;
 }
 
-// Returns how many elements are in window w of the share that rank r reduces; *begin is the index
-// of the first of them in `send`.
+// Each rank's share is divided into windows: ranges of elements that are sent and added one after
+// the other. Returns how many elements are in window w of the share that rank r reduces; *begin is
+// the index of the first of them in `send`.
 static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r, int64_t w,
                          int64_t *begin) {
     int64_t share = longest_share(comm, op), first = r * share, end = first + share;
@@ -39,8 +40,8 @@ static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r,
     return left < 0 ? 0 : left < comm->current.window ? left : comm->current.window;
 }
 
-// The scratch memory of a reduction holds the windows that arrive. If values travel as half types,
-// it also holds the windows that leave, and the terms that were widened to F32.
+// The scratch memory of a reduction holds the ranges of elements (windows) that arrive. If values
+// travel as half types, it also holds those that leave, and the terms that were widened to F32.
 
 static size_t others(const message_comm *comm) { return (size_t)message_size(comm) - 1; }
 
@@ -119,7 +120,8 @@ static void post_terms(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether window w may use its memory: the window that used this memory before has been sent.
+// Whether the messages of window w (a range of elements) may use their memory: those of the window
+// that used this memory before have been sent.
 static bool can_post(const message_comm *comm, int64_t w) {
     if (w >= comm->current.windows || w >= comm->current.reduced + MESSAGE_DEPTH) return false;
     for (int r = 0; r < message_size(comm); r++)
@@ -172,8 +174,9 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether this rank's terms of window w have been sent to the peer. Window w + MESSAGE_DEPTH uses
-// the same request, and is posted only after window w has been sent (can_post).
+// Whether this rank's terms of window w (a range of elements) have been sent to the peer. Window w
+// + MESSAGE_DEPTH uses the same request, and is posted only after window w has been sent
+// (can_post).
 static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
     return comm->current.posted > w + MESSAGE_DEPTH ||
            message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);
@@ -203,7 +206,7 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         count = window_of(comm, op, r, w, &begin);
         char *to = narrows(op) ? scratch(comm, op, SUMS_IN, r, w)
                                : (char *)op->recv + (size_t)begin * message_width(op);
-        // This window is empty, and so are all later ones.
+        // This window (range of elements) is empty, and so are all later ones.
         if (count == 0) return peer->results_taken == w;
         message_recv(comm, MESSAGE_RESULT, r, to, travelling(op, count),
                      &peer->result_in[w % MESSAGE_DEPTH]);

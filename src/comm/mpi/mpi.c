@@ -35,11 +35,13 @@ struct tri_transport_end {
 // True once a tri_transport_end was stopped, or closed after a failure: then the process calls
 // MPI_Abort when it ends, because MPI_Finalize could wait for ranks that are lost.
 static bool has_failed;
-// True once an end was stopped while MPI still had a send of it. MPI cannot take back a send, and
-// the caller may free its memory after the stop. Any later call of MPI, also by another end of this
-// process, could go on with that send and read the freed memory. So MPI is not called any more,
-// except to end all ranks. Other ranks may still read the memory themselves, over RDMA or, on this
-// host, through the kernel. That cannot harm this process, and they have failed too.
+// True once mpi_stop, which ends all requests after a failure, found sends that MPI had not
+// finished. MPI cannot take back a send, and the caller may free its memory after mpi_stop. Any
+// later call of MPI, also for another communicator of this process, could go on with that send and
+// read the freed memory. So MPI is not called any more, except to end all ranks. Other ranks may
+// still read the memory themselves, over RDMA or, on this host, through the kernel. That cannot
+// harm this process, and they do not use what they read, because a failure of one rank makes the
+// communicator fail on all ranks.
 static bool is_silent;
 
 static tri_status refuse(char *why, const char *call, int code) {

@@ -6,9 +6,9 @@
 
 #include "comm/nccl/group.h"
 
-// Starts the comparison of the group's calls between their ranks, and stores its ticket in
-// group->inner. What the ranks exchange for it also carries the ids of new links: each link
-// (link.h) has a communicator of NCCL, whose id the sender makes and the receiver needs.
+// Starts to compare what the ranks call in this group of operations, and stores the comparison's
+// ticket in group->inner. The exchange also carries the ids of new links (link.h): a link has a
+// communicator of NCCL, whose id the sender of a message makes and the receiver needs.
 tri_status nccl_compare_start(tri_comm *compares, nccl_group *group);
 // Evaluates a finished comparison. TRI_MISMATCH: the calls disagree; the message names both.
 tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *group);

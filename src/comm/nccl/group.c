@@ -1,5 +1,6 @@
-// Divides the operations of one call of `start` into groups, by the link that carries them: one
-// link for collectives, and one for the messages to each rank and from each rank (see link.h).
+// Divides the operations of one call of `start` into groups, by the link (a communicator of NCCL)
+// that carries them: one link for collectives, and one for the messages to each rank and from each
+// rank (see link.h).
 #include "comm/nccl/group.h"
 
 #include <stdlib.h>

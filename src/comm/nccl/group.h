@@ -1,5 +1,5 @@
 // A group of the communicator over NCCL: those operations of one call of `start` that the same link
-// carries. It lives from that call until its work is done.
+// (a communicator of NCCL) carries. It lives from that call until its work is done.
 #ifndef TRIREME_COMM_NCCL_GROUP_H
 #define TRIREME_COMM_NCCL_GROUP_H
 
@@ -11,7 +11,7 @@
 typedef enum nccl_state {
     NCCL_QUEUED,   // nothing has been done yet
     NCCL_COMPARES, // the ranks compare what they call
-    NCCL_OPENS,    // the group's link is being opened
+    NCCL_OPENS,    // the group's communicator of NCCL is being opened
     NCCL_READY,    // the group may be issued
     NCCL_ISSUES,   // the group's steps are being issued to the queue
     NCCL_RUNS,     // the group runs on the GPU

@@ -1,4 +1,5 @@
-// Opens and closes links. link.h says what a link is.
+// Opens and closes links. A link is a communicator of NCCL, and a queue to which its calls are
+// issued (link.h).
 #include "comm/nccl/link.h"
 
 #include "comm/nccl/memory.h"

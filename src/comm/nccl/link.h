@@ -9,14 +9,15 @@
 
 typedef enum nccl_way { NCCL_AMONG_ALL, NCCL_TO_PEER, NCCL_FROM_PEER, NCCL_TO_ITSELF } nccl_way;
 
+// A link: a communicator of NCCL, and the queue to which its calls are issued.
 typedef struct nccl_link {
     struct nccl_link *next;
     nccl_way way;
     int peer; // for messages: number of the other rank
     cuda_device *device;
     tri_queue *queue; // NULL: the link is not open
-    // The communicator of NCCL; NULL if the link is not open, and for messages of a rank to itself,
-    // which are copied.
+    // The communicator of NCCL; NULL: it is not open yet, or the link is for messages of this rank
+    // to itself, which are copied.
     cuda_nccl *nccl;
     char id[CUDA_NCCL_ID_BYTES];
     bool was_announced; // the two ranks have begun to exchange the id
@@ -27,16 +28,16 @@ typedef struct nccl_link {
     bool is_behind;
 } nccl_link;
 
-// Finds in the list the link for messages that go to `peer` or come from it, as `way` says; adds it
-// if there is none yet.
+// Finds in the list the link (communicator of NCCL) for messages that go to `peer` or come from it,
+// as `way` says; adds it if there is none yet.
 tri_status nccl_link_find(nccl_link **list, nccl_way way, int peer, cuda_device *device,
                           nccl_link **out);
-// Opens the queue and begins to open the communicator of NCCL, with nccl_link.id. The link may be
-// used once nccl_link_state is CUDA_EVENT_DONE. On failure the reason is in `why` or, if `why` is
-// empty, in the error message.
+// Opens the link's queue and begins to open its communicator of NCCL, with nccl_link.id. The link
+// may be used once nccl_link_state is CUDA_EVENT_DONE. On failure the reason is in `why` or, if
+// `why` is empty, in the error message.
 tri_status nccl_link_open(nccl_link *link, int rank, int size, char why[CUDA_WHY_BYTES]);
-// As nccl_link_open, but splits the communicator from the parent's. Neither may be used before
-// nccl_link_state of both is CUDA_EVENT_DONE.
+// As nccl_link_open, but splits the link's communicator of NCCL from the parent's. Neither may be
+// used before nccl_link_state of both is CUDA_EVENT_DONE.
 tri_status nccl_link_split(nccl_link *parent, int colour, int key, nccl_link *link,
                            char why[CUDA_WHY_BYTES]);
 cuda_event_state nccl_link_state(const nccl_link *link, char why[CUDA_WHY_BYTES]);
@@ -45,8 +46,8 @@ void nccl_link_abort(nccl_link *link);
 void nccl_links_abort(nccl_link *list);
 // Closes the communicator, which waits for its other ranks to do the same, and the queue.
 void nccl_link_close(nccl_link *link);
-// Closes the links for messages and frees them, in an order that is the same on all ranks: if it
-// were not, ranks would wait for each other for ever. `rank` is this rank.
+// Closes and frees the links (communicators of NCCL) that carry messages, in an order that is the
+// same on all ranks: if it were not, ranks would wait for each other for ever. `rank` is this rank.
 void nccl_links_close(nccl_link *list, int rank);
 
 #endif

@@ -13,16 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// UNDER_WAY: how many groups of a link may be issued and not done. Each of them has a ticket of the
-// link's queue. A queue keeps only so many tickets (EVENTS in device/cuda/queue.c), and making one
-// more would block the thread until the oldest is done. So UNDER_WAY is less than EVENTS.
+// UNDER_WAY: how many groups of a link (a communicator of NCCL) may be issued and not done. Each
+// group has a ticket of the link's queue. A queue keeps only so many tickets (EVENTS in
+// device/cuda/queue.c), and making one more would block the thread until the oldest is done. So
+// UNDER_WAY is less than EVENTS.
 enum { PAUSE_NS = 30000, UNDER_WAY = 64 };
 
 typedef struct nccl_comm {
     threaded_comm base;
     cuda_device *device;
     nccl_link all;       // for collectives; not open if the communicator only carries messages
-    nccl_link *messages; // links for messages, one for each pair of ranks and direction
+    nccl_link *messages; // for messages: one for each pair of ranks and direction (link.h)
     nccl_sums sums;
     bool splits; // every rank's NCCL can split communicators
     int timeout_ms;
@@ -79,10 +80,10 @@ static tri_status find_link(nccl_comm *c, nccl_group *g) {
 }
 
 // Begins to compare what the ranks call, if it is the group's turn. A message's turn comes when the
-// earlier messages of its link were issued and the comparisons of earlier collectives have begun; a
-// collective's turn, when the comparisons of all earlier groups have begun. So all ranks begin the
-// comparisons of one pair of ranks, or of all ranks, in the same order. The sender of a message
-// also waits until its data are ready: nccl.h says why.
+// earlier messages of its link (pair of ranks and direction) were issued and the comparisons of
+// earlier collectives have begun; a collective's turn, when the comparisons of all earlier groups
+// have begun. So all ranks begin the comparisons of one pair of ranks, or of all ranks, in the same
+// order. The sender of a message also waits until its data are ready: nccl.h says why.
 static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     if (!g->link) TRI_TRY(find_link(c, g));
     bool may =
@@ -96,7 +97,7 @@ static tri_status begin_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
 
 static tri_status list_steps(const nccl_comm *c, nccl_group *g) {
     if (g->way == NCCL_TO_ITSELF) return nccl_steps_add_copies(&g->steps, g->ops, g->op_count);
-    // In a link's communicator of two ranks, the sender is always rank 0.
+    // In the communicator of NCCL for messages from one rank to another, the sender is rank 0.
     if (nccl_group_is_message(g))
         return nccl_steps_add_messages(&g->steps, g->ops, g->op_count, g->way == NCCL_TO_PEER);
     for (int i = 0; i < g->op_count; i++)
@@ -117,8 +118,9 @@ static tri_status end_comparison(nccl_comm *c, nccl_group *g, bool *moved) {
     return TRI_OK;
 }
 
-// Begins to issue a group. Groups of one link are issued in order. Collectives are issued only
-// after the messages before them are done, and messages only after the collectives before them.
+// Begins to issue a group. Groups of one link (communicator of NCCL) are issued in order.
+// Collectives are issued only after the messages before them are done, and messages only after the
+// collectives before them.
 static tri_status begin_issue(nccl_comm *c, nccl_group *g, bool *moved) {
     bool may = nccl_group_is_message(g) ? c->collectives_done : c->messages_done;
     if (!may || g->link->is_behind || g->link->under_way == UNDER_WAY) return TRI_OK;
@@ -319,8 +321,8 @@ static int64_t scratch_of(tri_comm_use use) {
 // Estimates how much memory NCCL takes, which is not documented. A communicator has channels, and
 // each channel has three buffers for every connection to another rank: the largest is
 // NCCL_BUFFSIZE, 4 MiB, and all three have 10 MiB. The number of channels depends on how the GPUs
-// are connected. Collectives need the connections of a ring and of a tree, a link for messages has
-// one connection.
+// are connected. Collectives need the connections of a ring and of a tree; a link (here: a
+// communicator of two ranks for messages) needs one connection.
 int64_t tri_comm_nccl_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate) {
     enum { CHANNELS = 16, CONNECTION_BYTES = 10 << 20, COLLECTIVE_CONNECTIONS = 2 };
     if (ranks < 2) return 0;

@@ -1,6 +1,6 @@
 // The steps of each kind of operation: either one call of NCCL, or an exchange of terms, a kernel
 // that adds them in rank order, and an exchange of the sums. An exchange goes through scratch
-// memory of fixed size, window by window.
+// memory of fixed size, so it takes one range of elements (a window) at a time.
 #include "comm/nccl/steps.h"
 
 #include "comm/op.h"
@@ -62,15 +62,16 @@ static tri_status add_cast(nccl_steps *s, tri_dtype from_type, const void *from,
                                             .count = count}});
 }
 
-// One window of an all-reduce or reduce-scatter that exchanges terms. Of a reduce-scatter, a window
-// holds the same elements, begin … begin + count − 1, of every rank's result.
+// An all-reduce or reduce-scatter that exchanges terms works on one window, a range of its
+// elements, at a time; this describes one. Of a reduce-scatter, a window holds the same elements,
+// begin … begin + count − 1, of every rank's result.
 typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
     const tri_comm_op *op;
     tri_dtype travels;    // the type in which terms travel
     size_t width;         // size of that type in bytes
-    int64_t begin, count; // the window: its begin and length in elements of op->count
+    int64_t begin, count; // the window: its first element, and how many it has
     // The two halves of the scratch memory: `terms` receives the other ranks' terms, and `packed`
     // holds `send` in the wire type.
     char *terms, *packed;
@@ -83,9 +84,9 @@ static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
 
-// Finds which elements of the window rank r adds up: returns how many, and *begin is the index of
-// the first in the window. In the window of a reduce-scatter, the elements of rank 0's result come
-// first, then those of rank 1's, ….
+// Finds which elements of the window (the elements that are exchanged at one time) rank r adds up:
+// returns how many, and *begin is the index of the first in the window. In the window of a
+// reduce-scatter, the elements of rank 0's result come first, then those of rank 1's, ….
 static int64_t range(const exchange *x, int r, int64_t *begin) {
     *begin = r * share(x);
     if (scatters(x)) return x->count;

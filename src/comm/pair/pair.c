@@ -21,8 +21,9 @@ static int hosts(const layered_comm *comm) {
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// Finds array `which`, from 0, of the three into which scratch memory is divided. Each holds one
-// window: a block of `window.count` elements for each rank.
+// Finds array `which`, from 0, of the three into which scratch memory is divided. Each holds the
+// elements on which the operation works at one time (a window): `window.count` elements for each
+// rank.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }
@@ -39,10 +40,11 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     return most < 1 ? 1 : most;
 }
 
-// Copies the window's block of every rank between the caller's memory and an array. In the caller's
-// memory blocks lie in rank order, `op.count` elements apart. In the array they are sorted by local
-// rank, and then by host, so that the operations of both inner communicators (inside this host, and
-// across hosts) find their blocks next to each other.
+// Copies the elements of the current window (comm->window) between the caller's memory and an array
+// of scratch memory. There is a block of them for each rank. In the caller's memory blocks lie in
+// rank order, `op.count` elements apart. In the array they are sorted by local rank, and then by
+// host, so that the operations of both inner communicators (inside this host, and across hosts)
+// find their blocks next to each other.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
@@ -79,8 +81,9 @@ static tri_status turn(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Copies the received window, [host that sent][local rank that sent], to the caller's memory. This
-// is rank order already, but in the caller's memory the blocks lie `op.count` elements apart.
+// Copies what this rank received for the current window (comm->window), as [host that sent][local
+// rank that sent], to the caller's memory. This is rank order already, but in the caller's memory
+// the blocks lie `op.count` elements apart.
 static tri_status spread_recv(layered_comm *comm) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int r = 0; r < comm->base.head.size; r++)

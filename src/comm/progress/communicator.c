@@ -1,4 +1,5 @@
-// Splits and closes communicators, and keeps what all communicators of a family have in common.
+// Splits and closes communicators, and keeps what all communicators of a family (those split from
+// one) have in common.
 #include "comm/progress/communicator.h"
 
 #include "comm/progress/failure.h"

@@ -6,28 +6,32 @@
 #include "comm/progress/operation.h"
 #include "comm/progress/state.h"
 
-// Initialises a family (all communicators that will be split from one) whose memory is zero. The
-// family closes `ledger` at its end. A failure of the family is written to `failure`, which all
-// ranks see if it lies in shared memory; NULL: only this process sees failures.
+// Initialises a family (all communicators that will be split from one) whose memory is zero. When
+// it ends, it closes `ledger`, the record of this rank's latest actions. A failure of the family is
+// written to `failure`, which all ranks see if it lies in shared memory; NULL: only this process
+// sees failures.
 void progress_family_init(progress_family *family, const progress_backend *backend,
                           tri_ledger *ledger, progress_failure *failure);
-// Ends a family that has no communicators left: stops its thread, then lets the backend close it.
+// Ends a family (all communicators split from one) that has no communicators left: stops its
+// thread, then lets the backend close it.
 void progress_family_end(progress_family *family);
 
-// Initialises a communicator whose memory is zero, and which belongs to a family; job_rank[size] is
-// copied. TRI_NO_MEMORY: nothing has to be freed. `backend`: the communicator's functions, with
-// PROGRESS_SLOTS among them.
+// Initialises a communicator whose memory is zero, and which belongs to a family (all communicators
+// split from one); job_rank[size] is copied. TRI_NO_MEMORY: nothing has to be freed. `backend`: the
+// communicator's functions, with PROGRESS_SLOTS among them.
 tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backend,
                               progress_family *family, int rank, int size, const int *job_rank);
-// Adds a communicator to its family. From now on the family's thread advances its operations too.
-// This is apart from progress_comm_init because the backend initialises its own members in between.
-// progress_comm_end frees a communicator that was initialised but not added.
+// Adds a communicator to its family (all communicators split from one). From now on the family's
+// thread advances its operations too. This is apart from progress_comm_init because the backend
+// initialises its own members in between. progress_comm_end frees a communicator that was
+// initialised but not added.
 void progress_comm_add(progress_comm *comm);
 void progress_comm_end(progress_comm *comm);
 
 // Functions of tri_comm_backend that every backend on the progress base uses.
 tri_status progress_split(tri_comm *comm, int colour, int key, tri_comm **out);
-// Closes a communicator; the last one of a family also ends the family.
+// Closes a communicator. With the last one of a family (all that were split from one), also ends
+// the family.
 void progress_close(tri_comm *comm);
 
 // The functions of tri_comm_backend that are the same for all communicators on the progress base.

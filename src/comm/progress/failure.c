@@ -9,8 +9,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Protects the circular lists of families that fail together (progress_family.linked). A thread
-// that holds it never waits for another rank, so that no thread waits long for this lock.
+// Protects the circular lists of families (a family: all communicators split from one) that fail
+// together (progress_family.linked). A thread that holds it never waits for another rank, so that
+// no thread waits long for this lock.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {

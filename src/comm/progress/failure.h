@@ -26,10 +26,11 @@ tri_status progress_failure_status(progress_comm *comm);
 void progress_spread_failure(progress_family *family);
 void progress_unlink(progress_family *family);
 
-// Tells the ranks of this family and of the linked families for which rank this one waits, so that
-// a message can name the rank at the end of such a chain.
+// Tells the ranks of this family (all communicators split from one), and of the families that fail
+// together with it, for which rank this one waits, so that a message can name the rank at the end
+// of such a chain.
 void progress_tell_awaited(progress_family *family, int job_rank);
-// Tells the ranks of this family and of the linked families that this rank waits for none any more.
+// Tells the same ranks as progress_tell_awaited that this rank waits for none any more.
 void progress_clear_awaited(progress_family *family);
 
 // Functions of tri_comm_backend that every backend on the progress base uses.

@@ -112,8 +112,8 @@ static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     return result;
 }
 
-// Records the wait in the ledger if the calling thread is the one that runs the steps, because only
-// then the rank loses time.
+// Records the wait in the ledger of this rank's actions if the calling thread is the one that runs
+// the training steps, because only then the rank loses time.
 static tri_ledger_mark record_wait(progress_comm *comm, uint64_t ticket) {
     if (!tri_ledger_is_compute_thread(comm->head.ledger)) return (tri_ledger_mark){0};
     pthread_mutex_lock(&comm->lock);

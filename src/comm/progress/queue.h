@@ -1,8 +1,8 @@
 // The operations of a communicator in order, and the right to advance them.
 //
 // Only the thread that has set `executing` may advance the operation at the head of the queue. This
-// is a thread that waits for the operation, or the family's own thread while no thread waits. Both
-// advance it in bounded steps.
+// is a thread that waits for the operation, or the thread of the communicator's family (all
+// communicators split from one) while no thread waits. Both advance it in bounded steps.
 #ifndef TRIREME_COMM_PROGRESS_QUEUE_H
 #define TRIREME_COMM_PROGRESS_QUEUE_H
 

@@ -2,8 +2,9 @@
 // does other work. A backend supplies one bounded step of an operation, how a thread sleeps until
 // another rank has done something, and what is known of other ranks. The base does the rest. It
 // queues operations, and has a thread that advances them while the caller computes. It puts sends
-// and receives in order, records operations and waits in the ledger, checks time limits and reports
-// lost ranks. It also ends all communicators of a family after a failure.
+// and receives in order, records operations and waits in the ledger (the record of this rank's
+// latest actions), checks time limits and reports lost ranks. It also ends all communicators of a
+// family (those split from one) after a failure.
 //
 // A backend's own structs begin with those of this file. The files of this folder, each of which
 // calls only those above it:
@@ -80,7 +81,7 @@ typedef struct progress_backend {
     // Wakes the threads of all ranks, because a failure was recorded.
     void (*wake_all)(progress_family *family);
 
-    // Makes a communicator of the same family for a split, by progress_comm_init and
+    // Makes the communicator that a split of `parent` gives this rank, by progress_comm_init and
     // progress_comm_add. Collective over `parent`; *out = NULL if the group is empty.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
     // Tells the other ranks that this rank closes the communicator, so that they do not think it
@@ -93,8 +94,8 @@ typedef struct progress_backend {
     void (*close_comm)(progress_comm *comm);
     void (*close_family)(progress_family *family);
 
-    // Functions that tell what the backend knows of other ranks. Each may be NULL. In functions
-    // with a family as their argument, ranks are given by their numbers in the job.
+    // Functions that tell what the backend knows of other ranks. Each may be NULL. If the argument
+    // is a family (all communicators split from one), ranks are given by their numbers in the job.
 
     // Called every TRI_HEARTBEAT_MS, to raise this rank's heartbeat or to move messages.
     void (*beat)(progress_family *family);
@@ -124,7 +125,7 @@ typedef enum progress_failure_state {
     PROGRESS_FAILURE_WRITTEN,
 } progress_failure_state;
 
-typedef struct progress_failure { // the first failure of any communicator of the family
+typedef struct progress_failure { // the first failure of any of a family's communicators
     _Atomic uint32_t state;       // a progress_failure_state
     int32_t status;
     char text[TRI_MESSAGE_MAX_BYTES];
@@ -134,8 +135,8 @@ typedef struct progress_failure { // the first failure of any communicator of th
 struct progress_family {
     const progress_backend *backend;
     tri_ledger *ledger;
-    // The control communicator, through which the ledgers of all ranks of the job can be read;
-    // NULL: they are read by the backend's `ring`.
+    // The control communicator, through which this rank reads what all ranks of the job do; NULL:
+    // it reads that through the backend's `ring`.
     tri_comm *control;
     int size, job_rank; // how many ranks the family has, and this rank's number in the job
     int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
@@ -143,19 +144,21 @@ struct progress_family {
     // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
     // may themselves yield the core, so that a second yield after each of them only costs time.
     bool yields_early;
-    // True if the thread to which a waiting thread of this family last yielded its core soon gave
-    // the core back. Most likely that thread is a rank that the system has put on the same core.
+    // True if a thread of this family, while it waited, last yielded its core to a thread that soon
+    // gave the core back. Most likely that thread is a rank that the system has put on the same
+    // core.
     _Atomic bool shares_core;
     // Where failures are recorded: in memory that all ranks share if there is such memory, else in
     // own_failure.
     progress_failure *failure, own_failure;
-    // Knows what ranks of other hosts do; NULL: nothing is known of them. All linked families have
-    // the same one.
+    // Knows what ranks of other hosts do; NULL: nothing is known of them. All families that are
+    // linked (see `linked`) have the same one.
     tri_health *_Atomic health;
-    // If one of several linked families fails, all of them fail. They form a circular list, in
-    // which this is the next one. One lock protects all these lists (failure.c).
+    // If one of several linked families (each is all communicators split from one) fails, all of
+    // them fail. They form a circular list, in which this is the next one. One lock protects all
+    // these lists (failure.c).
     progress_family *linked;
-    _Atomic bool spread; // this family has passed its failure on to the linked families
+    _Atomic bool spread; // this family's failure was passed on to those in `linked`
     // The value that set_awaited has last stored: 1 + the rank's number in the job; 0: none.
     _Atomic int awaited_rank;
     pthread_mutex_t lock; // protects `comms`
@@ -163,8 +166,8 @@ struct progress_family {
     pthread_t thread;
     bool has_thread;
     _Atomic uint32_t stop;
-    // On the futex `work` the family's thread sleeps when it has nothing to do. work_sleeper is 1
-    // while it may be asleep.
+    // `thread`, which advances operations, sleeps on the futex `work` when it has nothing to do.
+    // work_sleeper is 1 while it may be asleep.
     _Atomic uint32_t work, work_sleeper;
 };
 
@@ -178,7 +181,9 @@ struct progress_comm {
     progress_item *queue;
     uint64_t capacity; // a power of two
     _Atomic uint64_t started, completed;
-    _Atomic uint64_t thread_target; // the family's thread advances operations up to this number
+    // The thread of the family (all communicators split from one) advances operations up to this
+    // number.
+    _Atomic uint64_t thread_target;
     _Atomic uint32_t executing, waiters;
     // While `armed`, `listener` is to be called when an operation ends (tri_comm_backend.notify),
     // so that a caller can sleep until then.

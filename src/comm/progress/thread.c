@@ -1,6 +1,7 @@
-// The thread of a family of communicators. It advances operations for which no thread waits, so
-// they progress while the caller computes; it calls the backend's `beat`, and passes failures on to
-// linked families. It never spins, because the caller needs the cores.
+// The thread of a family (all communicators split from one). It advances operations for which no
+// thread waits, so they progress while the caller computes; it calls the backend's `beat`, and
+// passes failures on to the families that fail together with this one. It never spins, because the
+// caller needs the cores.
 #include "comm/progress/thread.h"
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
-// The thread that advances operations while the caller computes, so that communication overlaps
-// with compute.
+// The thread of a family (all communicators split from one), which advances operations while the
+// caller computes, so that communication overlaps with computing.
 #ifndef TRIREME_COMM_PROGRESS_THREAD_H
 #define TRIREME_COMM_PROGRESS_THREAD_H
 

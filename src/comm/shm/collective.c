@@ -1,5 +1,6 @@
 // A collective as a state machine: each call makes one bounded step, so that a waiting caller and
-// the family's thread can take turns and neither blocks the other. The work itself is in work.c.
+// the thread that advances operations in the background can take turns and neither blocks the
+// other. The work itself is in work.c.
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
@@ -24,7 +25,7 @@ static bool all_reached(const shm_comm *comm) {
 
 // Enters the next meeting, a point that all ranks of the communicator pass together (layout.h).
 // Another rank that sees the new number also sees everything that this rank wrote before, because
-// the store is sequentially consistent.
+// atomic_store is sequentially consistent.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);
@@ -68,8 +69,7 @@ static bool compare_entries(shm_comm *comm) {
     return true;
 }
 
-// Begins the window at element `begin` of the operation: as many elements as fit into staging
-// memory.
+// Begins to work on the elements from `begin` on: on as many as fit into staging memory.
 static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_current *current = &comm->current;
     int64_t capacity = shm_staging_capacity(comm, op);
@@ -151,8 +151,9 @@ bool shm_collective_rests(const shm_comm *comm) {
 }
 
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
-    // While this rank is in a collective, the other rank's next meeting may belong to the same
-    // collective. For such a meeting a rank writes no entry.
+    // At its next meeting (a barrier of all ranks of the communicator), the other rank may have
+    // announced its next collective in an entry. But while this rank is in a collective, that
+    // meeting may belong to the same collective, for which a rank writes no entry.
     bool is_between = comm->current.state == SHM_ANNOUNCE;
     if (!is_between || !shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);

@@ -8,8 +8,8 @@
 extern const progress_backend shm_progress;
 
 size_t shm_board_bytes(int size);
-// Makes a communicator of the family. Takes over the segment, even if it fails. member[size] is
-// copied.
+// Makes a communicator of the family (all communicators split from one). Takes over the segment,
+// even if it fails. member[size] is copied.
 tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const int *member,
                            int rank, int size, shm_comm **out);
 

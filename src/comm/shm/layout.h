@@ -81,12 +81,13 @@ typedef struct shm_entry {
 
 // A rank's place on the board of a communicator, which tells the others how far the rank has got.
 typedef struct shm_seat {
-    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // how many meetings the rank has entered
+    // How many meetings (barriers of the communicator's ranks) the rank has entered.
+    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings;
     _Atomic uint32_t closed;
     // How many chunks of this rank's share of an all-reduce are begun, and how many are finished.
     // They are in shared memory because faster ranks help slower ones. The upper 32 bits of each
-    // word are the lower 32 bits of the number of the meeting to which the count belongs: a count
-    // of an earlier meeting reads as 0, so that no rank has to reset it.
+    // word are the lower 32 bits of the number of the meeting (barrier) to which the count belongs:
+    // a count of an earlier meeting reads as 0, so that no rank has to reset it.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
     shm_entry entries[2]; // used in turn: one for even meetings (barriers), one for odd meetings

@@ -48,8 +48,8 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// How many bytes there are from this position to the end of the pipe. There the pipe wraps around,
-// so a copy must not cross its end.
+// The pipe is a ring buffer. Returns how many bytes there are from this position to where it wraps
+// around, because a copy must not cross that point.
 static size_t pipe_to_end(uint64_t position) {
     return TRI_SHM_PIPE_BYTES - position % TRI_SHM_PIPE_BYTES;
 }

@@ -14,7 +14,8 @@ size_t shm_region_bytes(size_t buffer_bytes, int size);
 tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
                            shm_handle *handle);
 char *shm_region_buffer(const shm_region *region); // finds this rank's buffer
-// Adds a region, whose segment is mapped, to those of the family, which owns it from now on.
+// Adds a region, whose segment is mapped, to those of the family (all communicators split from
+// one), which owns it from now on.
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 

@@ -15,9 +15,9 @@ typedef struct tri_shm_config {
     // all ranks of the job open it, in order.
     const int *job_ranks;
     const char *group;
-    // A communicator over all ranks of the job, which must outlive the opened one. Its ledger
-    // records the operations, so that messages about failures can tell what each rank does. NULL:
-    // the family has a ledger of its own.
+    // A communicator over all ranks of the job, which must outlive the opened one. Its ledger (the
+    // record of a rank's latest actions) records the operations, so that messages about failures
+    // can tell what each rank does. NULL: the opened communicator has a ledger of its own.
     tri_comm *control;
 } tri_shm_config;
 
@@ -26,8 +26,8 @@ typedef struct tri_shm_config {
 // rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// As tri_comm_shm_open, but the ranks exchange what they need to connect through the functions of
-// `meeting` and not through a store. They are called only during this call.
+// As tri_comm_shm_open, but the ranks exchange what they need to connect through the functions in
+// `meeting` and not through a store. These functions are called only during this call.
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out);
 

@@ -1,5 +1,5 @@
-// What the shared-memory backend keeps in each process: the family, its regions, and the state of
-// the collective that is under way on each communicator.
+// What the shared-memory backend keeps in each process: the family (all communicators split from
+// one), its shared buffers, and the state of the collective that is under way on each communicator.
 #ifndef TRIREME_COMM_SHM_STATE_H
 #define TRIREME_COMM_SHM_STATE_H
 
@@ -15,7 +15,7 @@ enum {
     SHM_STREAM_BYTES = 24 << 20,
 };
 
-typedef struct shm_rank_set { // a set of ranks of the family
+typedef struct shm_rank_set { // a set of ranks, by their numbers in the family
     uint64_t bits[TRI_MAX_LOCAL_RANKS / 64];
 } shm_rank_set;
 
@@ -48,6 +48,7 @@ typedef struct shm_watched { // what this process knows about whether another ra
     int64_t changed_ns, looked_ns; // when the heartbeat last changed, and was last read
 } shm_watched;
 
+// A family (all communicators split from one), as this process sees it. Its members are its ranks.
 typedef struct shm_family {
     progress_family base;
     shm_control *control;
@@ -65,7 +66,7 @@ typedef struct shm_family {
 typedef enum shm_state {
     SHM_ANNOUNCE, // writes a description of this rank's call into memory that all ranks read
     SHM_MEET,     // waits until all ranks have announced
-    SHM_FILL,     // copies a window of the data into staging memory
+    SHM_FILL,     // copies as much of the data as fits into staging memory
     SHM_READY,    // waits until all ranks have filled their staging memory
     SHM_WORK,     // reduces or copies data
     SHM_FINISH,   // waits until no other rank reads or writes this rank's memory any more
@@ -76,7 +77,7 @@ typedef enum shm_state {
 typedef struct shm_current {
     shm_state state;
     bool eager; // the data are in shm_entry.payload, which the rank wrote to announce the operation
-    bool staged; // the data go through staging memory, one window after the other
+    bool staged; // the data go through staging memory, as much as fits at a time
     // The window: which of the operation's `count` elements are in staging memory at present.
     // Without staging it is the whole operation.
     int64_t begin, count;
@@ -85,7 +86,7 @@ typedef struct shm_current {
     // of which every chunk has been begun.
     // Other collectives: how many chunks this rank has copied or reduced.
     int64_t cursor;
-    const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where the rank's data of the window lie
+    const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where its data of the elements `begin` … lie
     char *to[TRI_MAX_LOCAL_RANKS];
 } shm_current;
 
@@ -97,7 +98,8 @@ typedef struct shm_comm {
     char *pipes, *staging;
     shm_rank_set members;
     int *member; // member[r]: the family's member that is this communicator's rank r
-    // How many meetings, the points at which ranks synchronise (layout.h), this rank has entered.
+    // How many meetings, the points at which all ranks synchronise (layout.h), this rank has
+    // entered.
     uint64_t meetings;
     shm_current current;
 } shm_comm;

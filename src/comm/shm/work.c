@@ -101,7 +101,8 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
 
 // Whether results are written past the caches, because they do not fit into them. Operations in
 // place and those that accumulate are an exception: the lines to be written were just read into the
-// cache, and evicting them would cost more. A window of staging memory fits into the caches.
+// cache, and evicting them would cost more. Data that pass through staging memory are an exception
+// too: what lies there at one time fits into the caches.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched = tri_comm_recv_count(op, comm->base.head.size) * (int64_t)width_of(op) *

@@ -1,5 +1,5 @@
 // The work of a collective: directly between the ranks' buffers if all of them lie in shared
-// memory, else window by window through staging memory.
+// memory, else through staging memory, with as many elements at a time as fit there (a window).
 #ifndef TRIREME_COMM_SHM_WORK_H
 #define TRIREME_COMM_SHM_WORK_H
 
@@ -17,7 +17,7 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
 // True if every rank's buffers lie in shared memory, so that no staging is needed. Then it sets
 // current.from and current.to.
 bool shm_addresses_known(shm_comm *comm);
-// How many elements a window has that fits into staging memory.
+// How many elements of the operation fit into staging memory at one time.
 int64_t shm_staging_capacity(const shm_comm *comm, const tri_comm_op *op);
 // Sets current.from and current.to to the staging memory.
 void shm_staging_use(shm_comm *comm);

@@ -244,8 +244,9 @@ tri_status threaded_failed(tri_comm *comm) {
     return status == TRI_OK ? c->inner->backend->failed(c->inner) : status;
 }
 
-// Returns the family of the inner communicator. This communicator has no family of its own, because
-// it fails together with the inner one, whose family tells the other ranks of failures.
+// Returns the family (all communicators split from one) of the inner communicator. This
+// communicator has no family of its own, because it fails together with the inner one, whose family
+// tells the other ranks of failures.
 struct progress_family *threaded_family(tri_comm *comm) {
     tri_comm *inner = threaded_of(comm)->inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;

@@ -1,5 +1,6 @@
-// Matrix products by AMX, Intel's unit that multiplies 16 × 32 by 32 × 16 BF16 values in one
-// instruction: whether this process may use it, how operands are packed, and blocks of products.
+// Matrix products by AMX, the instructions of Intel's CPUs that multiply 16 × 32 by 32 × 16 BF16
+// values at once: whether this process may use them, how operands are packed, and blocks of
+// products.
 #ifndef TRIREME_DEVICE_CPU_AMX_H
 #define TRIREME_DEVICE_CPU_AMX_H
 

@@ -126,9 +126,9 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
     }
 }
 
-// Computes for each element i of x the windows [begin[i], end[i]) that contain it, from the ranges
-// of the windows. These windows are consecutive, because from one window to the next neither the
-// begin nor the end moves back.
+// Computes for each element i of x the pooling windows [begin[i], end[i]) that contain it, from the
+// ranges of the windows. These windows are consecutive, because from one window to the next neither
+// the begin nor the end moves back.
 static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)
@@ -160,8 +160,8 @@ static void avg_release(tri_kernel *kernel) {
 
 static int64_t *numbers(int64_t count) { return malloc((size_t)(count + 1) * sizeof(int64_t)); }
 
-// Computes the ranges of the windows and, for the gradient, which windows contain each element of
-// x.
+// Computes the ranges of the pooling windows and, for the gradient, which windows contain each
+// element of x.
 static bool make_tables(const tri_avg_pool2d_attr *attr, const tri_shape *x, const tri_shape *y,
                         avg_state *s) {
     avg_axis windows[2];

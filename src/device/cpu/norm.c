@@ -14,13 +14,13 @@
 
 enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum is added in F64
 
-// For a pixel of a plane that is pooled: the pixel of the pooled plane that its window makes, and
-// which position in the window it has.
+// For a pixel of a plane to which max pooling is applied: the pixel of the pooled plane that its
+// window makes, and its position in the window.
 typedef struct norm_window_pixel {
     uint32_t pooled;
     uint8_t position;
 } norm_window_pixel;
-enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no window
+enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no pooling window
 
 typedef struct norm_state {
     const cpu_device *device;
@@ -138,8 +138,8 @@ CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, b
 }
 
 // Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is not
-// positive. With pooling it is dy of the pixel's window, or 0 if the window's maximum is another
-// pixel.
+// positive. With max pooling it is dy of the pixel's window, or 0 if the window's maximum is
+// another pixel.
 CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     const norm_state *s = from.job->state;
     if (pools) {
@@ -307,7 +307,7 @@ static tri_status norm_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// Finds for each pixel of a plane its window of the pooling and its position in that window.
+// Finds for each pixel of a plane its pooling window and its position in that window.
 static norm_window_pixel *window_pixels_of(const cpu_pool *pool) {
     norm_window_pixel *window_pixels =
         calloc((size_t)(pool->in[0] * pool->in[1]), sizeof *window_pixels);

@@ -54,7 +54,7 @@ static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thr
     _tile_zero(3);
     _tile_zero(4);
     _tile_zero(5);
-    for (int64_t r = begin; r < end; r++) { // each round executes PEAK_CHAINS instructions
+    for (int64_t r = begin; r < end; r++) { // each iteration executes PEAK_CHAINS instructions
         for (int i = 0; i < PEAK_CHAINS / PEAK_TILES; i++) {
             _tile_dpbf16ps(0, 4, 5);
             _tile_dpbf16ps(1, 4, 5);
@@ -78,8 +78,9 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
     peak_sink = sum[0][0];
 }
 
-// Measures the best rate of `loop` in operations per second. One round is PEAK_CHAINS instructions,
-// each with `products` multiplications and additions; every thread runs `each` rounds.
+// Measures the best rate of `loop` in operations per second. One iteration of `loop` is PEAK_CHAINS
+// instructions, each with `products` multiplications and additions; every thread runs `each`
+// iterations.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
     int64_t rounds = each * device->head.description.threads;
     double best = 0;

@@ -251,7 +251,7 @@ CPU_INLINE void scatter_2x2(const cpu_pool *s, const float *dy, const uint8_t *i
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
 }
 
-// The gradient for windows that may overlap: sets dx to zero, then adds to it.
+// The gradient of max pooling with windows that may overlap: sets dx to zero, then adds to it.
 CPU_INLINE void scatter_any(const cpu_pool *s, const float *dy, const uint8_t *index, __m512 scale,
                             float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)

@@ -41,7 +41,7 @@ void cpu_pool_planes(void *job, int64_t begin, int64_t end, int thread);
 // Gives plane number `plane` of dy, which is job->from, as F32 in blocks of 16 channels. It may lie
 // in the workspace of this thread until the next call.
 const float *cpu_pool_dy(const cpu_pool_job *job, int64_t plane, int thread);
-// Whether windows are 2 × 2 and do not overlap, which is the most common case.
+// Whether the pooling windows are 2 × 2 and do not overlap, which is the most common case.
 bool cpu_pool_is_2x2(const cpu_pool *pool);
 
 static inline int64_t cpu_pooled_pixels(const cpu_pool *pool) {

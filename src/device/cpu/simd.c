@@ -9,13 +9,13 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-// Eight counters of four 32-bit words. Each word lies in the lower half of a 64-bit lane. The upper
-// halves may hold any bits, because the multiplication does not read them.
+// Eight counters of four 32-bit words. Each word lies in the lower half of a 64-bit vector lane.
+// The upper halves may hold any bits, because the multiplication does not read them.
 typedef struct philox8 {
     __m512i word[4];
 } philox8;
 
-// The keys of all rounds, computed once, so that a round only loads them.
+// The keys of all rounds of Philox, computed once, so that a round only loads them.
 typedef struct philox_keys {
     uint64_t low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
 } philox_keys;

@@ -121,8 +121,8 @@ AMX_BLOCK(block_1x1, 1, 1)
 AMX_BLOCK(block_1x2, 1, 2)
 AMX_BLOCK(block_2x1, 2, 1)
 
-// Stores rows `row` to `end` - 1 of finished sums of another block, beside the products of this
-// one.
+// Stores rows `row` to `end` - 1 of the finished sums of another block (beside->sums) as BF16. It
+// is done while the tiles multiply for this block.
 CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t end) {
     const float *from = beside->sums + row * CPU_AMX_SIDE;
     uint16_t *to = beside->c + row * beside->c_row;

@@ -23,13 +23,13 @@
 #include <time.h>
 
 enum {
-    LOOK_MS = 100, // length of a window: the watcher updates the choice after each one
+    LOOK_MS = 100, // after every such time (a window), the watcher updates the choice
     // In a trial, waiting threads yield instead of spinning or the reverse, to find out which is
-    // faster. This many windows at its start are not measured, because some threads still wait as
-    // before the trial.
+    // faster. This many windows (each of LOOK_MS) at its start are not measured, because some
+    // threads still wait as before the trial.
     SETTLE_WINDOWS = 1,
-    FEW_WINDOWS = 3,   // windows of the shortest trial
-    MANY_WINDOWS = 20, // windows of the longest trial
+    FEW_WINDOWS = 3,   // length of the shortest trial, in windows of LOOK_MS
+    MANY_WINDOWS = 20, // length of the longest trial
     ENOUGH_WORK = 100, // number of parallel loops after which a trial may end
     // Threads that lack a core for a smaller fraction of the time count as not delayed.
     QUIET_PERCENT = 5,
@@ -78,7 +78,7 @@ static void end_trial(cpu_wait_choice *c) {
 }
 
 void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
-    if (w->wall_ns <= 0 || w->work == 0) return; // no kernels ran in this window
+    if (w->wall_ns <= 0 || w->work == 0) return; // no kernels ran in this time
     if (c->on_trial) {
         if (c->windows++ < SETTLE_WINDOWS) return;
         c->wall_ns += w->wall_ns;

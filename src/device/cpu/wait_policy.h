@@ -27,7 +27,7 @@ typedef struct cpu_wait_choice {
     bool yields;         // how threads wait at present: true if they yield the core
     bool on_trial;       // `yields` is being compared with its opposite, which was in use before
     double rate;         // average loops per second; a trial does not change it; 0: not measured
-    int windows;         // windows since the trial began
+    int windows;         // time windows since the trial began
     int64_t wall_ns;     // time that the trial has measured
     uint64_t work;       // loops in the time that the trial has measured
     int64_t until_ns;    // time left before the next trial
@@ -40,7 +40,7 @@ typedef struct cpu_wait_window {
     int64_t delayed_ns; // how long threads were ready to run but had no core
     uint64_t work;      // number of parallel loops
 } cpu_wait_window;
-// Updates the choice after a window.
+// Updates the choice with what happened in the latest window of time.
 void cpu_wait_choose(cpu_wait_choice *choice, const cpu_wait_window *window);
 
 #endif

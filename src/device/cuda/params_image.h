@@ -55,10 +55,10 @@ typedef struct cuda_convolution {
 } cuda_convolution;
 
 // How many bytes of workspace cuDNN may use for the convolution. All kernels of a rank use this
-// memory in turn. cuDNN needs it for copies, because tensor cores read lots of 16 bytes from the
-// channels of one pixel. So cuDNN copies a tensor whose channels are not last, or whose channels
-// are not a whole number of lots. The gradient of the weight needs memory too: if it is computed in
-// a half type, it lies here until it is widened to F32.
+// memory in turn. cuDNN needs it for copies, because tensor cores read 16 bytes of a pixel's
+// channels at a time. So cuDNN copies a tensor whose channels are not last, or are no multiple of
+// these 16 bytes. The gradient of the weight needs memory too: if it is computed in a half type, it
+// lies in the workspace until it is widened to F32.
 TRI_KERNEL_INLINE int64_t cuda_convolution_bytes(const cuda_convolution *p) {
     const int64_t least = 64 << 20;
     int64_t element = p->in_type == TRI_F32 ? sizeof(float) : sizeof(uint16_t), lot = 16 / element;
@@ -133,15 +133,15 @@ typedef struct cuda_avg_pool {
 typedef struct cuda_avg_pool cuda_avg_pool_grad; // here x is dy, and y is dx
 
 // The stages of batch norm, each of which computes something for every channel. One call does
-// several of them, in this order. h is the normalised x: (x - mean) * inv_std.
+// several of them, in this order.
 typedef enum cuda_norm_stage {
-    // Moments are the mean of x and the sum of squared deviations from it; h is x normalised:
+    // Moments are the mean of x and the sum of squared deviations from it. The normalised x is
     // (x - mean) · inv_std.
     CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `slice_results`
     CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to the moments of the whole channel
     CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to those of all samples
     CUDA_NORM_APPLY = 8,       // computes y
-    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy and of dy · h for each slice, into `slice_results`
+    CUDA_NORM_GRAD_SUMS = 16,  // sums of dy, and of dy · normalised x, into `slice_results`
     CUDA_NORM_JOIN_SUMS = 32,  // joins `slice_results` to dweight and dbias
     CUDA_NORM_GRAD_INPUT = 64, // computes dx
 } cuda_norm_stage;
@@ -165,11 +165,11 @@ typedef struct cuda_batch_norm {
     float *moments;           // [1, 2 · channels + 1], an output: this replica's moments
     const float *all_moments; // [replicas, 2 · channels + 1]: the moments of all replicas
     float *dweight, *dbias;
-    // The sums of dy · h (h: the normalised x) and of dy, from which GRAD_INPUT computes dx.
+    // The sums of dy · normalised x, and of dy, from which GRAD_INPUT computes dx.
     const float *sum_h, *sum;
     float *sums; // [2, channels], an output: both sums again, to be reduced over replicas
     // [channels, slices, 2]: for each slice, the mean and the sum of squared deviations of x, or
-    // the sums of dy and of dy · h.
+    // the sums of dy and of dy · normalised x.
     double *slice_results;
 } cuda_batch_norm;
 

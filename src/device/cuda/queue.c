@@ -126,9 +126,9 @@ static tri_status outcome_now(cuda_queue *q) {
     return status;
 }
 
-// The queue's thread. It waits on the host for each ticket (work of another lane) that the stream
-// waits for, and then lets the stream go on, even if that work failed: otherwise the GPU would wait
-// for ever. Later calls return the failure.
+// The queue's thread. It waits on the host for each ticket (work of another kind of queue, such as
+// a communicator's operation) that the stream waits for, and then lets the stream go on, even if
+// that work failed: otherwise the GPU would wait for ever. Later calls return the failure.
 static void *answer_tickets(void *context) {
     cuda_queue *q = context;
     pthread_mutex_lock(&q->lock);

@@ -23,9 +23,9 @@ typedef struct far_areas {
 tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void **out);
 void far_areas_remove(far_areas *areas, tri_device *inner, void *address);
 void far_areas_end(far_areas *areas, tri_device *inner);
-// Finds the memory behind an address, which may lie inside an area; NULL for NULL. Any other
-// address, such as one of the host's memory or of freed memory, is a bug of the caller and ends the
-// program.
+// Translates an address that the host knows, which may lie inside an allocation, to the address on
+// the inner device; NULL to NULL. Any other address, such as one of the host's memory or of freed
+// memory, is a bug of the caller and ends the program.
 void *far_translate(far_areas *areas, const void *address);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-// Finds the first maximum of the window of output pixel (i, j). Returns its index in the window and
-// stores its value in *out. NaN counts as larger than any number.
+// Finds the first maximum of the pooling window of output pixel (i, j). Returns its index in the
+// window and stores its value in *out. NaN counts as larger than any number.
 REF_BODY int ref_pool_maximum(const tri_max_pool2d_attr *a, ref_array plane, int64_t height,
                               int64_t width, int64_t i, int64_t j, double *out) {
     int best = -1;

@@ -3,9 +3,9 @@
 // before they are multiplied with v, k, q or dy.
 //
 // A warp computes 16 rows (32 in the forward kernel) with all their columns. So a sum over a row
-// needs only the 4 lanes that share it, and the result of one product is the input of the next in
-// the same registers (matrix.h). Tiles are copied to shared memory while the warps compute with
-// other tiles. One kernel makes the gradient of q and another one those of k and v, as in
+// needs only the 4 lanes (threads) that share it, and the result of one product is the input of the
+// next in the same registers (matrix.h). Tiles are copied to shared memory while the warps compute
+// with other tiles. One kernel makes the gradient of q and another one those of k and v, as in
 // attention.cu, so that no sum needs atomics.
 //
 // In the forward kernel and the gradient of q, a tile of queries goes through all its keys, tile by
@@ -111,7 +111,7 @@ GPU_DEVICE void accumulate(const gpu_matrix_c (&weights)[row_tiles][n], const T 
     }
 }
 
-// Sums over the 4 lanes that share a row.
+// Sums over the 4 lanes (threads) of a warp that share a row.
 GPU_DEVICE float row_sum(float x) {
     x += gpu_shuffle_xor(x, 1);
     return x + gpu_shuffle_xor(x, 2);
@@ -122,7 +122,8 @@ GPU_DEVICE float row_max(float x) {
     return gpu_larger(x, gpu_shuffle_xor(x, 2));
 }
 
-// Row and column, in a warp's matrix [16, 8], of element number i of this lane.
+// Row and column, in a warp's matrix [16, 8], of element number i of this lane (thread of the
+// warp).
 GPU_DEVICE int row_at(int i) { return own_lane() / 4 + i / 2 * 8; }
 GPU_DEVICE int column_at(int i) { return own_lane() % 4 * 2 + i % 2; }
 

@@ -63,8 +63,8 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
     }
 }
 
-// Joins the moments of a channel's slices, one warp for each channel. Each lane joins neighbouring
-// slices and lane 0 joins the lanes' results, so that the order is fixed.
+// Joins the moments of a channel's slices, one warp for each channel. Each lane (thread of the
+// warp) joins neighbouring slices and lane 0 joins the lanes' results, so that the order is fixed.
 GPU_KERNEL join_slices(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
@@ -245,8 +245,8 @@ template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
 // Each takes one lot, which is n neighbouring channels (as many as fill 16 bytes, or one), of every
 // rows-th of the block's pixels. So the threads of one row read neighbouring memory.
 struct panel {
-    int64_t tile, slice;   // numbers of the block's range of lots and of its range of pixels
-    int64_t channel;       // the first channel of the thread's lot; below 0: it has no lot
+    int64_t tile, slice;   // numbers of the block's range of channels and of its range of pixels
+    int64_t channel;       // the first of the thread's n channels; below 0: it has none
     int columns, rows, at; // size of the matrix of threads; the row in which this thread is
 };
 

@@ -1,7 +1,8 @@
-// Products of small matrices of half types, which the lanes of a warp compute together on tensor
-// cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0), and copies to shared
-// memory that run beside the computation ("cp.async"). AMD's GPUs have other instructions, so there
-// is no version for HIP. The emulation computes the same from the same registers of the same lanes.
+// Products of small matrices of half types, which the lanes (threads) of a warp compute together on
+// tensor cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0), and copies to
+// shared memory that run beside the computation ("cp.async"). AMD's GPUs have other instructions,
+// so there is no version for HIP. The emulation computes the same from the same registers of the
+// same lanes.
 //
 // The elements of a matrix are spread over the lanes. With r = l / 4 and c = l % 4 * 2, lane l
 // holds these elements [row][column], in this order:
@@ -63,9 +64,9 @@ GPU_DEVICE void gpu_multiply(gpu_matrix_c &c, const gpu_matrix_a &a, const gpu_m
 GPU_MULTIPLY_AS(gpu_bf16, "bf16")
 GPU_MULTIPLY_AS(gpu_f16, "f16")
 
-// Reads four matrices [8, 8] from shared memory. Lane l gives the address of row (l % 8) of matrix
-// (l / 8); a row has 16 bytes and is aligned to them. With r = l / 4 and c = l % 4 * 2, lane l gets
-// the elements [r][c] and [r][c + 1] of each matrix.
+// Reads four matrices [8, 8] from shared memory. Lane l (thread l of the warp) gives the address of
+// row (l % 8) of matrix (l / 8); a row has 16 bytes and is aligned to them. With r = l / 4 and c =
+// l % 4 * 2, lane l gets the elements [r][c] and [r][c + 1] of each matrix.
 GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -73,7 +74,8 @@ GPU_DEVICE void gpu_load_rows(uint32_t (&out)[4], const void *row) {
                  : "memory");
 }
 
-// As gpu_load_rows, but transposes the matrices: a lane gets the elements [c][r] and [c + 1][r].
+// As gpu_load_rows, but transposes the matrices: a lane (thread of the warp) gets the elements
+// [c][r] and [c + 1][r], with r and c as at the top of this file.
 GPU_DEVICE void gpu_load_columns(uint32_t (&out)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])

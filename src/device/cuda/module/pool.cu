@@ -10,8 +10,8 @@
 
 namespace {
 
-// Finds the first maximum of a window, with NaN larger than any number. Returns its index in the
-// window.
+// Finds the first maximum of a pooling window, with NaN larger than any number. Returns its index
+// in the window.
 template <typename T>
 GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int j, float *out) {
     int best = -1;

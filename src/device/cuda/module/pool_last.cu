@@ -52,8 +52,8 @@ template <int n> GPU_DEVICE uint32_t kept_bits(const cuda_mask &mask, const lot 
     return bits;
 }
 
-// Finds the first maximum of a window in each of n channels, with NaN larger than any number, and
-// its index in the window.
+// Finds the first maximum of a pooling window in each of n channels, with NaN larger than any
+// number, and its index in the window.
 template <int n, typename T>
 GPU_DEVICE void window_maxima(const cuda_max_pool &p, const T *image, int i, int j,
                               float (&best)[n], int (&index)[n]) {
@@ -100,8 +100,8 @@ template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
     }
 }
 
-// As in pool.cu, a thread adds up the gradient of an element of x over the windows that contain it,
-// in the order of the windows.
+// As in pool.cu, a thread adds up the gradient of an element of x over the pooling windows that
+// contain it, in the order of the windows.
 template <typename T, int n> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     const cuda_windows &w = p.window;
     int64_t area = (int64_t)w.in[0] * w.in[1], windows = (int64_t)w.out[0] * w.out[1];
