@@ -22,9 +22,9 @@ typedef struct fixture_state {
     tri_state_tensor tensors[FIXTURE_MAX_TENSORS];
     int count;
     uint64_t seed;
-    int64_t wrong;                     // elements written to the sink with another value
-    int64_t seen[FIXTURE_MAX_TENSORS]; // elements written to the sink
-    int64_t largest;                   // most elements that one call read
+    int64_t wrong;                     // how many loaded elements had a wrong value
+    int64_t seen[FIXTURE_MAX_TENSORS]; // by tensor: how many of its elements were loaded
+    int64_t largest;                   // the most elements that one call read
 } fixture_state;
 
 // Computes the value of an element; floats are finite, most of them with a fraction.
@@ -105,17 +105,17 @@ typedef struct fixture_save {
     tri_checkpoint_monitor monitor;
     int64_t save_top_k;
     tri_comm *comm;
-    uint64_t seed;          // 0: the step
+    uint64_t seed;          // from which the tensors are made; 0: `step` is the seed
     int64_t snapshot_bytes; // not 0: saves in the background, while the state changes
     // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);
-    tri_status (*admit)(void *context); // before the commit
+    tri_status (*admit)(void *context); // called before the commit
     int64_t step_ns;                    // how long to train between two looks at a background save
-    double *worked_s;
+    double *worked_s;                   // as in tri_checkpoint_save_request
 } fixture_save;
 
 typedef struct fixture_fetched {
-    fixture_state state; // first: the context of the source
+    fixture_state state; // the first member, because the source's context points to both structs
     const fixture_save *options;
 } fixture_fetched;
 
@@ -230,7 +230,7 @@ static inline tri_status fixture_find(const char *run_dir, int64_t width, int64_
     return status;
 }
 
-// fixture_find, where an error fails the test.
+// As fixture_find, but returns the step, and an error fails the test.
 static inline int64_t fixture_auto(const char *run_dir, int64_t width) {
     int64_t step;
     if (fixture_find(run_dir, width, &step) != TRI_OK) fail_msg("%s", tri_error_message());

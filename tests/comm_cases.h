@@ -1,5 +1,6 @@
-// What every communicator between processes has to do: all kinds, types and sizes, groups, splits
-// and memory. One table of cases, which the test of each backend runs (comm_cases_main).
+// Tests of what every communicator between processes has to do: operations of all kinds, types and
+// sizes, operation groups, splits, and memory. They are one table of cases, which the test of each
+// backend runs (comm_cases_main).
 #ifndef TESTS_COMM_CASES_H
 #define TESTS_COMM_CASES_H
 
@@ -72,7 +73,7 @@ static int reduced(tri_comm_reduction reduction, int seed, int size, int64_t i) 
     return result;
 }
 
-// The value of `recv[i]` on this rank after the collective.
+// Computes the value that `recv[i]` must have on this rank after the collective.
 static int expected(const tri_comm *comm, const tri_comm_op *op, int seed, int64_t i) {
     int64_t source = op->count ? i / op->count : 0, within = op->count ? i % op->count : 0;
     switch (op->kind) {
@@ -108,7 +109,7 @@ static void verify(const tri_comm *comm, const tri_comm_op *op, int seed) {
     }
 }
 
-typedef struct arena { // memory of one kind for a test's operations
+typedef struct arena { // buffers for a test's operations, all in shared or all in private memory
     char *send, *recv;
     size_t bytes;
 } arena;
@@ -225,7 +226,8 @@ static void check_wire(tri_comm *comm, const arena *memory, tri_dtype wire, int6
     }
 }
 
-// Sums of F32 that travel as half types: rounded where they leave a rank, added in F32.
+// Checks sums of F32 numbers that travel between ranks as a half type: each number is rounded when
+// it leaves a rank, and added in F32.
 static void body_wire(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 4 << 20), own = arena_private(4 << 20);
     const int64_t counts[] = {0, 1, 7, 300, 1025, 60000};
@@ -335,7 +337,7 @@ static void body_cycle(tri_comm *comm, ranks_table *table, void *argument) {
         }
 }
 
-// Messages down a chain, alone and while collectives go on.
+// Passes messages from each rank to the next, alone and while collectives go on.
 static void body_chain(tri_comm *comm, ranks_table *table, void *argument) {
     for (int n = 1; n < 40; n++) {
         int values[64];
@@ -372,7 +374,8 @@ static void body_random(tri_comm *comm, ranks_table *table, void *argument) {
                           .count = count,
                           .root = rand_r(&state) % comm->size,
                           .reduction = (tri_comm_reduction)(rand_r(&state) % 3)};
-        unsigned mask = (unsigned)rand_r(&state); // whose memory is private
+        // If bit 8 is set, the ranks whose bits are set use memory that other ranks cannot see.
+        unsigned mask = (unsigned)rand_r(&state);
         bool in_place = op.kind == TRI_COMM_ALL_REDUCE && rand_r(&state) % 2;
         one(comm, op, step, mask >> comm->rank & mask >> 8 & 1 ? &own : &shared, in_place);
     }
@@ -422,7 +425,8 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_barrier(comm, "after split"));
 }
 
-// The bits do not depend on how the work was divided: they are those of adding in rank order.
+// The bits of a sum do not depend on how the ranks divided the work: they are those of adding the
+// ranks' terms in rank order.
 static void body_bits(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 100003 };
     float *x, *plain = malloc(N * sizeof *plain);
@@ -513,7 +517,7 @@ static void comm_case_run(void **state) {
         assert_int_equal(ranks_run(row->sizes[i], NULL, row->body, &seed), 0);
 }
 
-// Runs the table and then the backend's own tests.
+// Runs the tests in the table comm_cases, and then the backend's own tests.
 static inline int comm_cases_main(const char *group, const struct CMUnitTest *own, size_t count) {
     struct CMUnitTest tests[COMM_CASES + 16] = {0};
     assert_true(count <= 16);

@@ -1,4 +1,4 @@
-// Numbers and operations of a test that are drawn at random, the same on every rank.
+// Draws numbers and operations for a test at random, the same on every rank.
 #ifndef TESTS_COMM_DRAW_H
 #define TESTS_COMM_DRAW_H
 
@@ -6,7 +6,8 @@
 
 #include <trireme/tensor.h>
 
-// A whole number below `below`, by seed, number of the operation and what it is for.
+// Draws a whole number below `below`. It depends only on the seed, the number of the operation and
+// `what`, which stands for what the number is used for.
 static inline uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
     return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
 }

@@ -15,7 +15,7 @@
 
 enum { N = 1 << 20 };
 
-// After a failure every later call fails with the same status.
+// Checks that after a failure every later call fails with the same status.
 static void check_stays(tri_comm *comm, tri_status status) {
     CHECK(tri_comm_barrier(comm, "after the failure") == status);
     int64_t x = 0;

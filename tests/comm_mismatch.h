@@ -1,12 +1,12 @@
-// Calls of two ranks that do not fit together, with what both have to be told: by a backend that
-// finds this itself, and by the layer that finds it for others.
+// Calls of two ranks that do not fit together, and what the error on both ranks has to say. A
+// backend may compare the calls itself; for other backends the generic layer (comm/generic) does.
 #ifndef TESTS_COMM_MISMATCH_H
 #define TESTS_COMM_MISMATCH_H
 
 #include "comm_ranks.h"
 
 typedef struct mismatch {
-    tri_comm_op ops[2]; // of rank 0, and of the others
+    tri_comm_op ops[2]; // what rank 0 calls, and what the other ranks call
     const char *says[2];
 } mismatch;
 
@@ -53,7 +53,8 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     op.send = send;
     op.recv = recv;
     tri_status status = tri_comm_run(comm, &op);
-    // Over a transport a small send is over when it has left; the next operation tells.
+    // Over a transport, a small SEND is done once it has left this rank, so it may succeed. Then
+    // the next operation reports the mismatch.
     if (ranks_transport && op.kind == TRI_COMM_SEND && status == TRI_OK)
         status = tri_comm_barrier(comm, "after");
     CHECK(status == TRI_MISMATCH);
@@ -64,7 +65,8 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     ranks_says(row->says[1]);
 }
 
-// Runs the body with each of the rows as its argument.
+// Runs the body on two ranks for each row of `mismatches`, which is its argument. Returns how many
+// ranks failed.
 static inline int mismatch_run(ranks_body *body) {
     int bad = 0;
     for (int i = 0; i < MISMATCHES; i++) {

@@ -53,7 +53,8 @@ typedef struct ranks_key {
 typedef struct ranks_table { // in memory that all forked ranks share
     _Atomic int used;
     ranks_key keys[RANKS_KEYS];
-    _Atomic int notes[RANKS_MAX]; // that ranks of a test leave for each other and the parent
+    // Numbers by which the ranks of a test, and the parent process, signal each other.
+    _Atomic int notes[RANKS_MAX];
 } ranks_table;
 
 typedef struct ranks {
@@ -128,7 +129,7 @@ static inline void ranks_meet(ranks_table *table, int note, int size) {
 
 typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 
-// What connects the ranks from now on; NULL: shared memory.
+// The transport over which ranks_open connects ranks; NULL: they share memory.
 __attribute__((unused)) static const tri_transport *ranks_transport;
 
 static inline tri_comm *ranks_open(ranks_table *table, int rank, int size,

@@ -34,8 +34,8 @@ typedef struct compare_case {
     tri_arena *arena;
     tri_graph *graph;
     tri_device *ref, *cpu;
-    double tolerance;                       // the largest |a − b| allowed / the largest value
-    const char *kernel;                     // out: what `cpu` chose
+    double tolerance;   // the largest difference that is allowed, divided by the largest value
+    const char *kernel; // out: the kernel that `cpu` chose
     tri_layout out_layout[TRI_MAX_OUTPUTS]; // out: the layouts that this kernel chose
 } compare_case;
 
@@ -65,7 +65,8 @@ static inline void *compare_alloc(size_t bytes) {
     return memory;
 }
 
-// Fills plain memory of a value: labels below 4, positions, else numbers in [-1, 1].
+// Allocates row-major memory for a value and fills it with random numbers: F32 and F64 by
+// compare_value, integers (labels, positions) from 0 to `limit`.
 static inline void *compare_fill(const tri_value_info *info, int64_t limit) {
     int64_t count = tri_shape_count(&info->shape);
     void *plain = compare_alloc((size_t)count * tri_dtype_bytes(info->dtype));

@@ -32,7 +32,7 @@ enum { WAIT_MS = 60000 };
         }                                                                                          \
     } while (0)
 
-static char store_folder[64]; // of a group of tests
+static char store_folder[64]; // a temporary folder that all tests of one test program share
 
 static inline int store_set_up(void **state) {
     snprintf(store_folder, sizeof store_folder, "/tmp/test-store-XXXXXX");
@@ -60,7 +60,8 @@ static inline tri_identity make_identity(int rank, int size) {
     return identity;
 }
 
-// From now on the processes that are forked find each other over TCP only, at a port of 127.0.0.1.
+// make_tcp_identity also replaces tri_os.connect by this function, so that this process and the
+// processes that it forks find the store over TCP only, at a port of 127.0.0.1.
 static inline int connect_by_tcp(int fd, const struct sockaddr *address, socklen_t size) {
     if (address->sa_family != AF_UNIX) return connect(fd, address, size);
     errno = ECONNREFUSED;
@@ -105,7 +106,8 @@ static inline void end_ranks(int first, int last, const pid_t *pids) {
     }
 }
 
-// All ranks see what each has set, and add to one counter.
+// Sets a key of this rank, checks the values that all ranks have set, and adds to a counter of all
+// ranks.
 static inline void exchange(tri_identity identity) {
     tri_store *store;
     REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);

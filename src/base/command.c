@@ -63,8 +63,9 @@ static tri_status start(command *c, int timeout_ms) {
                     strerror(error));
 }
 
-// Reads what has arrived on a stream. If `text` has no room left, it reads on and drops the bytes,
-// because a full pipe would block the program. False: the other end is closed.
+// Reads what the program has written to one of its output streams. If the stream's text has no room
+// left, reads the bytes and drops them, because a full pipe would block the program. False: the
+// program has closed its end.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];
@@ -75,7 +76,8 @@ static bool take(command *c, int stream) {
     return got > 0;
 }
 
-// Reads both streams until they are closed. False: the time limit came first.
+// Reads standard output and standard error of the program until both are closed. False: the time
+// limit was reached before.
 static bool read_all(command *c) {
     bool open[STREAMS] = {true, true};
     while (open[OUT] || open[ERR]) {

@@ -13,7 +13,8 @@ typedef struct tri_cpu_share {
     int64_t delayed_ns; // time in which a thread was ready to run but no core was free
 } tri_cpu_share;
 
-// Reads the times. False: the system does not tell them (/proc/PID/task/TID/schedstat).
+// Reads the times of this process. False: the system does not tell them
+// (/proc/PID/task/TID/schedstat).
 bool tri_cpu_share_read(tri_cpu_share *out);
 // The difference of two readings. Threads that ended in between are left out.
 tri_cpu_share tri_cpu_share_between(const tri_cpu_share *from, const tri_cpu_share *to);

@@ -32,9 +32,10 @@ static int64_t number_in(const char *path, const char *key) {
     return value;
 }
 
-// The files of a control group, which the two versions name differently.
+// The files that tell the memory of a control group (cgroup). Version 1 and version 2 of Linux's
+// control groups give these files different names.
 typedef struct group_version {
-    const char *root; // where the groups are mounted
+    const char *root; // where the control groups are mounted
     const char
         *controller; // which line of /proc/self/cgroup names the group; "": that of version 2
     const char *limit, *used;
@@ -86,8 +87,8 @@ static bool lists(const char *names, const char *name) {
     return false;
 }
 
-// Finds this process's group in the lines of /proc/self/cgroup, "NUMBER:CONTROLLERS:PATH". "": the
-// root, or not known.
+// Finds the path of this process's control group in the lines of /proc/self/cgroup,
+// "NUMBER:CONTROLLERS:PATH". "": it is the root group, or not known.
 static void find_own_group(const group_version *version, char out[PATH_MAX]) {
     char *text, *next;
     size_t size;

@@ -1,5 +1,5 @@
-// Finds numbers by name, in a time that does not depend on how many names there are, because a file
-// may have many thousand tensors.
+// A table from names to numbers. The time of a search does not depend on how many names it has,
+// because a file may have many thousand tensors.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 
@@ -19,7 +19,7 @@ enum { TRI_NOT_IN_INDEX = -1 };
 // Finds the number that belongs to the name of `length` bytes; TRI_NOT_IN_INDEX: the name is not in
 // the table.
 int tri_index_find(const tri_index *index, const char *name, size_t length);
-// Sets the number of a name, also if the name is already in the table.
+// Sets the number that belongs to a name. If the table has the name already, replaces its number.
 void tri_index_put(tri_arena *arena, tri_index *index, const char *name, size_t length, int number);
 
 #endif

@@ -140,9 +140,9 @@ bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 // Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own.
 // The ring that other processes read keeps only the last TRI_LEDGER_EVENTS. TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
-// Returns how many actions are kept. *dropped: how many actions have begun since the start of the
-// trace and are no longer kept. No action may begin or end until the caller has copied the events,
-// which are sorted, the oldest first.
+// Returns how many actions the trace contains. *dropped: how many earlier actions it no longer
+// contains, because it has no room for them. No action may begin or end until the caller has copied
+// the actions, which are sorted, the oldest first.
 size_t tri_ledger_traced(const tri_ledger *ledger, uint64_t *dropped);
 const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t index);
 

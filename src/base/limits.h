@@ -18,8 +18,8 @@ enum {
     TRI_NODES_LATE_MS = 3000,
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RUN_RANKS = 4096, // ranks that one store serves
-    // Connections to a store. Each rank has up to three: for its requests, for its beats, and for
-    // telling why it ends with exit code 2.
+    // Connections to a store. Each rank has up to three: one for its requests, one for its beats
+    // (signs of life), and one on which it tells why it ends with exit code 2 (bad input).
     TRI_MAX_STORE_CLIENTS = 3 * TRI_MAX_RUN_RANKS,
     // Connections over TCP that have not proved yet that they have the token.
     TRI_MAX_STORE_STRANGERS = 64,
@@ -72,13 +72,14 @@ enum {
     TRI_MAX_STEPS_AHEAD = 1,  // steps that are issued to a device before earlier results are read
     TRI_MAX_METRICS = 16,     // metrics of one model
     TRI_MAX_ZIP_MEMBERS = 65535, // members of one archive
-    // Larger arrays of an archive are not verified when they are opened.
+    // The checksum of an archive's array is verified when the array is opened, unless the array is
+    // larger than this.
     TRI_MAX_VERIFIED_BYTES = 1 << 30,
     TRI_MAX_DATA_FIELDS = 8,           // tensors of a sample
     TRI_MAX_WORKERS = 256,             // threads of a data loader
     TRI_MAX_SAMPLE_ELEMENTS = 1 << 30, // elements of one tensor of a sample
-    TRI_MAX_CLASSES = 1 << 30,         // also the limit of labels and token numbers
-    TRI_EVAL_BATCH = 128,              // samples that are evaluated at a time, by default
+    TRI_MAX_CLASSES = 1 << 30,         // classes or tokens; labels and token numbers are below this
+    TRI_EVAL_BATCH = 128,              // default of the samples of an evaluation batch on a replica
     // Size of a chunk of a checkpoint's file; each chunk has its own hash.
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
@@ -100,7 +101,8 @@ enum {
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
     TRI_PAIR_SCRATCH_BYTES = 3 << 20,
-    // Of a communicator that adds abilities to another (comm/generic): scratch memory and ranks.
+    // Scratch memory, and most ranks, of a communicator that adds abilities to another one
+    // (comm/generic).
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
     TRI_COMM_YIELD_US = 500,      // how long a waiting rank yields its core before it sleeps
@@ -114,20 +116,20 @@ enum {
     TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
     TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
     // A rank is reported as slow if it takes longer than expected by more than this percentage, and
-    // the others wait for it for more than this percentage of the time.
+    // if the difference is more than this percentage of the time of the compared steps.
     TRI_STRAGGLER_PERCENT = 25,
-    // A lack of cores is reported if the waits of all threads for a core add up to at least this
-    // percentage of the time.
+    // A lack of cores is reported if the time that threads waited for a core, added up over all
+    // threads, is at least this percentage of the wall-clock time.
     TRI_STARVED_PERCENT = 25,
     // A rank that has made no progress, or has not connected, for so long is reported.
     TRI_STILL_AFTER_MS = 10000,
     TRI_HEARTBEAT_MS = 500,
-    TRI_DEAD_AFTER_MS = 4000, // a rank without a heartbeat for so long is dead
-    TRI_MAX_SHUTDOWN_MS = 5000,
+    TRI_DEAD_AFTER_MS = 4000,     // a rank without a heartbeat for so long is dead
+    TRI_MAX_SHUTDOWN_MS = 5000,   // how long a server that ends waits for its clients to disconnect
     TRI_SLURM_ANSWER_MS = 20000,  // how long to wait for squeue, scontrol and sbatch
     TRI_JOB_END_MARGIN_MS = 5000, // time between the last checkpoint and the end of the job
     TRI_JOB_END_ASK_MS = 2000,    // Slurm is asked this often how much time the job has left
-    // A SIGTERM this near to the job's end is not due to a user's scancel.
+    // A SIGTERM less than this before the job's end comes from its time limit, not from scancel.
     TRI_JOB_END_SIGTERM_MS = 60000,
     TRI_STATE_WRITTEN_MB_S = 100, // assumed speed of writing a checkpoint, before one was measured
     // Time between two signs of life of the process that holds a run folder.

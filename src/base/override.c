@@ -60,7 +60,8 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     tri_tree *value;
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
-    // NULL: the key is not UTF-8, so a resolved recipe that contains it could not be read again.
+    // json_string returns NULL for a key that is not UTF-8: a resolved recipe with such a key could
+    // not be read again.
     json_t *text = json_string(path);
     if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
     json_decref(text);

@@ -21,7 +21,8 @@ typedef struct tri_process {
 typedef enum tri_life {
     TRI_LIFE_GONE, // the process was on this host and has ended, is ending, or waits to be reaped
     TRI_LIFE_ALIVE,
-    // It is on another host or in another PID namespace, where its pid means another process.
+    // The process is on another host or in another PID namespace. Here its pid may mean another
+    // process.
     TRI_LIFE_UNKNOWN,
 } tri_life;
 

@@ -12,8 +12,8 @@
 // threads of the program that uses the library. Returns pthread_create's error; 0: the thread was
 // started.
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
-// As tri_thread_start, with a status. TRI_NO_MEMORY: no thread could be started; the message names
-// its purpose, `whose`.
+// As tri_thread_start, but returns a status. TRI_NO_MEMORY: no thread could be started; the message
+// names the thread's purpose, `whose`.
 tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), void *context,
                              const char *whose);
 

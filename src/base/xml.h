@@ -1,4 +1,4 @@
-// Text inside XML documents, such as SVG pictures.
+// Writes text into XML documents, such as SVG pictures.
 #ifndef TRIREME_BASE_XML_H
 #define TRIREME_BASE_XML_H
 

@@ -76,7 +76,7 @@ typedef struct tri_checkpoint_save_request {
     const tri_tree *training;          // a map: the training loop's own state, which a load returns
     const char *recipe;                // the complete recipe as YAML; NULL: none is saved
     tri_checkpoint_monitor monitor;
-    int64_t save_top_k; // -1: keep all
+    int64_t save_top_k; // how many checkpoints to keep; -1: all
     tri_comm *comm;     // NULL: there is a single rank
     // How many bytes are hashed and written at once, a multiple of 8; 0: the default.
     int64_t chunk_bytes;

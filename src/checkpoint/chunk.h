@@ -29,8 +29,8 @@ typedef struct checkpoint_chunks {
 tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
                           const tri_safetensors_entry *entries, const int *order, int count,
                           int64_t chunk_bytes, checkpoint_chunks *out);
-// Cuts an open file. *entries is a copy of the file's entries; the chunks' `tensor` is an index
-// into it.
+// Cuts an open file into chunks. *entries is a copy of the file's entries; the member `tensor` of a
+// chunk is an index into it.
 tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
                                const tri_safetensors_entry **entries, checkpoint_chunks *out);
 
@@ -47,7 +47,8 @@ typedef struct checkpoint_image {
     int64_t largest_bytes;          // size of the largest chunk
 } checkpoint_image;
 
-// Lays out the file and cuts it into chunks; *out lies in `arena`. Fails as checkpoint_cut does.
+// Lays out the safetensors file of the source's tensors, and cuts it into chunks; *out lies in
+// `arena`. Fails as checkpoint_cut does.
 tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
                                  const tri_safetensors_pair *metadata, int metadata_count,
                                  int64_t chunk_bytes, checkpoint_image *out);

@@ -71,7 +71,7 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     checkpoint_steps steps;
     tri_status cleaned = tri_checkpoint_clean(run_dir);
     if (cleaned == TRI_BAD_INPUT) return cleaned; // run_dir cannot be a folder
-    if (cleaned != TRI_OK)                        // leftovers do no harm
+    if (cleaned != TRI_OK)                        // remains of killed saves do no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));
@@ -137,8 +137,9 @@ static tri_status look(const char *path, checkpoint_sight *out) {
     return TRI_OK;
 }
 
-// Finds the latest commit that this rank sees, and its step; -1: none. If there are very many
-// ranks, only some of them look.
+// Finds the checkpoint that was committed last, of those that this rank sees: sets *commit to the
+// number of its commit and *step to its step; -1: none. If there are very many ranks, only some of
+// them look.
 static void look_for_newest(tri_arena *arena, tri_comm *comm, const char *home, int64_t *commit,
                             int64_t *step) {
     enum { LOOKING = 64 };
@@ -176,8 +177,8 @@ static tri_status await_newest(tri_arena *arena, tri_comm *comm, const char *run
     return TRI_OK;
 }
 
-// Puts the checkpoint for which rank 0 has waited first in the list, even if rank 0 still does not
-// see it: verifying it then reports what is wrong.
+// Puts the checkpoint for which rank 0 has waited at the head of the list, unless it is in the list
+// already. Rank 0 may still not see it: then verifying it reports what is wrong.
 static void put_first(tri_arena *arena, const char *newest, candidates *all) {
     for (int i = 0; i < all->count; i++)
         if (!strcmp(checkpoint_base_name(all->paths[i]), checkpoint_base_name(newest))) return;

@@ -9,7 +9,7 @@
 typedef struct checkpoint_step {
     int64_t step;        // number of the step, read from the folder's name
     const char *path;    // RUN/checkpoints/step-…
-    tri_status readable; // TRI_OK, or why its state.json cannot be read
+    tri_status readable; // TRI_OK, or why the checkpoint's state.json cannot be read
     const char *why;     // the message of that status; "" if it is TRI_OK
     checkpoint_manifest manifest;
 } checkpoint_step;
@@ -41,7 +41,7 @@ const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
                                        const tri_checkpoint_monitor *monitor);
 
 // Renames the complete, synced folder `hidden` to HOME/NAME. The checkpoint exists from this one
-// rename on. If there was a folder of this name, `hidden` is that folder afterwards.
+// rename on. If there was a folder HOME/NAME before, it has the name `hidden` afterwards.
 tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
                              const char *name);
 // Creates or replaces the symbolic link HOME/LINK → target in one atomic step, so that a reader

@@ -33,7 +33,7 @@ typedef struct checkpoint_sight {
     int64_t bytes[CHECKPOINT_MAX_FILES + 1];
 } checkpoint_sight;
 
-// Fills in `bytes` with the sizes that this host sees.
+// Sets sight->bytes to the sizes of the checkpoint's files as this host sees them.
 void checkpoint_look(checkpoint_sight *sight);
 // Waits until this host sees the first `size_bytes` bytes of a file that another rank sees, or
 // until the time in `patience` has run out. It reports no failure, because opening the file

@@ -119,8 +119,8 @@ static tri_status plan(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     int64_t chunk = r->chunk_bytes ? r->chunk_bytes : TRI_CHECKPOINT_CHUNK_BYTES, last;
     TRI_ASSERT(chunk >= 8 && chunk % 8 == 0 && r->step >= 0);
-    // All files have chunks of one size, and a file with too many chunks doubles it. So if the file
-    // of the optimizer did, the file of the model is cut again.
+    // All files have chunks of the same size. If a file would have too many chunks, this size is
+    // doubled. If the optimizer's file has doubled it, the model's file is cut into chunks again.
     do {
         last = chunk;
         s->manifest.chunk_bytes = chunk;

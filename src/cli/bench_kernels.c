@@ -199,8 +199,8 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
                             : status;
 }
 
-// Checks the names. Without a recipe, only built-in models are possible, because only they tell
-// what their samples look like.
+// Checks the names of the models to be measured. Without a recipe only built-in models are
+// possible, because only these tell what their samples look like.
 static tri_status check_models(const cli_context *context, int count, char **models) {
     if (count == 0 && context->task)
         return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: which recipe of model %s?",

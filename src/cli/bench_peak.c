@@ -11,12 +11,13 @@
 
 enum {
     REPEATS = 10,
-    LEAST_BYTES = 1 << 20,  // bytes of a vector
-    MOST_BYTES = 512 << 20, // larger than any cache
-    LEAST_SIZE = 64,        // rows of a square matrix
-    MOST_SIZE = 8192,
+    LEAST_BYTES = 1 << 20,  // size of the smallest vectors
+    MOST_BYTES = 512 << 20, // size of the largest vectors, larger than any cache
+    LEAST_SIZE = 64,        // rows of the smallest square matrices
+    MOST_SIZE = 8192,       // rows of the largest square matrices
 };
-// Vectors and matrices grow until a measurement takes this long, so that its start counts little.
+// Vectors and matrices grow until a measurement takes this long, so that the time to start it is
+// only a small part of it.
 static const double LONG_S = 0.02;
 
 static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t bytes,

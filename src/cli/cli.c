@@ -244,7 +244,7 @@ int cli_fail_printed(tri_status status, const char *message) {
     return tri_status_exit_code(status);
 }
 
-// Whether all of these names exist in the folder of `path`.
+// Whether files with all of these names lie in the folder that contains `path`.
 static bool lies_beside(const char *path, const char *const *names) {
     const char *slash = strrchr(path, '/');
     for (; *names; names++) {

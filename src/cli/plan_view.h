@@ -36,9 +36,9 @@ tri_status plan_make(plan_view *v, const cli_context *context);
 typedef struct plan_run {
     int64_t samples;                      // samples of the training data; 0: not known
     int64_t steps_per_epoch;              // 0: not known
-    int64_t steps;                        // -1: not known
+    int64_t steps;                        // steps of the whole run; -1: not known
     double hours;                         // hours of training, without evaluation; -1: not known
-    int64_t model_bytes, optimizer_bytes; // size of one checkpoint
+    int64_t model_bytes, optimizer_bytes; // sizes of one checkpoint's weights and optimizer state
     int64_t checkpoints; // the most checkpoints that exist at the same time; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);

@@ -83,7 +83,7 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
                                .timeout_s = 30,
                                .limits = preflight_limits_default()};
     for (int i = 0; i < a->count; i++) TRI_TRY(preflight_limits_set(&out->limits, a->words[i]));
-    // A wrong name is bad usage, but a missing device is a failed check.
+    // A wrong name of a device is bad usage, but a device that is missing is a failed check.
     tri_device_description device;
     if (tri_device_describe(cli_backends.devices, out->device, &device) == TRI_BAD_INPUT)
         return TRI_BAD_INPUT;

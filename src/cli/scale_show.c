@@ -1,4 +1,5 @@
-// The numbers, the table and the JSON object of `trireme scale`.
+// Computes what `trireme scale` shows (speedups, efficiencies, errors of the simulation), and
+// prints it as a table or as a JSON object.
 #include "cli/scale_view.h"
 
 #include <math.h>

@@ -71,7 +71,8 @@ double scale_efficiency(const scale_view *v, int point);
 // The simulation's error: 0.1 if it is 10% faster than the measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
-// Tells how steps were simulated, and how large the error is.
+// Returns a text that tells how steps were simulated, and how far the simulation is from the
+// measurements.
 const char *scale_method(const scale_view *v);
 void scale_print(const scale_view *v, FILE *out);
 void scale_print_json(const scale_view *v, FILE *out);

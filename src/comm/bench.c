@@ -197,8 +197,8 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
 }
 
 // Reads and writes each element of the buffer once. In an all-reduce of two ranks each rank has the
-// same traffic: it reads half of both ranks' buffers and writes half of both. So this time is the
-// bound with which operations are compared.
+// same traffic: it reads half of both ranks' buffers and writes half of both. So the time of this
+// function is the lower bound with which the times of operations are compared.
 static tri_status bench_touch(bench_run *run) {
     bool gathers = run->kind == TRI_COMM_ALL_GATHER; // an all-gather has its whole buffer at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);

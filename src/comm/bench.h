@@ -10,7 +10,7 @@ typedef struct tri_comm_bench_options {
     tri_comm_kind kind; // zero: ALL_REDUCE; SEND: every rank sends to the next one, in a ring
     // True: REDUCE_SCATTER adds to the old contents of `recv`; this test is called "fold".
     bool fold;
-    tri_dtype dtype; // F32 (zero), F64, BF16 or F16
+    tri_dtype dtype; // F32 (the value 0), F64, BF16 or F16
     // Sizes of the whole buffer in bytes, as nccl-tests counts them: the size of `recv` for an
     // all-gather, of `send` for a reduce-scatter. They are rounded up to whole elements of every
     // rank. NULL: 8 bytes to 256 MiB.

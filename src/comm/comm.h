@@ -102,9 +102,10 @@ typedef enum tri_comm_ability {
     // of a sum depend on the values and on how the ranks are arranged, but are the same in every
     // run. Only trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
-    TRI_COMM_ACCUMULATES = 1 << 1,
-    TRI_COMM_WIRE_TYPES = 1 << 2,
-    // Without this, ranks whose calls disagree get a wrong result, or wait.
+    TRI_COMM_ACCUMULATES = 1 << 1, // does operations with `accumulate`
+    TRI_COMM_WIRE_TYPES = 1 << 2,  // does operations whose `wire` is a half type
+    // Reports an error if the ranks' calls disagree. Without this ability such ranks get a wrong
+    // result, or wait for each other.
     TRI_COMM_FINDS_MISMATCHES = 1 << 3,
     TRI_COMM_HOST_MEMORY = 1 << 4,   // takes memory that the host can read and write
     TRI_COMM_DEVICE_MEMORY = 1 << 5, // takes memory of the device for which it was opened
@@ -154,9 +155,9 @@ typedef struct tri_comm_backend {
     // thread advances the operations, it may return false although the group is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
     // Waits until all operations of the group are done. A collective is done only after everything
-    // that was started before it. A SEND or RECV needs only earlier messages of its pair and
-    // direction to be done, so that a caller can wait for a RECV while an earlier SEND is still
-    // going on.
+    // that was started before it. For a SEND or RECV only the earlier messages between the same two
+    // ranks in the same direction have to be done. So a caller can wait for a RECV while an earlier
+    // SEND is still going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes every rank's pending and later calls, on all communicators of the family (those that
     // were split from the same one), fail with TRI_PEER_LOST and `why`. Any thread may call it.

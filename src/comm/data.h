@@ -8,8 +8,9 @@
 #include "comm/options.h"
 #include "device/device.h"
 
-// What every data communicator can do: accumulate and use half types on the wire, which gradients
-// need; and report ranks whose calls differ, so that the user gets an error instead of a hang.
+// What every data communicator can do. For gradients it adds sums to the old contents of `recv`,
+// and sends the terms of sums in a half type. It also reports ranks whose calls differ, so that the
+// user gets an error instead of a hang.
 // trainer.deterministic also demands TRI_COMM_RANK_ORDER.
 enum {
     TRI_COMM_DATA_ABILITIES =

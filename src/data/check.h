@@ -20,7 +20,7 @@ typedef struct tri_data_summary {
     bool is_divided_by_255;    // true for images of bytes, whose values become 0 to 1
     tri_data_range all, first; // over all samples, and of the first sample
     int64_t not_finite;        // number of NaN and infinite values
-    int64_t first_not_finite;  // the first sample with such a value; -1: there is none
+    int64_t first_not_finite;  // the first sample with a NaN or infinite value; -1: there is none
     // Number of entries of `channel`; 0 unless the field is images of several channels.
     int channels;
     tri_data_range channel[TRI_CHECK_CHANNELS];

@@ -64,7 +64,7 @@ struct tri_dataset {
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
     // Sizes of each thread's scratch memory: for transforms, and for one sample as it is stored.
     size_t scratch_bytes, buffer_bytes;
-    void *state; // belongs to the kind
+    void *state; // private data of the kind, such as its open files; set by tri_dataset_kind.open
 };
 
 // Adds the field `name`. Each of its samples is stored as elements of type `stored` in `shape`.

@@ -33,7 +33,7 @@ struct tri_loader {
     const tri_dataset *dataset;
     tri_sampler sampler;
     tri_loader_options options;
-    int64_t steps; // steps of an epoch
+    int64_t steps; // how many steps an epoch has
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
@@ -51,7 +51,7 @@ struct tri_loader {
     char **scratch;
     int64_t thread_count;
     pthread_t *threads;
-    int64_t waited_ns;
+    int64_t waited_ns; // how long the caller has waited for micro-batches so far
 };
 
 typedef struct worker {

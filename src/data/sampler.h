@@ -63,8 +63,8 @@ tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t rep
 // The size of the largest micro-batch of any replica, for which memory is planned.
 int64_t tri_micro_batch_largest(int64_t step_size, int64_t micro, int64_t replicas);
 
-// The order of an epoch's samples, made once for each epoch, and the sample at a position of a step
-// in that order.
+// tri_sampler_order makes the order of an epoch's samples, once for each epoch. tri_sampler_at
+// finds the sample at a position of a step in that order.
 tri_permutation tri_sampler_order(const tri_sampler *sampler, int64_t epoch);
 int64_t tri_sampler_at(const tri_sampler *sampler, const tri_permutation *order, int64_t step,
                        int64_t position);

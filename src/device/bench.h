@@ -27,8 +27,8 @@ typedef struct tri_bench_row {
     const char *kernel;
     double seconds; // median time of the repetitions
     double fastest;
-    // Arithmetic operations of one run, by the op's cost rule, which counts those of the direct
-    // algorithm.
+    // Arithmetic operations of one run, by the op's cost rule. For a convolution the rule counts
+    // those of the direct algorithm, even if the kernel uses another one.
     double flops;
     double bytes;    // size of all inputs and outputs, each counted once
     double fraction; // tri_bench_fraction of the median time

@@ -114,13 +114,13 @@ typedef struct engine_numbers {
     // finite.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
-    double *carried; // the carried numbers among the results, for the next step
-    double *control; // input of the op step_numbers
-    double *losses;  // input of the op loss_seeds
-    float *seeds;
-    int64_t width;    // how many numbers a row of `rows` has
-    int64_t capacity; // how many numbers `rows` has room for
-    int64_t square_count;
+    double *carried;      // the carried numbers among the results, for the next step
+    double *control;      // input of the op step_numbers
+    double *losses;       // input of the op loss_seeds
+    float *seeds;         // output of the op loss_seeds
+    int64_t width;        // how many numbers a row of `rows` has
+    int64_t capacity;     // how many numbers `rows` has room for
+    int64_t square_count; // how many numbers `squares` has
     // What the finders (engine_make_finders) search for numbers that are not finite: the first
     // element and the end of each range of gradients.
     int64_t *ranges;
@@ -133,8 +133,8 @@ typedef struct engine_numbers {
 typedef struct engine_gaps {
     engine_gap *items; // sorted by unit (parameters reduced together), then by bucket
     int count;
-    // By unit × TRI_BUCKET_COUNT + bucket: the index of its first item; a last entry holds the
-    // number of items.
+    // By unit × TRI_BUCKET_COUNT + bucket: the index in `items` of the first item of this unit and
+    // bucket; a last entry holds the number of items.
     int *first;
 } engine_gaps;
 
@@ -148,7 +148,7 @@ typedef struct engine_labels {
     const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
-// The training state by name, as checkpoints name it.
+// The tensors of the training state, with the names that they have in checkpoints.
 typedef struct engine_tensors {
     tri_engine_tensor *model, *optimizer;
     int model_count, optimizer_count;
@@ -176,8 +176,9 @@ typedef struct engine_staging {
 // A step in flight: its results, on their way to the host's memory. Each step in flight has room of
 // its own, so that the next step does not overwrite results before the host has read them.
 typedef struct engine_flight {
-    // Copies of the device's numbers, in pinned memory of the host if the device offers it, so that
-    // copying does not block the host.
+    // Copies of what the step leaves in engine_numbers: its results, and the caller's numbers
+    // (`shared`). They lie in pinned memory of the host if the device offers it, so that copying
+    // does not block the host.
     double *results, *shared;
     tri_step_shape shape;
     int64_t step;    // number of the step, as in tri_step_input
@@ -233,8 +234,8 @@ typedef struct engine_takes {
     tri_queue *queue;
     engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
-    int turn;           // which of memory.inputs belongs to the step that is being issued
-    tri_ticket read[2]; // for each of memory.inputs: done when the last step that read it is
+    int turn;           // which heap of memory.inputs belongs to the step that is being issued
+    tri_ticket read[2]; // by heap of memory.inputs: done when the last step that reads it is done
 } engine_takes;
 
 // The step that is being issued, with everything that an action needs to know of it.
@@ -349,7 +350,7 @@ tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 // Records when the actions of a finished step ran on the device, so that traces show them.
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
-// Clears the times that an earlier step has left in this flight's memory.
+// Clears the times that an earlier step has left in the memory of this flight (a step in flight).
 void engine_clear_times(tri_engine *engine, engine_flight *flight);
 // Adds to the message of a device's failure the rank and, if the device's times show an action that
 // has begun and not ended, the step and the action. Returns `status`.

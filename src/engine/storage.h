@@ -1,7 +1,7 @@
-// State that lies elsewhere between its uses, so that it takes no memory of the device meanwhile:
-// in a local file or, for a device with memory of its own, in memory of the host. A thread reads
-// and writes it while the engine computes. The file's name is removed once the file is open, so
-// that the space on the disk is free again when the process ends, however it ends.
+// Keeps offloaded training state between its uses, so that it takes no memory of the device
+// meanwhile: in a local file or, for a device with memory of its own, in memory of the host. A
+// thread reads and writes it while the engine computes. The name of the file is removed once the
+// file is open, so that the space on the disk is free again when the process ends, however it ends.
 #ifndef TRIREME_ENGINE_STORAGE_H
 #define TRIREME_ENGINE_STORAGE_H
 
@@ -11,9 +11,10 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    bool in_host_memory; // instead of a file: memory that the device's alloc_host gives
+    bool in_host_memory; // the storage is not a file but memory from the device's alloc_host
     const char *folder;  // created if it does not exist; NULL: TMPDIR (which must exist), or /tmp
-    // Reserved at once if the file system can do that; the contents are zeros at first.
+    // Size of the storage. Its disk space is reserved at once if the file system can do that; its
+    // contents are zeros at first.
     int64_t size_bytes;
     int rank;           // number of this rank, for error messages
     tri_ledger *ledger; // records transfers in a lane (row of a trace) of their own
@@ -41,8 +42,9 @@ tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, in
                              const char *label, uint64_t *ticket);
 // The host's memory that holds the state; NULL: a file holds it.
 char *tri_storage_memory(const tri_storage *storage);
-// As tri_storage_start, but what is done is a function, which changes the state where it lies. It
-// runs on the storage's thread. `kind` and `label` name the work in traces and messages.
+// Work for the storage's thread: a function that changes the stored state where it lies. `kind` and
+// `label` name the work in traces and messages. tri_storage_call starts such work as
+// tri_storage_start starts transfers.
 typedef struct tri_storage_work {
     tri_status (*run)(void *context, int subject);
     void *context;

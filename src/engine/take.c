@@ -33,8 +33,8 @@ tri_status engine_may_take(tri_engine *e, const tri_action *a) {
     return engine_let_wait(e, e->takes.queue, ticket);
 }
 
-// Waits for the oldest copy, and gives the memory back to the loader. Copies end in the order in
-// which they were started.
+// Waits for the oldest copy of a micro-batch to the device, and gives the micro-batch's memory back
+// to the loader. Copies end in the order in which they were started.
 static tri_status release_oldest(tri_engine *e) {
     engine_copy copy = e->takes.copies[0];
     e->takes.copy_count--;

@@ -8,8 +8,8 @@
 #include <trireme/tensor.h>
 
 typedef enum tri_token_type {
-    // Found by the header of llm.c, if the file begins with one, else by the file's name: .bin and
-    // .u16 are U16, .u32 is U32, all others U8.
+    // The type follows from the header of llm.c, if the file begins with one, else from the file's
+    // name: .bin and .u16 are U16, .u32 is U32, all others U8.
     TRI_TOKENS_AUTO,
     TRI_TOKENS_U8,
     TRI_TOKENS_U16,

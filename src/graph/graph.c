@@ -40,7 +40,8 @@ void tri_graph_fail(tri_graph *graph, const char *format, ...) {
 
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name) {
     if (graph->status != TRI_OK) return false;
-    // A checkpoint could not hold such a name, and would fail only at the end of a run.
+    // A checkpoint cannot contain a name that is not UTF-8. Without this check the run would fail
+    // only when it saves its first checkpoint.
     if (!name || !tri_json_is_text(name))
         tri_graph_fail(graph, "a %s's name is %s: give it one", what, name ? "not UTF-8" : "NULL");
     return graph->status == TRI_OK;

@@ -77,9 +77,9 @@ typedef enum tri_parameter_role {
 // How the ranks of the tensor-parallel axis hold a value or a parameter. The placement decides
 // whether the gradient of the value or parameter has to be summed over these ranks.
 typedef enum tri_placement {
-    TRI_PLACEMENT_REPLICATED,       // every rank has all of it, and all of its gradient
-    TRI_PLACEMENT_SLICED,           // each rank has one slice of the parameter and of its gradient
-    TRI_PLACEMENT_PARTIAL_GRADIENT, // every rank has all of it, and one term of its gradient
+    TRI_PLACEMENT_REPLICATED,       // every rank has the whole value and its whole gradient
+    TRI_PLACEMENT_SLICED,           // each rank has one slice of the value and of its gradient
+    TRI_PLACEMENT_PARTIAL_GRADIENT, // every rank has the whole value and one term of its gradient
 } tri_placement;
 
 // What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them: a
@@ -92,9 +92,10 @@ typedef struct tri_parameter_slice {
 } tri_parameter_slice;
 
 typedef struct tri_parameter_info {
-    const char *name; // canonical: "layer1.0.weight"
+    const char *name; // the canonical name (PyTorch's), such as "layer1.0.weight"
     tri_parameter_role role;
-    // The type in which it is stored; `value` has the type in which kernels compute with it.
+    // The type in which the parameter is stored; `value` has the type in which kernels compute with
+    // the parameter.
     tri_dtype dtype;
     tri_shape shape;
     tri_layout layout;  // the layout in which the parameter is stored between steps
@@ -109,8 +110,9 @@ typedef struct tri_parameter_info {
     bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
 } tri_parameter_info;
 
-// What one block adds to the gradient of a parameter. A parameter that several blocks read (tied
-// weights) has several of them, and their sum is its gradient.
+// What one block adds to the gradient of a parameter. If several blocks read the parameter (tied
+// weights), the graph has one tri_gradient_info for each, and the sum of their values is the
+// gradient.
 typedef struct tri_gradient_info {
     int parameter, block;
     tri_value value;
@@ -123,19 +125,19 @@ typedef struct tri_input_info {
     tri_value value;
 } tri_input_info;
 
-// One loss of a weighted sum of losses: its weight, and the count of samples or labels by which it
-// is divided.
+// One loss of a weighted sum of losses: its weight, and its divisor, a count of samples or labels.
 typedef struct tri_loss_term {
     double weight;
-    int64_t per_sample;  // what each sample adds to the count, if labels do not decide it
-    bool has_labels;     // the count is the number of labels that are not ignored
-    int labels;          // index of the graph's input that has or makes the labels; -1: none
+    int64_t per_sample; // what each sample adds to the divisor, if labels do not decide it
+    bool has_labels;    // the divisor is the number of labels that are not ignored
+    // Index of the graph's input that holds the labels or from which `maker` makes them; -1: none.
+    int labels;
     const tri_op *maker; // the op that makes the labels from that input; NULL: the input holds them
 } tri_loss_term;
 
 typedef struct tri_metric_info {
     const char *name; // "loss" is always the first
-    // None: training does not compute it; also none for a "loss" that is a sum of losses.
+    // The value none if training does not compute the metric, and for a "loss" that is a sum.
     tri_value value;
     tri_loss_term term; // set where this metric is one loss of the weighted sum
 } tri_metric_info;
@@ -184,7 +186,7 @@ enum {
     TRI_STEP_SKIP,            // not 0: the update changes nothing
     TRI_STEP_UPDATE,          // number of this update, from 1
     TRI_STEP_NORM,            // norm of the mean gradient before clipping
-    TRI_STEP_HALTS,           // not 0: this step is not finite, and no loss scale makes up for it
+    TRI_STEP_HALTS, // not 0: this step is not finite, no loss scale helps, later ones are skipped
     TRI_STEP_SCALAR_COUNT = 8
 };
 
@@ -264,7 +266,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
-// The input of that name; none if there is none.
+// Finds the input of that name; the value none if there is no such input.
 tri_value tri_input_find(const tri_graph *graph, const char *name);
 // The batch that a task's build function gets: the graph's inputs are its fields.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
@@ -288,8 +290,8 @@ bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
 // Every layer calls this first. Notes the layer's name, and fails the graph if another layer has
 // that name, unless tri_share_layer was called for it. Returns false if the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
-// A trained parameter of the current block. If it exists already, with the same name and shape,
-// returns the same value: so layers share parameters.
+// Adds a trained parameter to the current block. If the graph already has a parameter with this
+// name and shape, returns its value instead: so layers share parameters.
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,

@@ -1,4 +1,5 @@
-// Losses and metrics as pairs (sum, count), and weighted sums of losses. loss.h says why.
+// Adds losses and metrics to a graph, as pairs (sum, count) and as weighted sums of losses (see
+// loss.h), and counts the labels by which they are divided.
 #include "graph/loss.h"
 
 #include "base/limits.h"

@@ -13,7 +13,7 @@
 typedef struct launch_error {
     const char *message; // NULL: there is no error file
     double seconds;      // since 1970; 0: not known
-    int code;            // 0: not known
+    int code;            // the worker's error code; 0: not known
     bool is_printed;     // the worker has also written the message to its standard error
 } launch_error;
 

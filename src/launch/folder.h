@@ -10,7 +10,8 @@ typedef struct launch_folder {
     bool temporary; // contains only error files, and is removed at the end
 } launch_folder;
 
-// Creates the folder: under --log-dir, or a temporary one if no log files were asked for.
+// Creates the folder for the workers' log and error files: under --log-dir, or a temporary one if
+// no log files were asked for.
 tri_status launch_folder_create(const launch_options *options, const char *run_id,
                                 launch_folder *out);
 // Makes the worker's folder for an attempt, and sets its `folder` and `error_file`.

@@ -120,8 +120,8 @@ static tri_status settle_ranks(tri_job *job) {
     int64_t most = gpus ? gpus : cores ? cores : TRI_MAX_LOCAL_RANKS;
     if (most > TRI_MAX_LOCAL_RANKS) most = TRI_MAX_LOCAL_RANKS;
     job->ranks_per_node = gpus ? gpus : 1;
-    // A partition may allow a job fewer GPUs than its nodes have. Then the default is as many ranks
-    // as it allows.
+    // A partition may allow a job fewer GPUs than its nodes have. Then the default is one rank for
+    // each allowed GPU.
     if (gpus && partition && partition->gpus && partition->gpus / job->nodes < gpus)
         job->ranks_per_node = partition->gpus / job->nodes;
     if (job->ranks_per_node < 1) job->ranks_per_node = 1;

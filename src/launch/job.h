@@ -10,7 +10,7 @@ typedef enum tri_job_launcher {
     TRI_JOB_RUN,  // srun starts one `trireme run` on each node, which starts the ranks
 } tri_job_launcher;
 
-// The request. Texts are as the user gave them; NULL: not given.
+// A request for a job, as the user gave it in the flags of `trireme submit`; NULL: not given.
 typedef struct tri_job_request {
     const tri_site *site;
     const char *nodes, *ranks_per_node, *time, *account, *partition, *qos, *launcher, *container;
@@ -24,7 +24,7 @@ typedef struct tri_job_request {
 typedef struct tri_job {
     const tri_job_request *request;
     const tri_site *site;
-    // Rows of the profile; NULL: the profile does not list them.
+    // What the site's profile says of the job's partition and QOS; NULL: it does not list this one.
     const tri_site_queue *partition, *qos;
     const char *partition_name, *qos_name; // NULL: the batch system's default
     int64_t nodes, ranks_per_node;

@@ -257,7 +257,8 @@ static tri_status run_attempts(run *r, int *code) {
     return TRI_OK;
 }
 
-// Runs the attempts; if the run has several nodes, together with their launchers.
+// Starts the workers, again after each failure while retries are left (run_attempts). If the run
+// has several nodes, first connects this launcher with those of the other nodes.
 static tri_status run_with_others(run *r, int *code) {
     if (r->options->nodes_max > 1)
         TRI_TRY(launch_nodes_open(r->options, r->signal_fd, &r->signal, &r->nodes));

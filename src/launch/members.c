@@ -34,9 +34,9 @@ static tri_status static_join(const launch_options *options, launch_members *out
     return join_at(options, options->master_addr, out);
 }
 
-// The backend c10d (torchrun's name) for a run on one node; runs on several nodes meet in nodes.c.
-// Unless the user gave a port, each start of the workers takes a new free one, because the port of
-// the start before may still be in use.
+// The rendezvous backend c10d (torchrun's name) for a run on one node; nodes.c has the one for
+// several nodes. Unless the user gave a port, each start of the workers takes a new free one,
+// because the port of the start before may still be in use.
 static tri_status c10d_join(const launch_options *options, launch_members *out) {
     TRI_TRY(
         join_at(options, options->local_addr ? options->local_addr : options->master_addr, out));

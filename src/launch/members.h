@@ -16,9 +16,10 @@ typedef struct launch_members {
     // serving agent); "": rank 0 serves it.
     char store[272];
     int group_rank, group_size; // number of this node, and how many nodes there are
-    int first_rank, world_size; // this node's ranks: from first_rank to first_rank + workers - 1
-    int generation;             // how many attempts of the run there were before this one
-    int restarts;               // how many of the earlier attempts failed
+    // This node has the ranks first_rank to first_rank + workers - 1, of world_size in all.
+    int first_rank, world_size;
+    int generation; // how many attempts of the run there were before this one
+    int restarts;   // how many of the earlier attempts failed
 } launch_members;
 
 // Checks --rdzv-backend, the run's id and, on one node, rank 0's address. Sets the id: --rdzv-id,

@@ -191,7 +191,9 @@ static void push(launch_nodes *n, const nodes_message *message) {
     pthread_mutex_lock(&n->lock);
     if (!n->has_ended && n->count < QUEUE) n->queue[n->count++] = *message;
     n->has_ended |= message->head.kind == NODES_END;
-    if (tri_os.write(n->event, &one, sizeof one) < 0) { /* the counter cannot be full */
+    // Adds 1 to the eventfd's counter, which makes it readable. Writing would fail only if the
+    // counter were full, which takes almost 2^64 writes.
+    if (tri_os.write(n->event, &one, sizeof one) < 0) { /* ignored */
     }
     pthread_mutex_unlock(&n->lock);
 }

@@ -199,7 +199,8 @@ static bool agrees(const nodes_core *core, int agent, char text[NODES_TEXT_BYTES
     return false;
 }
 
-// Finds the node of a static run that has the same number as this one; NULL: there is none.
+// Finds another node of a static run that claims the same number as the node of `agent`; NULL:
+// there is none.
 static const nodes_join *namesake(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end && core->rules.is_static; i++)
         if (i != agent && core->at[i].state == NODE_WAITS &&

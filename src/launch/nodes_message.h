@@ -19,7 +19,7 @@ typedef enum nodes_kind {
     NODES_LEAVE,             // from a node: signal `code` asks it to end (nodes_order)
     NODES_REPORT,            // from a node: all of its workers have ended
     NODES_BYE,               // from a node: its launcher ends
-    NODES_ROUND,             // to a node: start the workers of this round
+    NODES_ROUND,             // to a node: a round begins, start the workers
     NODES_STOP,              // to a node: stop the workers, and report (nodes_order)
     NODES_AGAIN,             // to a node: the workers will be started again (nodes_order)
     NODES_END,               // to a node: the run ends, with exit code `code` (nodes_order)

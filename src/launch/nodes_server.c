@@ -273,7 +273,7 @@ void nodes_server_stop(nodes_server *s) {
     int wake = s->fds[WAKE].fd;
     uint64_t one = 1;
     atomic_store(&s->stopping, true);
-    if (tri_os.write(wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    if (tri_os.write(wake, &one, sizeof one) < 0) { /* the eventfd's counter cannot be full */
     }
     pthread_join(s->thread, NULL);
     end(s, wake);

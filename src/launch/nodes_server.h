@@ -17,7 +17,7 @@ typedef struct nodes_server_config {
     store_token token;
 } nodes_server_config;
 
-// Starts the thread. Takes over the listening sockets, also on failure.
+// Starts the server's thread. Takes over the listening sockets, also on failure.
 tri_status nodes_server_start(const nodes_server_config *config, nodes_server **out);
 // Gives the launchers of the nodes TRI_MAX_SHUTDOWN_MS to receive their last message and
 // disconnect, then ends the thread. NULL allowed.

@@ -17,9 +17,9 @@ enum {
 typedef enum node_state {
     NODE_ABSENT,
     NODE_ARRIVED,  // the node's launcher is connected, but does not take part yet
-    NODE_WAITS,    // waits for the next round
-    NODE_RUNS,     // takes part in the round; its workers run
-    NODE_REPORTED, // takes part in the round; its workers have ended
+    NODE_WAITS,    // waits for the next round (start of the workers on all nodes)
+    NODE_RUNS,     // takes part in the present round; its workers run
+    NODE_REPORTED, // takes part in the present round; its workers have ended
 } node_state;
 
 typedef struct node {
@@ -51,10 +51,10 @@ struct nodes_core {
     // The members below concern the current round (start of the workers on all nodes).
     nodes_stopping stopping;
     int group_size;
-    int failed, lost; // numbers of workers that failed, and of nodes that were lost
-    int reported[NODES_OUTCOMES];
-    bool is_final;       // no worker can be started again
-    bool is_told;        // a worker has already printed why the input is bad
+    int failed, lost;             // numbers of workers that failed, and of nodes that were lost
+    int reported[NODES_OUTCOMES]; // by outcome: how many nodes have reported it
+    bool is_final;                // no worker can be started again
+    bool is_told;                 // a worker has already printed why the input is bad
     bool is_joined_late; // a node came too late for this attempt and waits for the next one
     launch_cause cause;  // set if a worker failed or a node was lost
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
@@ -74,8 +74,8 @@ void nodes_order_text(nodes_message *out, const char *format, ...)
 // Ends the run for all nodes, with this exit code and one line of text.
 void nodes_end(nodes_core *core, int code, const char *text);
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
-// Begins a round, in which all nodes start their workers, if enough nodes wait. Returns the time at
-// which this has to be called again.
+// If enough nodes have joined and wait, begins a round (one start of the workers on all nodes).
+// Returns the time at which this function has to be called again.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
 // Decides what follows a round. Called when all its nodes have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);

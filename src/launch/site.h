@@ -9,10 +9,10 @@
 // known here, so only the batch system checks it.
 typedef struct tri_site_queue {
     const char *name;
-    int64_t nodes, gpus;
-    double time;        // seconds
-    bool whole_nodes;   // a job always gets all GPUs of a node
-    tri_strings sbatch; // additional options of sbatch for its jobs
+    int64_t nodes, gpus; // the most that a job may have
+    double time;         // the longest time that a job may run, in seconds
+    bool whole_nodes;    // a job always gets all GPUs of a node
+    tri_strings sbatch;  // additional options of sbatch for its jobs
 } tri_site_queue;
 
 typedef struct tri_site_queues {
@@ -72,7 +72,7 @@ tri_status tri_site_parse(tri_arena *arena, const char *text, size_t size, const
                           tri_site *out);
 // Finds the profile `name`. If `name` is a path (it has a slash or ends in .yaml), reads that file.
 tri_status tri_site_find(tri_arena *arena, const char *name, tri_site *out);
-// Lists all profiles in the folder of sites, sorted by name.
+// Lists all profiles in the folder with the sites' profiles, sorted by name.
 tri_status tri_site_list(tri_arena *arena, tri_site **out, int *count);
 
 // The values of the placeholders in a profile's options; 0 or NULL: the profile does not give the

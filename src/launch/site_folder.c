@@ -18,8 +18,8 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Finds the folder of sites from the folder of the program, which is installed as bin/trireme or
-// built as build/PRESET/bin/trireme.
+// Finds the folder with the sites' profiles from the folder of the program, which is installed as
+// bin/trireme or built as build/PRESET/bin/trireme.
 static tri_status find_folder(tri_arena *arena, const char **out) {
     static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
     char program[PATH_MAX];

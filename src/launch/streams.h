@@ -18,7 +18,7 @@ typedef struct launch_console {
 typedef struct launch_stream {
     int worker_fd; // the descriptor to which the worker writes; -1: the one that it inherits
     int pipe;      // the end from which the launcher reads; -1: there is no pipe
-    int file;      // the file to which the launcher writes; -1: none
+    int file;      // the log file to which the launcher writes; -1: none
     launch_console *console; // where the launcher also writes what it reads; NULL: no pipe
     // The stream is shown on the console, because the worker inherits the console or because the
     // launcher writes to it.
@@ -26,7 +26,7 @@ typedef struct launch_stream {
     char prefix[64];
     char *line;      // text that has come since the latest line end; launch_stream_end frees it
     size_t used;     // number of bytes in `line`
-    char path[4096]; // path of the file; "": none
+    char path[4096]; // path of the log file; "": none
 } launch_stream;
 
 // Opens the files and pipes of stream `bit` (LAUNCH_STDOUT or LAUNCH_STDERR) of a worker; a log

@@ -167,8 +167,8 @@ static bool has_output(const state *s) {
     return false;
 }
 
-// Closes all output, even if children of the workers still hold the pipes open, which could
-// otherwise last for ever.
+// Closes all output. Children of the workers may still hold the pipes open, and the launcher does
+// not wait for them, because they might never end.
 static void end_output(state *s) {
     for (int i = 0; i < s->watch->count; i++)
         for (int k = 0; k < LAUNCH_STREAMS; k++) {

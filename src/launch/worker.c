@@ -57,7 +57,8 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
         return status;
     }
     worker->pid = pid;
-    // Parent and child both set the group, so that neither has to wait for the other.
+    // Parent and child both put the child into a process group of its own, so that neither has to
+    // wait until the other has done so.
     if (worker->own_group) setpgid(pid, pid);
     for (int i = 0; i < LAUNCH_STREAMS; i++) launch_stream_started(&worker->streams[i]);
     child_error e;

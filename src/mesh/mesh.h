@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 typedef enum tri_axis {
-    TRI_AXIS_PIPELINE,        // stages of the model
-    TRI_AXIS_REPLICATE,       // copies of the training state
-    TRI_AXIS_SHARD,           // shards of the training state
-    TRI_AXIS_TENSOR_PARALLEL, // slices of single layers
+    TRI_AXIS_PIPELINE,        // ranks along it hold different stages of the model
+    TRI_AXIS_REPLICATE,       // ranks along it hold copies of the same training state
+    TRI_AXIS_SHARD,           // ranks along it hold different shards of the training state
+    TRI_AXIS_TENSOR_PARALLEL, // ranks along it hold different slices of the same layers
     TRI_AXIS_COUNT
 } tri_axis;
 
@@ -38,7 +38,7 @@ int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
 int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
-// The rank whose key is `key` in the group of `rank` along these axes.
+// Returns the rank with this key (see tri_mesh_key) in the group of `rank` along these axes.
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 
 // Replicas get different micro-batches; there are replicate × shard of them.

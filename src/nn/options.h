@@ -4,15 +4,16 @@
 
 #include "base/option.h"
 
-// The options of all optimizers. Options that the chosen optimizer does not have are zero.
+// The options of all optimizers; comments name the optimizers that have the option, if not all have
+// it. Options that the chosen optimizer does not have are zero.
 typedef struct tri_optimizer_options {
     const char *name; // sgd | adam | adamw | adadelta
     double lr;
-    double momentum, dampening; // sgd
-    bool nesterov;              // sgd
+    double momentum, dampening; // for sgd
+    bool nesterov;              // for sgd
     tri_doubles betas;          // two numbers, for adam and adamw
-    double eps;                 // adam, adamw, adadelta
-    double rho;                 // adadelta
+    double eps;                 // for adam, adamw and adadelta
+    double rho;                 // for adadelta
     double weight_decay;
     tri_strings freeze; // parameters whose names match one of these patterns are not trained
 } tri_optimizer_options;

@@ -15,7 +15,7 @@ enum { LINE_BYTES = 4096 };
 
 typedef struct jsonl {
     int fd;
-    int64_t size; // size of all complete lines
+    int64_t size; // how many bytes all complete lines of the file have
     char path[PATH_MAX];
 } jsonl;
 

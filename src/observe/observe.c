@@ -19,9 +19,9 @@ struct tri_observer {
     int64_t log_every_n_steps;
     double arithmetic_s, traffic_s; // times for one sample: see tri_run_info
     double start_s;
-    double line_s;        // when the last line was written
-    int64_t line_samples; // samples trained on up to the last line
-    int64_t samples;      // samples trained on so far
+    double line_s;        // when the last line of metrics was written
+    int64_t line_samples; // how many samples were trained on when that line was written
+    int64_t samples;      // how many samples were trained on so far
     bool has_samples;
     int count;
     open_sink sinks[TRI_MAX_SINKS];

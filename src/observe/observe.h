@@ -20,7 +20,7 @@ typedef struct tri_run_info {
     int64_t first_step;  // number of steps done before this process: above 0 if the run is resumed
     int64_t total_steps; // the step at which the run ends; -1: not known
     int64_t steps_per_epoch;
-    int64_t total_epochs; // -1: not known
+    int64_t total_epochs; // epochs of the whole run; -1: not known
     int64_t log_every_n_steps;
     const char *const *metrics; // names of the evaluation's metrics, without the loss
     int metric_count;
@@ -80,7 +80,7 @@ typedef struct tri_run_event {
 // A sink receives events: it writes a file format, or the progress line. All functions are
 // required. Only one thread calls them.
 typedef struct tri_event_sink {
-    const char *name; // for the warning if the sink fails
+    const char *name; // name of the sink, for the warning if it fails
     // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.
     tri_status (*open)(const tri_run_info *info, void **state);
     // Writes an event. The first failure is reported; the sink still gets later events.
@@ -88,11 +88,11 @@ typedef struct tri_event_sink {
     void (*close)(void *state);
 } tri_event_sink;
 
-// Writes FOLDER/metrics.jsonl.
+// The sink that writes FOLDER/metrics.jsonl, where FOLDER is the run folder.
 extern const tri_event_sink tri_sink_jsonl;
-// Writes FOLDER/tensorboard/events.out.tfevents.*.
+// The sink that writes FOLDER/tensorboard/events.out.tfevents.*, event files for TensorBoard.
 extern const tri_event_sink tri_sink_tensorboard;
-// Writes to standard error.
+// The sink that shows the run's progress on standard error.
 extern const tri_event_sink tri_sink_progress;
 
 enum { TRI_MAX_SINKS = 8 };

@@ -35,7 +35,7 @@ struct tri_straggler {
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     straggler_moment moments[WINDOW_STRIDES + 1]; // in order of time, the latest last
     int moment_count;
-    double *best_s; // [rank][kind]: the smallest mean time that was found so far; 0: none
+    double *best_s; // [rank][kind]: the smallest mean time of such actions so far; 0: none yet
     bool *is_slow;  // by rank: the rank was reported as slow, and has not caught up since
     char line[512];
 };

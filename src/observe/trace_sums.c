@@ -22,7 +22,7 @@ typedef struct reading {
     tri_arena *arena;
     event *events;
     int count, capacity;
-    json_t *lanes; // by "RANK THREAD": the lane (compute, a communicator, …) that this is
+    json_t *lanes; // by "RANK THREAD": the name of the lane that the trace's thread shows
 } reading;
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -152,8 +152,8 @@ static int computing_thread(const reading *r, int first) {
     return 0;
 }
 
-// Sums up the thread on which each rank computes, and finds the gaps between its actions, in which
-// it could have computed. Waiting within an action counts as part of that action.
+// Sums up the actions of each rank's compute thread, and finds the gaps between these actions, in
+// which the thread could have computed. Waiting within an action counts as part of that action.
 static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);

@@ -1,7 +1,7 @@
 // Defines the ops for batch norm over the micro-batches of all replicas. Each replica computes the
-// moments of its own micro-batch, the moments of all replicas are gathered, and each replica joins
-// them and normalises. Joining moments is exact for groups of any size (Chan, Golub and LeVeque,
-// "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+// moments of its own micro-batch, the moments of all replicas are gathered, and each replica
+// combines them and normalises. Combining is exact for any numbers of samples (Chan, Golub and
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 #include "ops/rules.h"
 
 #include <string.h>

@@ -26,8 +26,8 @@ typedef struct tri_loss_scale_options {
 // same scale.
 typedef struct tri_loss_scale {
     double scale;
-    int64_t good_steps; // good steps since the last overflow
-    int64_t hysteresis_left;
+    int64_t good_steps;      // steps without overflow since the last overflow
+    int64_t hysteresis_left; // 1: the next overflow halves the scale; n: the n-th one from now on
 } tri_loss_scale;
 
 typedef enum tri_loss_scale_verdict {

@@ -15,7 +15,8 @@ typedef enum tri_activation {
 } tri_activation;
 
 // X(identifier) for every op that a device computes. The op's row is `tri_op_<identifier>`, and its
-// name is the identifier. The comments list inputs -> outputs; `?` marks an optional input.
+// name is the identifier. The comments list inputs -> outputs; `?` marks an optional input. Losses
+// and metrics make (sum, count), in F64: the sum over samples or labels, and how many those are.
 #define TRI_OP_LIST(X)                                                                             \
     X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
@@ -55,9 +56,10 @@ typedef enum tri_activation {
     X(embedding)              /* ids [..], weight [V, D] -> y [.., D] */                           \
     X(embedding_grad_weight)  /* ids, dy -> dweight of attr.shape */                               \
     X(rms_norm)               /* x, weight -> y, inv_rms */                                        \
-    X(rms_norm_grad)          /* x, dy, weight, inv_rms, sum? -> dx, dweight */                    \
+    X(rms_norm_grad)          /* x, dy, weight, inv_rms, sum? (added to dx) -> dx, dweight */      \
     X(layer_norm)             /* x, weight?, bias? -> y, mean, inv_std */                          \
-    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight?, sum? -> dx, dweight, dbias */      \
+    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight?, sum? (added to dx) -> dx, dweight, \
+                                 dbias */                                                          \
     X(rotary)                 /* x [N, T, H, D] -> y */                                            \
     X(attention)              /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */  \
     X(attention_grad)         /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                      \
@@ -67,26 +69,29 @@ typedef enum tri_activation {
     X(silu_mul_grad)          /* gate, up, dy -> dgate, dup */                                     \
     X(next_token)             /* ids [N, T] -> labels [N, T] */                                    \
     X(normalize_bytes)        /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */          \
-    X(nll_loss)               /* log-probabilities [.., K], labels [..] -> F64 [2] */              \
+    X(nll_loss)               /* log-probabilities [.., K], labels [..] -> (sum, count) */         \
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
-    X(cross_entropy)          /* logits [.., K], labels [..] -> F64 [2] */                         \
+    X(cross_entropy)          /* logits [.., K], labels [..] -> (sum, count) */                    \
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
-    X(linear_cross_entropy)   /* x, weight, labels, bias? -> F64 [2], accuracy, scores */          \
+    X(linear_cross_entropy)   /* x, weight, labels, bias? -> (sum, count), accuracy, scores */     \
     X(linear_cross_entropy_grad) /* x, weight, labels, seed, bias? -> dx, dweight, dbias,          \
-                                    F64 [2], scores */                                             \
-    X(mse_loss)                  /* prediction, target -> F64 [2] */                               \
+                                    (sum, count), scores */                                        \
+    X(mse_loss)                  /* prediction, target -> (sum, count) */                          \
     X(mse_loss_grad)             /* prediction, target, seed -> d prediction */                    \
-    X(binary_cross_entropy)      /* logits, target -> F64 [2] */                                   \
+    X(binary_cross_entropy)      /* logits, target -> (sum, count) */                              \
     X(binary_cross_entropy_grad) /* logits, target, seed -> d logits */                            \
-    X(relative_l2_loss)          /* prediction, target -> F64 [2] */                               \
+    X(relative_l2_loss)          /* prediction, target -> (sum, count) */                          \
     X(relative_l2_loss_grad)     /* prediction, target, seed -> d prediction */                    \
-    X(accuracy)                  /* logits [.., K], labels [..] -> F64 [2]: hits, labels */        \
+    X(accuracy)                  /* logits [.., K], labels [..] -> (hits, labels) */               \
     X(row_max)                   /* x [.., K] -> y [..], the largest of each row */                \
     X(vocab_parallel_softmax) /* logits of a slice of the classes, labels, max -> sums [.., 2] */  \
-    X(vocab_parallel_cross_entropy)      /* logits of a slice, labels, max, sums -> F64 [2] */     \
+    X(vocab_parallel_cross_entropy) /* logits of a slice, labels, max, sums -> (sum, count) */     \
     X(vocab_parallel_cross_entropy_grad) /* the same inputs, seed -> dx */                         \
-    X(vocab_parallel_argmax)   /* logits of a slice, max -> minus the first class with max */      \
-    X(vocab_parallel_accuracy) /* maxima of argmax over all slices, labels -> F64 [2] */           \
+    X(vocab_parallel_argmax)   /* logits of a slice, max of each row over all slices -> minus the  \
+                                  first class whose logit is max; minus the number of classes if   \
+                                  that class is in another slice */                                \
+    X(vocab_parallel_accuracy) /* outputs of vocab_parallel_argmax, of which the maximum over the  \
+                                  slices was taken, labels -> (sum, count) */                      \
     X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
     X(split)                   /* x -> slice `index` of `slices` along an axis */                  \
     X(split_grad)              /* dy -> dx, zero outside the slice */                              \
@@ -95,13 +100,18 @@ typedef enum tri_activation {
     X(sgd)                     /* param, grad, step scalars, momentum buffer? */                   \
     X(adam)                    /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */    \
     X(adadelta)                /* param, grad, step scalars, square_avg, acc_delta */              \
-    X(moving_average)          /* statistic, grad (samples × the batch's value), step scalars */  \
+    X(moving_average)          /* statistic, grad (the sum over micro-batches of samples × the    \
+                                  statistic of the micro-batch), step scalars */                   \
     X(sum_of_squares)          /* x -> sums of x * x in F64 */                                     \
     X(sum_rows)                /* x [rows, width] F64 -> the sum of its rows */                    \
-    X(step_numbers)            /* carried numbers, control, sums of losses and counts, sums of     \
-                                  squares of gradients -> carried numbers, step scalars */         \
-    X(first_not_finite)        /* x, ranges, step scalars -> F64 [1], number of a range */         \
-    X(loss_seeds)              /* carried, (weight, count) of each loss -> its loss seed */
+    X(step_numbers)            /* carried numbers, control (tri_step_control), sum and count of    \
+                                  each loss, sums of squares of gradients -> carried numbers, step \
+                                  scalars */                                                       \
+    X(first_not_finite)        /* x, ranges of x, step scalars -> F64 [1]: in a step that halts,   \
+                                  the number from 1 of the first range with NaN or infinity; else  \
+                                  0 */                                                             \
+    X(loss_seeds)              /* carried numbers, (weight, count) of each loss -> for each loss   \
+                                  the gradient of its sum, with which BACKWARD begins */
 
 // Ops that communicate among the ranks of a group. The engine runs them on the group's
 // communicator: devices have no kernels for them, because a device knows nothing of other ranks.

@@ -60,13 +60,15 @@ tri_status ops_max_pool_shape(const char *op, const tri_max_pool2d_attr *pool, c
 // Finds the shape of batch norm's result y, which depends on the pooling that is fused into it.
 tri_status ops_batch_norm_shape(const char *op, const tri_batch_norm_attr *attr, const tri_shape *x,
                                 tri_shape *y);
-// Sets shape and type of batch norm's output number 5, the index of the pooling that is fused into
-// it: [0] without pooling.
+// Sets shape and type of batch norm's output number 5. If max pooling is fused into the batch norm,
+// this output tells for each pooled element where in its window the maximum was. Without pooling it
+// is empty ([0]).
 void ops_batch_norm_index(const tri_batch_norm_attr *attr, tri_op_signature *s);
 // Checks the inputs 0 to 2 of batch norm's gradients: x, mask and dy.
 tri_status ops_batch_norm_gradient(const char *op, const tri_batch_norm_attr *attr,
                                    const tri_op_signature *s);
-// The output of the batch norm that its gradients read as `mask`: y, or the index of the pooling.
+// Returns the output of the batch norm that its gradients read as `mask`: y or, if max pooling is
+// fused into the batch norm, output number 5.
 tri_value ops_batch_norm_mask(const tri_batch_norm_attr *attr, const tri_node *node);
 // The attributes of a batch norm with its ReLU and pooling, for printing.
 extern const tri_attr_field ops_batch_norm_fields[];

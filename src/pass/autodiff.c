@@ -7,7 +7,7 @@
 typedef struct autodiff {
     tri_graph *graph;
     bool *wanted;     // wanted[v]: value v depends on a trained parameter
-    tri_value *grads; // grads[v]: the gradient of value v so far
+    tri_value *grads; // grads[v]: the sum of what readers of v have added to its gradient so far
 } autodiff;
 
 static void mark_wanted(autodiff *a) {

@@ -69,8 +69,8 @@ static bool takes_layer(const tri_graph *g, const tri_node *linear) {
     return tri_value_bytes(g, linear->outputs[0]) >= WHOLE_BYTES && tri_loss_chunk(rows) < rows;
 }
 
-// Finds the backward nodes. Both gradients of the layer must be wanted, and must not be terms of a
-// sum over ranks, which stay F32.
+// Finds the backward nodes of the linear layer. False: the gradients of its weight and of x are not
+// both computed, or they are terms of a sum over ranks, which stay F32.
 static bool find_gradients(const chunking *c, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *linear = &g->nodes[h->linear];

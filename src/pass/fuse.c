@@ -27,7 +27,7 @@ static void count_uses(rewrite *w) {
     for (int i = 0; i < g->gradient_count; i++) w->uses[g->gradients[i].value.id]++;
 }
 
-// Finds the node with which the fusion would merge this one; NULL: there is none.
+// Finds the producer with which the fusion would merge `node`; NULL: there is none.
 static tri_node *producer_of(const rewrite *w, const fusion *f, const tri_node *node) {
     tri_value x = node->inputs[f->input];
     if (!tri_value_is(x)) return NULL;

@@ -60,8 +60,9 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
     return true;
 }
 
-// The batch norm applies the pooling while it normalises, so that the large tensor between the two
-// is neither written nor read, and its gradient reads that of the pooled tensor.
+// The batch norm applies the pooling while it normalises, so that the large normalised tensor is
+// neither written nor read. Its gradient reads the gradient of the pooled tensor instead of the
+// gradient of the normalised tensor.
 static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_batch_norm_attr *attr = attr_of(producer);
     const tri_max_pool2d_attr *pool = node->attr;

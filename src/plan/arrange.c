@@ -14,7 +14,8 @@
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
     const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
-    // Another rank's plan has found the costs already, and they are the same on every rank.
+    // Another rank's plan has found the costs of the blocks already. They are the same on every
+    // rank.
     if (reuse_graphs_of) {
         *out = reuse_graphs_of->graph;
         *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);

@@ -1,5 +1,5 @@
-// How much memory the communicators of the engine's groups need for themselves, which is part of
-// the peak.
+// Computes how much memory the communicators of the engine's groups need for themselves. It is part
+// of the peak of a rank's memory.
 #include "plan/plan.h"
 
 #include "comm/data.h"

@@ -35,7 +35,7 @@ typedef enum point {
 typedef struct item {
     int before;
     point point;
-    int number; // keeps the order in which items were added
+    int number; // items are sorted by it last, so that they stay in the order in which they came
     tri_action action;
 } item;
 

@@ -24,7 +24,9 @@ typedef enum resource_kind {
     // Of a unit (parameters that are gathered together): this rank's shard of the parameters, which
     // FETCH brings from storage.
     OWN_PARAMETERS,
-    STATISTICS,  // of a unit that has statistics: these lie among its gradients
+    // The same memory as GRADIENTS, but only of units with statistics of batch norm, which FORWARD
+    // writes among the unit's gradients.
+    STATISTICS,
     SCALARS,     // the step scalars
     ACTIVATIONS, // of a block and micro-batch: the values that BACKWARD needs
     BEFORE,      // ACTIVATIONS of the previous block of the stage, of the same micro-batch
@@ -96,7 +98,7 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    {TRI_ACTION_EVICT, STATES, true}, // frees the states' memory for others
+    {TRI_ACTION_EVICT, STATES, true}, // true: afterwards other buffers may use the states' memory
     {TRI_ACTION_DOWNLOAD, OWN_GRADIENTS, false},
     {TRI_ACTION_DOWNLOAD, STATES, true},
     {TRI_ACTION_HOST_STEP, SCALARS, false},

@@ -156,8 +156,8 @@ enum {
     SVG_RIGHT = 20
 };
 
-// The text inside an action's bar: with a pipeline its micro-batch, else its block or its unit
-// (parameters that are gathered and reduced together).
+// Writes the text inside an action's bar: with a pipeline its micro-batch, else its block or its
+// unit (parameters that are gathered and reduced together).
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
     const tri_plan *plan = d->pipeline->plans[pipeline_rank];

@@ -35,10 +35,11 @@ typedef struct clock_work {
     int *counts;            // by pipeline rank: how many actions it has
     int *next;              // by pipeline rank: index of its first action that is not done yet
     int64_t *free_at;       // by pipeline rank: the time at which its latest action so far ends
-    // By direction, stage and micro-batch: start and end of the action; end -1: not done.
+    // By direction, stage and micro-batch (clock_index): the times at which this action starts and
+    // ends; end -1: it is not done yet.
     int64_t *start, *end;
     // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in
-    // the same way `out` has those that leave it.
+    // the same way first_out and edges_out list the edges that leave stage v.
     int *first_in, *edges_in, *first_out, *edges_out;
     int *queue, queued; // pipeline ranks that may be able to go on, and how many these are
     bool *is_queued;    // by pipeline rank: whether it is in `queue`
@@ -192,7 +193,7 @@ static int compare(const void *x, const void *y) {
 // ideal machine of clock_work.
 typedef struct index_of_actions {
     int *of[2];     // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
-    int64_t *start; // by index: when the action begins; unit: the time of a stage's forward
+    int64_t *start; // by action: when it begins, counted in times of a stage's forward
     int count;
 } index_of_actions;
 

@@ -63,8 +63,8 @@ typedef struct compute_costs {
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;
 
-// Seconds of a collective op, whose elements pass around a ring as in GATHER and REDUCE. A sum that
-// all ranks get passes around the ring twice.
+// Estimates how many seconds a collective op takes, whose elements pass around a ring as in GATHER
+// and REDUCE. A sum that all ranks get passes around the ring twice.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);

@@ -1,4 +1,5 @@
-// How long a step would take: each action's cost from rates, and the simulation of all ranks.
+// Estimates how long a step would take: the time of each action follows from the speeds of a rank
+// (tri_rates), and then all ranks are simulated.
 #ifndef TRIREME_PLAN_ESTIMATE_H
 #define TRIREME_PLAN_ESTIMATE_H
 
@@ -23,8 +24,8 @@ extern const tri_rates tri_rates_assumed; // one core of a server, its memory an
 // tri_rates_assumed. *from says which: "the maker's peak" or "assumed"; may be NULL.
 tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
-// What a rank's CPU reads and writes of the host's memory, in bytes per second, in a run of so many
-// ranks: those on one socket share it.
+// How many bytes per second of the host's memory a rank's CPU can read and write in a run of so
+// many ranks: the ranks on one socket share its memory bandwidth.
 double tri_rates_of_host_memory(const tri_rates *rates, int ranks);
 
 // The least time, in seconds, that one training sample can take if one rank computes all of it.

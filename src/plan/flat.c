@@ -96,7 +96,7 @@ static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
     int blocks = flat->block_count, total = blocks;
     int *next = TRI_NEW_ARRAY(arena, int, blocks);
     flat->first_unit = TRI_NEW_ARRAY(arena, int, blocks + 1);
-    // With turn 0 the loop counts the entries, with turn 1 it fills them in.
+    // In turn 0 the loop counts the entries of block_units, in turn 1 it fills them in.
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < flat->parameter_count; i++) {
             int unit = flat->parameters[i].unit;
@@ -132,7 +132,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
                      .block_count = blocks,
                      .shards = request->shards,
                      .half_dtype = TRI_F32};
-    int64_t alignment = request->alignment / 2; // elements of a half type
+    int64_t alignment = request->alignment / 2; // in elements of a half type, of 2 bytes each
     if (alignment < TRI_FLAT_ALIGNMENT) alignment = TRI_FLAT_ALIGNMENT;
     readers r = find_readers(arena, g);
     for (int b = 0; b < blocks; b++) {

@@ -60,7 +60,8 @@ typedef struct tri_flat_bucket {
     // a buffer one after the other. Parameters have such buffers for each width: TRI_FLAT_STORED
     // and TRI_FLAT_HALF.
     int64_t offset, own_offset;
-    // Where its gradients begin in the same two kinds of buffers.
+    // Where the bucket's gradients begin: in a buffer of whole buckets, and in a buffer that has
+    // only this rank's shards.
     int64_t gradient_offset, gradient_own_offset;
     // Where this rank's shard of an optimizer state would begin if there were one state for each
     // parameter. With n states, the bucket's states begin at n times this offset.
@@ -105,7 +106,8 @@ typedef struct tri_flat_request {
     const bool *blocks_here; // blocks_here[b]: this rank computes block b
     int shards;
     bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
-    // Alignment of the start of each parameter and shard, in bytes, also in half types.
+    // Each parameter and each shard starts at a multiple of this many bytes, in buffers of F32 and
+    // in those of a half type.
     int64_t alignment;
 } tri_flat_request;
 

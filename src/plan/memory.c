@@ -28,7 +28,7 @@ typedef struct packer {
     int *next, *track_of;
     track *tracks;
     int track_count;
-    int *packed; // numbers of the tracks whose offset is set, sorted by offset
+    int *packed; // numbers of those tracks whose offset has been chosen, sorted by offset
 } packer;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }

@@ -52,7 +52,7 @@ typedef struct tri_plan_request {
     const tri_strategy_options *options;
     tri_mesh mesh;
     int rank;
-    // Samples of each shape of step; 0: the run has no such step.
+    // How many samples a step of each shape has; 0: the run has no such step.
     int64_t step_samples[TRI_STEP_SHAPE_COUNT];
     int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
     int64_t eval_micro;   // samples of a micro-batch of evaluation and test
@@ -78,7 +78,8 @@ typedef struct tri_plan_request {
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t nccl_estimate; // memory that NCCL allocates for itself, estimated; part of the peak
-    // Bytes that lie in a file or in the host's memory instead, not part of the peak.
+    // Bytes of the offloaded state, which lies in a file or in the host's memory and is not part of
+    // the peak.
     int64_t offloaded;
 } tri_memory_plan;
 
@@ -88,10 +89,10 @@ enum { TRI_MAX_PROGRAMS = 8 };
 typedef struct tri_plan_sharing {
     // The axes along which ranks divide one state, and along which they hold copies.
     tri_axis shard_axis, replicate_axis;
-    int shards, shard; // size of the shard axis, and this rank's coordinate on it
-    int copies, copy;
+    int shards, shard;    // size of the shard axis, and this rank's coordinate on it
+    int copies, copy;     // the same two numbers for the replicate axis
     bool releases;        // parameters are whole only from GATHER to RELEASE
-    bool scatters_rounds; // whole gradients exist only until SCATTER
+    bool scatters_rounds; // SCATTER follows every micro-batch; only until then gradients are whole
     // Gradients take memory only from the first action that writes them to the end of the step, so
     // they lie where activations lay before. This is so in a run of one rank, where no communicator
     // touches gradients.
@@ -148,7 +149,8 @@ struct tri_plan {
     tri_plan_sharing sharing;
     tri_plan_stages stages;
     tri_plan_offload offload;
-    // Graph of the first program, for what all have in common: parameters, blocks, metrics.
+    // Graph of the first program. It is used for what the graphs of all programs have in common:
+    // parameters, blocks, metrics.
     const tri_graph *graph;
     int block_count;
     tri_schedule_block *blocks;

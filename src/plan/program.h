@@ -54,7 +54,7 @@ typedef struct tri_bundle {
 // Nodes first … end - 1 of the graph: those of one block in one phase, which one action runs.
 typedef struct tri_segment {
     int first, end;
-    int *bundles; // the bundles that the segment reads or writes
+    int *bundles; // indices of the bundles (tri_bundle) that the segment reads or writes
     bool *writes; // writes[i]: the segment writes bundles[i]
     int bundle_count;
     bool reads_inputs;

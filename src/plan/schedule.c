@@ -1,5 +1,5 @@
-// Names and texts of actions, and their lanes (compute, communication, storage, …), from the table
-// TRI_ACTION_LIST; text of schedules.
+// Gives the names and lanes (compute, communication, storage, …) of actions, from the table
+// TRI_ACTION_LIST, and writes actions and schedules as text.
 #include "plan/schedule.h"
 
 #include "base/search.h"

@@ -75,11 +75,11 @@ typedef enum tri_subject {
     X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
     X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* sets gradients to zero */              \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
-    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of own gradients */         \
+    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of the own gradients */     \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT,                                                             \
       false) /* sums a tied parameter's gradients over the stages that hold it */                  \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE,                                                        \
-      false) /* computes counts, the norm and the step scalars */                                  \
+      false) /* computes the losses' counts, the gradients' norm and the step scalars */           \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT,                                                        \
       false) /* reads from storage the parameters that GATHER sends */                             \
     X(LOAD, "LOAD", TRI_LANE_STORE, UNIT,                                                          \
@@ -90,7 +90,7 @@ typedef enum tri_subject {
       false) /* casts the new masters to the type that GATHER sends */                             \
     X(EVICT, "EVICT", TRI_LANE_STORE, UNIT,                                                        \
       false) /* writes to storage what LOAD has read and STEP has changed */                       \
-    X(DOWNLOAD, "DOWNLOAD", TRI_LANE_DOWN, UNIT, false) /* copies own gradients to the host */     \
+    X(DOWNLOAD, "DOWNLOAD", TRI_LANE_DOWN, UNIT, false) /* copies gradients to the host */         \
     X(HOST_STEP, "HOST_STEP", TRI_LANE_STORE, UNIT,                                                \
       false) /* does on the host, with its CPU, what STEP and PREPARE do on the device */          \
     X(UPLOAD, "UPLOAD", TRI_LANE_UP, UNIT, false) /* copies the new parameters to the device */
@@ -147,7 +147,7 @@ typedef struct tri_edge {
     int64_t bytes; // size of the values, per sample
 } tri_edge;
 
-enum { TRI_MAX_BLOCK_UNITS = 64 }; // because tri_action.adds has one bit for each
+enum { TRI_MAX_BLOCK_UNITS = 64 }; // because tri_action.adds has one bit for each unit
 
 typedef struct tri_unit {
     int64_t bytes; // size of the parameters as they are stored, all shards together

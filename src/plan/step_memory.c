@@ -75,9 +75,9 @@ typedef struct buffer {
     tri_heap heap;
     int64_t size_bytes, offset;
     int first, last;
-    int last_compute; // the last action of the compute lane that touches it; -1: none
-    // The actions of other lanes (communicators, storage) that touch it: index of the first in
-    // `asyncs`; -1: none.
+    int last_compute; // the last action of the compute lane that uses the buffer; -1: none
+    // The actions of other lanes (communicators, storage) that use the buffer, as a linked list in
+    // `asyncs`: index of the first; -1: none.
     int first_async;
 } buffer;
 
@@ -276,7 +276,8 @@ static void forget(step *s, const tri_action *a) {
             *open_of(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round) = -1;
 }
 
-// Gives the action the scratch of the segments that it runs. No other action finds it there.
+// Gives the action scratch memory for the segments that it runs. When the action has ended, the
+// contents are of no use, so each action has a scratch buffer of its own.
 static void touch_scratch(step *s, int64_t size_bytes) {
     if (!s->r->packs_scratch) return;
     touch(s, TRI_SLOT_SCRATCH, -1, size_bytes);

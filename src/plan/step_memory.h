@@ -20,11 +20,13 @@
 // Heaps: ranges of memory that a step uses again and again. There are several, because memory that
 // communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
-    // Values that one segment (a block's nodes of one phase) makes and another one reads, and the
-    // scratch and gradients of a run of one rank. While STEP actions run, offloaded optimizer
-    // states lie here.
+    // Values that one segment (a block's nodes of one phase) makes and another one reads. In a run
+    // of one rank, scratch memory and gradients lie here too. While STEP actions run, so do
+    // offloaded optimizer states.
     TRI_HEAP_ACTIVATIONS,
-    TRI_HEAP_STATE, // gathered parameters and gradients before SCATTER, which communicators touch
+    // Parameters that GATHER has collected, and gradients that wait for SCATTER. Communicators send
+    // from this heap and receive into it.
+    TRI_HEAP_STATE,
     // The first inputs of a step, on a device that works asynchronously (runs_ahead). This heap
     // exists twice and steps alternate between the two, because these inputs are copied while the
     // previous step still computes.
@@ -100,7 +102,7 @@ typedef struct tri_step_memory_request {
     // The values that edges carry, which need memory until they are sent or read: see tri_round.
     const tri_edge_value *const *edge_values; // by micro-batch
     const int *const *edge_of_value;          // by micro-batch and edge value: its edge
-    const int *edge_value_count;              // by micro-batch
+    const int *edge_value_count;              // by micro-batch: how many values its edges carry
     // Whole parameters lie on the state heap, from GATHER to RELEASE; false: they are resident,
     // held during the whole step.
     bool releases;

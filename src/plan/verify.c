@@ -38,9 +38,9 @@ typedef struct check {
     // Linked lists of the edges (values that stages send each other) that a block reads ([0]) and
     // makes ([1]).
     int *edge_lists[2], *next_edges[2];
-    // The latest micro-batch that was taken, and the latest that has begun.
+    // The latest micro-batch that TAKE has got from the loader, and the latest that has begun.
     int last_taken, last_begun;
-    // By micro-batch: whether it was taken, and whether it has begun.
+    // By micro-batch: whether TAKE has got it, and whether it has begun.
     bool *taken, *has_begun;
     bool normed;
 } check;

@@ -130,8 +130,8 @@ static void insert_occupant(check *c, tri_heap heap, int at, occupant added) {
     list[at] = added;
 }
 
-// Gives the buffer its range of memory, and records which buffers were there before: its actions
-// have to come after theirs.
+// Gives the buffer its range of memory, and records which buffers used that memory before: the
+// actions that use this buffer have to come after those that used the earlier ones.
 static void begin_buffer(check *c, int index) {
     const tri_step_buffer *b = &c->memory->buffers[index];
     int64_t offset = b->offset, end = b->offset + b->size_bytes;

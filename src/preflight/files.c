@@ -183,7 +183,7 @@ static tri_status group_folders(preflight *p, const double *late_s) {
 }
 
 // Finds the folder that most ranks see, so that the other ranks can be named. If several folders
-// are equal, it is that of the lowest rank.
+// are seen by equally many ranks, it is the one that the lowest of these ranks sees.
 static int common_folder(const preflight *p) {
     int best = 0, *count = TRI_NEW_ARRAY(p->arena, int, p->identity.size);
     for (int r = 0; r < p->identity.size; r++)

@@ -72,7 +72,9 @@ void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, i
     for (int i = 0; i < count; i++) {
         int other = pairs[i].partner;
         double rate = pairs[i].bytes_per_s, a, b;
-        if (other < end || rate <= 0) continue; // judged once, by the end with the lower number
+        // Each pair is judged once, for the one of its two ends (hosts or ranks) with the lower
+        // number.
+        if (other < end || rate <= 0) continue;
         a = best_without(&rates[end], other);
         b = best_without(&rates[other], end);
         if (!slow[end] && !slow[other] && rate < limits->link_fraction * (a < b ? a : b))

@@ -70,9 +70,9 @@ void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, i
 typedef struct preflight_tick {
     long long sent_ns, other_ns, received_ns;
 } preflight_tick;
-// Finds how far the clock of the other host is ahead (*offset_s) from the shortest of `count` round
-// trips, as NTP does: that clock was read at some time of the round trip, and its middle is
-// assumed. Returns how wrong this may be, in seconds: half of that round trip.
+// Finds how far the other host's clock is ahead (*offset_s), as NTP does: it takes the shortest of
+// `count` round trips, and assumes that the other clock was read in the middle of this round trip.
+// Returns how wrong *offset_s may be, in seconds: half of the round trip.
 double preflight_clock_offset(const preflight_tick *ticks, int count, double *offset_s);
 
 #endif

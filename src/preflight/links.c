@@ -156,7 +156,7 @@ static const char *end_text(const preflight *p, int end) {
 }
 
 typedef struct link_summary {
-    double slowest, fastest, latency; // `latency` is the longest one
+    double slowest, fastest, latency; // rates in bytes per second; the longest latency in s
     int pairs;
 } link_summary;
 
@@ -245,7 +245,8 @@ static void judge(preflight *p, preflight_row *row) {
     row->summary = tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
                                     tri_counted(s.pairs, "pair"), what, rates,
                                     preflight_time_text(p, s.latency));
-    // Ranks of one host may differ in distance, so only hosts are compared.
+    // Some ranks of one host may be nearer to each other than others are, so a rate is compared
+    // with other rates only if the pairs are hosts.
     if (p->host_count > 1) name_relative(p, row);
     if (row->verdict == PREFLIGHT_GO) name_absolute(p, row);
 }

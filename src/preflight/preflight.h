@@ -52,7 +52,7 @@ typedef struct preflight_report {
     const char *host; // the host of this rank
     bool is_first;    // this rank is the first of its host, as far as the launcher's numbers tell
     bool has_met;     // this rank has reached the store, so rank 0 knows of this rank's failures
-    int hosts;        // 0: not known
+    int hosts;        // how many hosts the job has; 0: not known
     const char **host_names;
     preflight_row *rows;
     int row_count, failed;

@@ -47,7 +47,7 @@ struct preflight {
     bool has_met; // all ranks have reached the store
     tri_comm *comm;
     tri_health *health;
-    double connect_s;
+    double connect_s; // how long it took until the ranks were connected
     tri_device *device;
     // Members about hosts, which are numbered in the order of their lowest ranks.
     int host_count;
@@ -81,6 +81,8 @@ struct preflight {
     // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
     // NULL: there are too many to list.
     preflight_pair *pairs;
+    // The fastest sum over all ranks (an all-reduce) that was measured: the bytes of its buffer,
+    // its time, and the time that the rates of the links let expect.
     double sum_bytes, sum_s, sum_expected_s;
 };
 
@@ -108,7 +110,7 @@ tri_status preflight_reach(void *context, tri_store *store);
 // The other hosts that one host does not reach.
 enum { PREFLIGHT_NAMED_FAILURES = 63 };
 typedef struct preflight_failures {
-    // If there are many, only the first ones are listed.
+    // How many hosts these are, and their numbers; if there are many, only the first are listed.
     int32_t count, host[PREFLIGHT_NAMED_FAILURES];
 } preflight_failures;
 // Names the hosts, and pairs of hosts, that do not reach each other. `all` is by host. "": all

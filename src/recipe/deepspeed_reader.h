@@ -14,10 +14,11 @@ typedef struct deepspeed_reader {
     int64_t train, micro, accumulation; // sizes of a batch; 0: not given
     bool has_auto_train; // train_batch_size is auto, so the recipe's batch.global is used
     const char *precision, *precision_key;
-    const char *offload_key; // NULL: there is none
+    const char *offload_key; // path of the key that asks for offload; NULL: none does
     bool offloads_parameters, offloads_to_file;
-    const char *nvme_path, *nvme_key; // NULL: not given
-    const char **idle;                // keys that have no effect in this program
+    // The folder for offloaded state, and the path of the key that names it; NULL: not given.
+    const char *nvme_path, *nvme_key;
+    const char **idle; // keys that have no effect in this program
     int idle_count, idle_capacity;
     tri_strings notes;
 } deepspeed_reader;

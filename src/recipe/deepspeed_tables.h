@@ -5,7 +5,7 @@
 
 #include "recipe/deepspeed_reader.h"
 
-// All keys of a configuration.
+// All keys of a DeepSpeed configuration.
 extern const deepspeed_table deepspeed_top;
 
 deepspeed_convert deepspeed_optimizer, deepspeed_scheduler;

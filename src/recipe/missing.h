@@ -1,4 +1,5 @@
-// Settings that this version does not support, and other systems' names of settings that it has.
+// Explains settings in a recipe that this program lacks: those that this version does not support,
+// and those that it knows under another name than other systems do.
 #ifndef TRIREME_RECIPE_MISSING_H
 #define TRIREME_RECIPE_MISSING_H
 

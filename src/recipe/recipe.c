@@ -220,7 +220,7 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
 static const char *const free_keys[] = {
     "name",
     "data.path",
-    "data.shapes", // such shapes are checked against the data
+    "data.shapes", // may change, because the shapes are checked against the data
     "data.workers",
     "batch.eval",
     "strategy",

@@ -45,7 +45,7 @@ typedef struct tri_trainer_options {
     int64_t num_sanity_val_steps;
     // 0: off; N: only N steps and N micro-batches of evaluation, and nothing is saved.
     int64_t fast_dev_run;
-    tri_amount overfit_batches; // 0: off
+    tri_amount overfit_batches; // trains and evaluates on only the samples of so many steps; 0: off
     bool detect_anomaly;
     bool deterministic;
     bool sync_batchnorm;
@@ -81,12 +81,12 @@ typedef struct tri_schedule_options {
     int64_t T_max;       // cosine: the time t at which the rate is eta_min; 0: the run's end
     double eta_min;      // cosine: the smallest learning rate, not a factor
     double max_lr;       // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
-    double pct_start, div_factor, final_div_factor; // onecycle
-    tri_anneal anneal_strategy;                     // onecycle
+    double pct_start, div_factor, final_div_factor; // onecycle: as in PyTorch
+    tri_anneal anneal_strategy;                     // onecycle: the shape of both curves
     int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
     bool cycle_momentum; // onecycle: PyTorch's name; true is not supported
     tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine
-    double warmup_min_lr;                   // warmup, warmup-decay
+    double warmup_min_lr;                   // warmup, warmup-decay: the rate at the start
     double warmup_min_ratio, cos_min_ratio; // warmup-cosine: factors of optimizer.lr
     double min_lr;                          // triangle: the rate at both ends of the cycle
     // Triangle: how many steps the learning rate rises (first) and falls (second); second_steps 0:

@@ -54,7 +54,7 @@ static bool verdict_mac(const store_token *token, const store_challenge *challen
         char label[sizeof of_verdict];
         store_challenge challenge;
         store_proof proof;
-        store_verdict verdict; // computed while its own mac is zero
+        store_verdict verdict; // its member `mac` is zero here
     } text;
     memcpy(text.label, of_verdict, sizeof of_verdict);
     text.challenge = *challenge;

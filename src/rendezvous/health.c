@@ -39,10 +39,10 @@ struct tri_health {
     _Atomic int awaited;        // the rank for which this rank waits
     _Atomic bool is_over, stop; // is_over: the server is gone, or silent for too long
     pthread_t thread;
-    pthread_mutex_t lock; // protects the remotes
+    pthread_mutex_t lock; // protects what `ranks` holds
     pthread_cond_t answered;
-    remote *ranks;
-    struct { // the part of a message that has arrived so far
+    remote *ranks; // by rank
+    struct {       // the part of a message that has arrived so far
         size_t size;
         char data[sizeof(store_head) + VALUE_BYTES];
     } in;
@@ -63,8 +63,10 @@ static void take_beat(tri_health *h, int rank, int awaited, const void *data, si
 }
 
 static void wake_thread(tri_health *h) {
+    // Adds 1 to the counter of the eventfd `wake`, so that the thread's poll returns. Writing would
+    // fail only if the counter were full, which takes almost 2^64 writes.
     uint64_t one = 1;
-    if (tri_os.write(h->wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    if (tri_os.write(h->wake, &one, sizeof one) < 0) { /* ignored */
     }
 }
 
@@ -293,8 +295,10 @@ static bool serve_connection(tri_health *h, int64_t until_ns) {
     struct pollfd fds[] = {{.fd = h->wake, .events = POLLIN}, {.fd = h->fd, .events = POLLIN}};
     int64_t left_ms = (until_ns - tri_os.monotonic_ns()) / 1000000 + 1;
     poll(fds, 2, left_ms < 0 ? 0 : (int)left_ms);
+    // Sets the counter of the eventfd `wake` back to 0, so that poll sleeps again. A failure is
+    // ignored, because reading fails only if the counter is 0 already.
     uint64_t times;
-    if (fds[0].revents && tri_os.read(h->wake, &times, sizeof times) < 0) { /* the counter was 0 */
+    if (fds[0].revents && tri_os.read(h->wake, &times, sizeof times) < 0) { /* ignored */
     }
     if (fds[0].revents && !send_questions(h)) return false;
     return !fds[1].revents || receive(h);

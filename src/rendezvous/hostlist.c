@@ -17,14 +17,14 @@ typedef struct range {
     int first, last, width; // width: how many digits `first` has, leading zeros included
 } range;
 
-// One entry of the list: a name with groups of ranges, each group in brackets. It stands for all
-// combinations of their numbers.
+// One entry of a list of hosts: a name with groups of ranges, each group in brackets. The entry
+// stands for all combinations of the groups' numbers.
 typedef struct item {
     const char *text;
     size_t length;
     const char *groups[GROUPS]; // the text after each "["
-    int sizes[GROUPS];          // how many numbers each group has
-    int group_count, hosts;
+    int sizes[GROUPS];          // by group: how many numbers its ranges have together
+    int group_count, hosts;     // hosts: how many hosts the entry stands for
 } item;
 
 static bool read_number(const char **at, int *out, int *width) {
@@ -49,9 +49,9 @@ static bool read_range(const char **at, range *out) {
     return (**at == ',' || **at == ']') && out->last >= out->first;
 }
 
-// Counts the numbers of a group, or writes number `index` of it, so that a long list need not be
-// expanded. *at points behind the "[" before the call, and behind the "]" after it. False: it is
-// not a group, or it is too long.
+// Counts the numbers that a group such as "[1-3,7]" stands for, or writes number `index` of them,
+// so that a long list need not be expanded. *at points behind the "[" before the call, and behind
+// the "]" after it. False: the text is not a group, or the group is too long.
 static bool read_group(const char **at, int index, int *count, char *out, size_t size) {
     int64_t total = 0;
     for (;;) {

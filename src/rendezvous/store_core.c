@@ -157,8 +157,8 @@ static void name_missing(const store_core *core, char *text, size_t size) {
     snprintf(text + used, size - (size_t)used, " of %d", core->size);
 }
 
-// Ends all waits with a failure at once, because `rank` is lost, so whatever they wait for may
-// never come.
+// Ends the waits of all clients with a failure at once, because `rank` is lost, so what the clients
+// wait for may never come.
 static void fail_waits(store_core *core, int rank) {
     char text[256], missing[192];
     for (int i = 0; i < core->client_end; i++) {

@@ -33,8 +33,8 @@ bool store_core_input(store_core *core, int client, const void *data, size_t siz
 // many of them the caller has sent, because a socket does not always take all.
 const void *store_core_output(store_core *core, int client, size_t *size);
 void store_core_sent(store_core *core, int client, size_t size);
-// Ends the waits whose time is over. Returns when the next one's will be, so that the caller knows
-// how long it may sleep (INT64_MAX: nobody waits).
+// Ends the waits of clients whose time limit has passed. Returns the time of the next limit, so
+// that the caller knows how long it may sleep (INT64_MAX: nobody waits).
 int64_t store_core_expire(store_core *core, int64_t now_ns);
 // How many ranks are connected: those that have sent HELLO, have not left and are not lost.
 int store_core_present(const store_core *core);

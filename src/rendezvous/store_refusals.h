@@ -63,7 +63,8 @@ typedef struct store_refusal_answer {
 // function has to be called again (INT64_MAX: only after the next message).
 int store_refusals_next(store_refusals *r, int64_t now_ns, store_refusal_answer *out,
                         int64_t *next_ns);
-// True if the line is decided, and some ranks still wait for it or have not told their reason yet.
+// True if the line that tells why the job ends is decided, and some ranks still wait for it or have
+// not told their reason yet.
 bool store_refusals_are_open(const store_refusals *r);
 // Gets the line that tells why the job ends or, before it is decided, a rank's reason. Ranks that
 // wait at the store for the others to arrive are answered with it, because the refusing ranks will

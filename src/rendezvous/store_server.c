@@ -275,8 +275,10 @@ static void serve_generation(store_server *s, const tri_identity *identity) {
 // If store_server_begin has asked for it, stops serving the present start of the run (a generation)
 // and serves the next one.
 static void begin_next(store_server *s) {
+    // Sets the counter of the eventfd back to 0, so that poll sleeps again. A failure is ignored,
+    // because reading fails only if the counter is 0 already.
     uint64_t times;
-    if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* the counter was 0 */
+    if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* ignored */
     }
     pthread_mutex_lock(&s->lock);
     tri_identity *next = s->next;
@@ -375,7 +377,9 @@ tri_status store_server_start(const store_server_config *config, store_server **
 
 static void wake_thread(store_server *s) {
     uint64_t one = 1;
-    if (tri_os.write(s->wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    // Adds 1 to the eventfd's counter, so that the thread's poll returns. Writing would fail only
+    // if the counter were full, which takes almost 2^64 writes.
+    if (tri_os.write(s->wake, &one, sizeof one) < 0) { /* ignored */
     }
 }
 

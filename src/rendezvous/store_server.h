@@ -14,7 +14,7 @@ typedef struct store_server_config {
     bool is_agent;     // this process is a launcher (an agent), not a rank
 } store_server_config;
 
-// Starts the thread. Takes over the listening sockets, also on failure.
+// Starts the server's thread. Takes over the listening sockets, also on failure.
 tri_status store_server_start(const store_server_config *config, store_server **out);
 // Ends the server. NULL allowed. A launcher's server (is_agent) ends at once, because its ranks
 // have ended before. A rank's server waits until the connected ranks have left, because they may

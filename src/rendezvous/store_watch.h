@@ -11,9 +11,10 @@
 typedef struct store_watched {
     bool is_watched; // the rank has opened its second connection, over which it sends beats
     bool is_lost;
-    int awaited; // the rank for which it waits, or STORE_NO_RANK
+    int awaited; // the rank for which this rank waits, or STORE_NO_RANK
+    // The latest beat came at `heard_ns`; `silence_ns` without another one, the rank is lost.
     int64_t silence_ns, heard_ns;
-    char *beat; // the value of its latest beat
+    char *beat; // the value of this rank's latest beat
     size_t beat_bytes;
     store_loss loss; // set if the rank is lost
     // The rank that last asked for this rank's beats (signs of life), and the connection (client)

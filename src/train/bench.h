@@ -6,8 +6,10 @@
 
 typedef struct tri_bench_result {
     int rank, ranks, threads;
-    double samples_per_s; // over all ranks: the median over chunks of about 0.25 s
-    double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile of the chunks
+    // Over all ranks, measured in chunks of time of about 0.25 s: the median of the chunks, their
+    // tenth percentile and their ninetieth percentile.
+    double samples_per_s;
+    double samples_per_s_low, samples_per_s_high;
     // How many chunks were measured, and how many were rejected because other processes used more
     // than 8% of a core (half of all cores, if the device works asynchronously). Chunks are
     // rejected only if one rank runs alone.

@@ -14,11 +14,11 @@ typedef struct train_deadline {
     train_slurm_job job;
     double end_s;   // when the job ends, as tri_os_seconds counts; 0: it has no time limit
     double asked_s; // when Slurm was last asked
-    // step_s: time of the slowest of the latest steps; a step counts 5 % less with each later one.
-    // pause_s: time of the longest evaluation.
+    // step_s: time of the slowest of the latest steps; after each step, the times of the steps
+    // before it count 5 % less. pause_s: time of the longest evaluation.
     double step_s, pause_s;
-    double save_s; // time of a checkpoint: measured, or estimated before the first one
-    // Asks Slurm how much time is left; false: not known.
+    double save_s; // time that saving a checkpoint takes: measured, or estimated before the first
+    // Asks Slurm how much time the job has left; false: not known.
     bool (*ask)(void *context, double *left_s);
     void *context;
 } train_deadline;
@@ -34,7 +34,7 @@ typedef struct train_rest {
     // Steps in flight, and those that are issued before all ranks know the decision to stop.
     int steps;
     bool evaluates; // an evaluation comes due before the run can stop
-    bool saves;     // another checkpoint is being written, or comes due
+    bool saves;     // a checkpoint besides the last one is being written, or comes due
 } train_rest;
 
 // Whether no further step may be issued at time `now_s`. Before it answers yes, it asks Slurm

@@ -33,7 +33,7 @@ struct train_lock {
     record taker;         // if is_lost: the process that has taken over the lock
     _Atomic bool is_lost; // another process has taken over the lock
     pthread_t thread;
-    bool has_thread, ends;
+    bool has_thread, ends; // ends: the thread has to end
     pthread_mutex_t mutex;
     pthread_cond_t end;
 };

@@ -43,8 +43,8 @@ typedef struct train_loop {
     bool is_time_to_save;         // checkpoint.train_time_interval has passed
     bool saves;                   // whether this run writes checkpoints
     tri_pending_save *saving;     // the save in progress; NULL: there is none
-    tri_arena *saving_arena;
-    int64_t saving_step;
+    tri_arena *saving_arena;      // memory of the save in progress
+    int64_t saving_step;          // number of the step that the save in progress contains
     double saving_worked_s; // how long the last save worked, without the training steps in between
     // Number of a step, counted from 1. Up to this step the sums of train_saving_ready are ignored:
     // these steps were issued before the save began its present stage (to write, or to commit), so

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The path to name in a message, with which the option `init` would read the weights of `where`: a
-// checkpoint, or a run folder, which stands for its newest checkpoint.
+// Returns the path that a message advises for the option `init`, to read the weights of `where`.
+// `where` is a checkpoint, or a run folder, which stands for its newest checkpoint.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;

@@ -15,7 +15,8 @@
 
 // The backends with which the program was built. Only the command line knows concrete ones.
 typedef struct tri_backends {
-    // In order of preference, NULL at the end; "auto" takes the first that exists on this host.
+    // The kinds of devices in order of preference, NULL at the end. The device "auto" is the first
+    // of them that exists on this host.
     const tri_device_backend *const *devices;
     // Connects this rank to the others; only called if there are several. `options` NULL: defaults.
     // *health finds lost ranks, and has to end after the communicator. NULL: the ranks use only

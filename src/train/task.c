@@ -84,7 +84,7 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->taken[i] = true; // not for a text, which tri_task_check_options then rejects
+        options->taken[i] = true; // not set for a text, so tri_task_check_options rejects it
         return true;
     }
     return false;

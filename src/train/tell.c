@@ -1,5 +1,5 @@
-// Failures of one rank of which all ranks must learn. A communicator passes on a text but no
-// status, so the text contains whether it was bad input (exit code 2).
+// Tells all ranks of a failure that only one rank knows. A communicator passes on a text but no
+// status, so the text contains whether the failure was bad input (exit code 2).
 #include "train/tell.h"
 
 #include <stdio.h>
@@ -23,9 +23,9 @@ tri_status tri_tell_failure(tri_comm *comm, const tri_identity *identity, tri_st
     bool is_bad_input = tri_status_exit_code(status) == 2;
     bool is_named = !strncmp(why, "rank", 4); // such a message already says which rank it was
     const char *behind_name = is_named ? strstr(why, ": ") : NULL;
-    // TRI_REFUSED: this rank was only told of another rank's bad input. It ends its communicator
-    // too, because closing it would otherwise wait for that rank. Its text has to contain BAD_INPUT
-    // as well, which is added behind the rank's name if the message does not have it.
+    // TRI_REFUSED: this rank was only told of another rank's bad input. This rank too ends its
+    // communicator, because closing the communicator would otherwise wait for the other rank. The
+    // text has to contain BAD_INPUT, which is added behind the other rank's name if it is missing.
     if (status == TRI_REFUSED && !strstr(why, BAD_INPUT) && behind_name)
         snprintf(text, sizeof text, "%.*s%s%.*s", (int)(behind_name - why), why, BAD_INPUT,
                  (int)sizeof text - 160, behind_name + 2);

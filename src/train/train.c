@@ -440,7 +440,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->grad_norm = loop->grad_norm;
     }
     train_fill_result(loop->session, &loop->progress, out);
-    // A checkpoint does not contain the result of the test.
+    // A checkpoint does not contain the result of the test, so the test is run again.
     if (out->was_complete) TRI_TRY(train_test(loop));
     fill_test(loop, out);
     out->epochs = loop->progress.epoch;

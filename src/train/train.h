@@ -45,7 +45,7 @@ typedef struct tri_train_result {
     double loss, grad_norm; // values of the last step; the norm is the one before clipping
     bool has_val;
     double val_loss;
-    tri_metric_value val[TRI_MAX_METRICS]; // values of the other metrics
+    tri_metric_value val[TRI_MAX_METRICS]; // values of the metrics other than the loss
     int val_count;
     int64_t val_samples;
     char names[TRI_MAX_METRICS][64]; // names of the metrics in `val`

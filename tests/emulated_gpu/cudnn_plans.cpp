@@ -38,11 +38,11 @@ const char h200[] =
 void *library;
 cudnnBackendDescriptor_t device;
 int executed;          // how often a plan would have been executed
-std::string last_plan; // the plan that was executed last, as cuDNN writes it; only if wanted
+std::string last_plan; // if wants_plan: the plan that was executed last, as cuDNN writes it
 bool wants_plan;
-int most_measured;       // plans for one convolution
-int device_number;       // plans are remembered for each device
-int64_t workspace_bytes; // of the plan that was asked for last
+int most_measured;       // the largest number of plans that were measured for one convolution
+int device_number;       // number of the device; plans are remembered for each device
+int64_t workspace_bytes; // workspace of the plan that was asked for last
 
 template <typename F> F *real(const char *name, F *) { return (F *)dlsym(library, name); }
 #define REAL(name) real("cudnn" #name, &cudnn##name)
@@ -191,8 +191,8 @@ bool copies(const layer &l, const cuda_convolution &p) {
     return p.channels_last && is_whole && workspace_bytes > 8000000;
 }
 
-// Asks for a plan. Returns 0 if there is one that leaves nothing or `most` to do and copies no
-// image, else prints a line and returns 1.
+// Asks for a plan. Returns 0 if there is one that copies no image, and after which the caller has
+// nothing left to do, or only `most`; else prints a line and returns 1.
 int check(const layer &l, form *f, const cuda_convolution &p, const char *what, vendor_left most) {
     static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;
@@ -298,7 +298,7 @@ void *vendor_stream(cuda_stream *) { return nullptr; }
 int vendor_device(cuda_stream *) { return device_number; }
 std::string vendor_device_name(cuda_stream *) { return "described GPU"; }
 
-// Each way takes less time than the one before.
+// Pretends that each plan takes less time than the one that was measured before it.
 double vendor_seconds(cuda_stream *, const std::function<bool()> &issue) {
     static double seconds = 1;
     for (int i = 0; i <= VENDOR_TIMES; i++)

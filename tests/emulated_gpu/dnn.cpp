@@ -31,13 +31,14 @@ enum {
     ENGINE_OF_SPACE,        // needs a workspace of 1 TiB
     ENGINE_OF_TENSOR_CORES, // rounds F32 to TF32
     ENGINE_THAT_SERVES,     // can always be taken
-    ENGINE_WITH_KNOB,       // the same, and has a knob
+    ENGINE_WITH_KNOB,       // can always be taken too, and has a knob
     WORKSPACE_BYTES = 4096
 };
 
 const cudnnBackendKnobType_t KNOB = CUDNN_KNOB_TYPE_SPLIT_K_BUF;
 
-// What the heuristic proposes, the best first. Knob 0: the engine has none.
+// The engines that the heuristic proposes, the best first, and the value of each engine's knob; 0:
+// the engine has no knob.
 const struct {
     int engine;
     int64_t knob;
@@ -288,7 +289,7 @@ struct window {
 template <typename F>
 void for_products(int64_t first, const window &w, const tensor &x, const tensor &weight,
                   const tensor &y, F product) {
-    int64_t features = weight.dims[0] / (x.dims[1] / weight.dims[1]); // of a group
+    int64_t features = weight.dims[0] / (x.dims[1] / weight.dims[1]); // output channels of a group
     int64_t taps = weight.dims[1] * weight.dims[2] * weight.dims[3];
     for (int64_t sample = 0; sample < y.dims[0]; sample++)
         for (int64_t f = 0; f < y.dims[1]; f++)

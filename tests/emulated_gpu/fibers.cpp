@@ -1,7 +1,7 @@
-// The threads of a block as fibers: each has a stack of its own and runs until it waits for other
-// threads, then the next one runs. A fiber is entered by setcontext the first time, and by the
-// compiler's __builtin_longjmp from then on: it makes no system call, and AddressSanitizer does not
-// take it for an end of the functions on the stack, as it does with the library's longjmp.
+// Runs the threads of a block as fibers: each has a stack of its own and runs until it waits for
+// other threads, then the next one runs. A fiber is entered by setcontext the first time, and by
+// the compiler's __builtin_longjmp from then on. This makes no system call. The C library's longjmp
+// is not used, because AddressSanitizer would conclude that the functions on the stack have ended.
 #include "emulated_gpu/fibers.h"
 
 #include "emulated_gpu/emulation.h"

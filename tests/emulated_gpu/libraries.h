@@ -32,8 +32,8 @@ bool emulated_dnn_is_there(); // false: EMULATED_DNN=0 hides the emulated cuDNN
 void *emulated_nccl(const char *name);
 bool emulated_nccl_is_there(); // false: EMULATED_NCCL_VERSION=0 hides the emulated NCCL
 
-// How many seconds a product or convolution takes by way number i: the way that the environment
-// variable names is the fastest; else way 0.
+// How many seconds a product or convolution takes with algorithm or plan number i. The fastest is
+// the one whose number the environment variable gives; if it is not set, number 0.
 static inline double emulated_seconds_of(const char *variable, uint64_t i) {
     const char *fastest = getenv(variable);
     return i == (fastest ? strtoull(fastest, nullptr, 10) : 0) ? 1e-3 : 2e-3;

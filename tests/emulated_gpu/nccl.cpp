@@ -83,7 +83,7 @@ struct direction { // one direction of a message between two ranks
     char *at;
     uint64_t bytes, done;
     call_header header;
-    bool left, ended; // left: the last chunk is in the mailbox
+    bool left, ended; // left: the last chunk is in the mailbox; ended: nothing is left to do
 };
 
 struct job { // the work of one group
@@ -98,7 +98,7 @@ struct job { // the work of one group
 struct ncclComm {
     std::shared_ptr<core> state;   // shared, because work on a stream may outlive the ncclComm
     std::function<void()> pending; // puts the issued group on the stream; empty: there is none
-    int polls = 0;                 // how often async_error was called since it was issued
+    int polls = 0;                 // how often async_error was called since the group was issued
 };
 
 namespace {
@@ -141,7 +141,8 @@ bool receive_chunk(core *c, direction *p) {
     return true;
 }
 
-// Moves a chunk of each message; from one rank to another, only of the oldest. True: any moved.
+// Moves a chunk of each message. If several messages go from one rank to another, only the oldest
+// one moves. True: some chunk was moved.
 bool move_all(core *c, job *work, bool *ended) {
     bool busy[2][MOST_RANKS] = {}, moved = false;
     *ended = true;
@@ -328,7 +329,7 @@ ncclResult_t group_end() {
     return ncclInProgress;
 }
 
-// Removes shared memory that processes have left that were killed.
+// Removes shared memory that killed processes have left behind.
 void sweep() {
     DIR *folder = opendir("/dev/shm");
     while (struct dirent *entry = folder ? readdir(folder) : nullptr) {
@@ -513,7 +514,7 @@ void forget_all(ncclComm_t comm) {
 }
 
 // ---- closing a communicator
-// As with NCCL, the end is complete once all ranks have called this.
+// As with NCCL, the communicator is closed only once all ranks have called this function.
 ncclResult_t finalize(ncclComm_t comm) {
     core *c = comm->state.get();
     if (comm->pending || c->is_closing || !c->shared) return ncclInvalidUsage;

@@ -1,4 +1,4 @@
-// The arithmetic of the test double of NCCL.
+// Sums, maxima and minima of elements of NCCL's types, for the test double of NCCL.
 #ifndef TRIREME_TESTS_EMULATED_GPU_NCCL_SUMS_H
 #define TRIREME_TESTS_EMULATED_GPU_NCCL_SUMS_H
 

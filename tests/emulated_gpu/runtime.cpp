@@ -62,7 +62,8 @@ struct cuda_stream {
     std::thread thread;
 };
 
-// Each recording of an event makes a new moment, because threads may still wait for the old one.
+// An event. Each time it is recorded, `at` becomes a new object, because threads may still wait for
+// the previous recording.
 struct cuda_event {
     cuda_context *context;
     std::mutex lock;

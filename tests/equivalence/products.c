@@ -16,7 +16,7 @@ typedef struct products {
     checkpoint_weights sets[PAIRS][2];
     double difference[PAIRS][BLOCK];
     double sums[PAIRS][PAIRS];
-    double size; // sum of the squares of the current tensor's elements in the first file, B1
+    double size; // sum of the squares of the current tensor's elements in the file B1
 } products;
 
 static tri_status read_block(const checkpoint_weights *set, const tri_safetensors_entry *like,

@@ -1,5 +1,6 @@
-// A model that sends more values from stage to stage than usual: the next block reads every layer
-// of a block again, in an order that matters.
+// A model that sends more values from stage to stage than usual: the second block reads the output
+// of each layer of the first. It normalises after each addition, so the result depends on the order
+// of the values.
 #include <stdio.h>
 #include <trireme/trireme.h>
 

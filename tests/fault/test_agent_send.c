@@ -50,8 +50,8 @@ static int free_port(void) {
 
 static const char *from_environment(const char *name) { return getenv(name); }
 
-// An agent (a run's launcher on a node) that serves its own run of one node, whose first attempt
-// (round) has begun.
+// Opens an agent (a run's launcher on a node) that serves its own run of one node, and waits until
+// the run's first attempt (round) has begun.
 static launch_nodes *begin_round(launch_options *options) {
     char endpoint[32];
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", free_port());
@@ -89,7 +89,7 @@ static void test_report_that_is_not_sent(void **state) {
     launch_nodes_close(nodes);
 }
 
-// A beat may be left out, because another one follows.
+// If a beat (a sign of life) cannot be sent, it is left out, because another one follows.
 static void test_beat_that_is_not_sent(void **state) {
     static launch_options options;
     launch_nodes *nodes = begin_round(&options);

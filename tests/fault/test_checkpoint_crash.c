@@ -13,11 +13,11 @@ enum { WIDTH = 20, CHUNK = 2048, MAX_SAVES = 8, MAX_SITES = 64 };
 
 static char top[64], disk_root[96], shown_root[96], run_dir[128], shown_run[128];
 
-static int no_fsync(int fd) { return 0; } // saves time; the log still records the call
+static int no_fsync(int fd) { return 0; } // saves time; the crash disk still records the call
 
 static int setup(void **state) {
     tri_os.fsync = no_fsync;
-    bool in_memory = access("/dev/shm", W_OK) == 0; // thousands of small files
+    bool in_memory = access("/dev/shm", W_OK) == 0; // faster for thousands of small files
     snprintf(top, sizeof top, "%s/trireme-crash-XXXXXX", in_memory ? "/dev/shm" : "/tmp");
     if (!mkdtemp(top)) return 1;
     snprintf(disk_root, sizeof disk_root, "%s/disk", top);
@@ -46,7 +46,7 @@ typedef struct scenario {
 } scenario;
 
 static fixture_save options(const scenario *s, int64_t step) {
-    // The best is step 1, then step 3, then step 5.
+    // The best checkpoint, that with the lowest val_loss, is step 1, then step 3, then step 5.
     static const double values[] = {0, 3, 5, 2, 4, 1};
     tri_checkpoint_monitor monitor = {"val_loss", false, true, values[step % 6]};
     return (fixture_save){.step = step,
@@ -116,7 +116,8 @@ static bool steps_are_whole(const char *when) {
     return whole;
 }
 
-// True if the symbolic link points at a step from `least` on. Steps were found intact before.
+// True if the symbolic link points to the checkpoint of a step that is `least` or later (if `least`
+// is negative, there need be no link). That checkpoints are intact was checked before.
 static bool link_is_good(const char *name, int64_t least) {
     char path[192], target[64];
     int64_t step = -1;
@@ -141,7 +142,8 @@ static bool has_set_aside(void) {
     return found;
 }
 
-// `reported`: the step of the newest save that had returned; -1: none.
+// Checks the files that a crash has left. `reported`: the step of the newest save that had returned
+// before the crash; -1: none.
 static bool state_is_good(int64_t reported) {
     int64_t found;
     bool restores = has_set_aside();
@@ -301,7 +303,8 @@ static void test_every_sync_counts(void **state) {
     assert_true(count >= 10);
 }
 
-// A process is killed after call `at`; the next one sees all it wrote, synced or not, and saves.
+// The process is killed after call `at` of a save, but the machine goes on: the next process sees
+// all that was written, synced or not, and saves a checkpoint itself.
 static void go_on_after_kill(const scenario *s, const crash_log *before, int at) {
     crash_disk *disk = crash_disk_new();
     seen_states seen = {0};

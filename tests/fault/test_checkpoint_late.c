@@ -24,9 +24,9 @@ static fixture_save options(int64_t step) {
 
 // The file or folder that this rank does not see until `appears_s`.
 static struct {
-    const char *name; // a part of its path
+    const char *name; // a part of the path of the file or folder
     bool is_short;    // the file is there, but has no bytes yet
-    double appears_s;
+    double appears_s; // the time (ranks_seconds) from which this rank sees it
     int fd;           // of the short file, while it is open
     int looks;        // how often this rank found the file missing or short
     int64_t slept_ns; // how long this rank would have slept; a fake clock advances instead
@@ -131,8 +131,9 @@ static void test_late_file_is_read(void **state) {
         }
 }
 
-// The host of rank 0 lists the newest checkpoint late, or never: it has a folder of its own, in
-// which a symbolic link leads to each checkpoint that it lists.
+// Makes the host of rank 0 see the checkpoint of this step. The tests below let it see the newest
+// checkpoint late, or never. For that it has a folder of its own, in which a symbolic link leads to
+// each checkpoint that it sees.
 static void list_step(int step) {
     char link[160], target[96];
     snprintf(link, sizeof link, "%s/own/checkpoints/step-%08d", run_dir, step);
@@ -197,7 +198,8 @@ static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
     CHECK(strstr(path, "step-00000001"));
     see_again();
-    CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 1)); // one for each search
+    // Rank 1 had to wait in both searches, and said so each time.
+    CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 1));
     tri_arena_destroy(arena);
 }
 

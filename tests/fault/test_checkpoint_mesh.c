@@ -144,7 +144,7 @@ static void save(rig *r, const char *name, tri_comm *comm) {
         .training = tri_tree_map(r->arena),
         .monitor = {.name = "val_loss"},
         .comm = comm,
-        .chunk_bytes = 40000, // tensors of several chunks, and of less than one
+        .chunk_bytes = 40000, // some tensors have several chunks, others less than one
     }));
 }
 

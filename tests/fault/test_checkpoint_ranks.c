@@ -46,7 +46,7 @@ static void save_body(tri_comm *comm, ranks_table *table, void *argument) {
     fixture_save save = ((order *)argument)->save;
     save.comm = comm;
     CHECK_OK(fixture_do_save(run_dir, save));
-    // Each rank loads all of it.
+    // Each rank loads the whole checkpoint.
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;
     int64_t step;
@@ -132,7 +132,7 @@ static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(fixture_do_save(run_dir, save) == TRI_NO_SPACE);
     CHECK(strncmp(tri_error_message(), words, strlen(words)) == 0);
     tri_os = tri_os_system;
-    save.step++; // training goes on, and the next one succeeds
+    save.step++; // training goes on, and the next save succeeds
     CHECK_OK(fixture_do_save(run_dir, save));
 }
 

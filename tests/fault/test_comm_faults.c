@@ -1,6 +1,6 @@
-// Every kind of traffic of the strategies, while a rank is killed, stopped, or never returns from
-// its computation: all other ranks end in time and name that rank, even if they wait for it only
-// through other ranks.
+// Runs every kind of communication that strategies use, while a rank is killed, stopped, or never
+// returns from its computation. All other ranks have to end in time and name that rank, even if
+// they wait for it only through other ranks.
 #include "comm_ranks.h"
 
 #include <setjmp.h>
@@ -25,8 +25,8 @@ static float *memory(const traffic *t, int which) {
 }
 
 // How many elements an operation has in this round of the test. In some rounds they are so few that
-// they travel in the announcement of the operation; otherwise they pass through staging memory or
-// are read in place, which depends on their memory.
+// they travel in the announcement of the operation. In the others they pass through staging memory
+// or, if they lie in shared memory, are read in place.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -75,7 +75,8 @@ static tri_status ring(traffic *t) {
     return start_and_wait(t->world, group, 2);
 }
 
-// Forward and backward through a pipeline, with several micro-batches in flight.
+// Sends and receives as a pipeline does, forward and then backward, with several micro-batches in
+// flight.
 static tri_status pipeline(traffic *t) {
     enum { FLIGHT = 4 };
     int rank = t->world->rank, last = t->world->size - 1;
@@ -132,7 +133,8 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 typedef enum blow { KILLED, STOPPED, LOST } blow;
 
 // A fault that is caused among the ranks of one test: after delay_ms, the rank `victim` is killed,
-// stopped or gets lost. `kind` is an index into `kinds`: what the ranks communicate.
+// suspended (STOPPED), or computes for ever (LOST). `kind` is an index into `kinds`: what the ranks
+// communicate.
 typedef struct attack {
     int kind, victim, delay_ms;
     blow blow;
@@ -156,7 +158,8 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
         int colour = i ? comm->rank % 2 : comm->rank / 2;
         CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.axes[i]));
     }
-    // All begin together, so that the attack hits the traffic and not the splitting.
+    // All ranks begin together, so that the fault comes while operations run, and not while
+    // communicators are still being split.
     CHECK_OK(tri_comm_barrier(comm, "begin"));
     atomic_store(&table->notes[comm->rank], 1);
     tri_status status = TRI_OK;
@@ -181,7 +184,8 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
     ranks_says(who);
-    // The caller closes `comm`. The shared memory is freed only if these are closed too.
+    // The caller closes `comm`. Its shared memory is freed only if the communicators of the axes,
+    // which were split from it, are closed too.
     for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]);
 }
 
@@ -223,8 +227,8 @@ static void test_killed(void **state) {
     }
 }
 
-// Attacks runs with all kinds of traffic at the same time, because their ranks need seconds to
-// notice.
+// Attacks one run for each kind of traffic. All runs go on at the same time, because ranks need
+// seconds to notice that a rank is lost.
 static void strike_all(blow how, double limit_s) {
     attack attacks[KINDS];
     unsigned seed = 5;

@@ -216,7 +216,7 @@ static int folders_of_runs(const char *where) {
     return count;
 }
 
-// The next launcher removes the folder of a killed one, and nothing else.
+// The next launcher removes the temporary folder of a launcher that was killed, and nothing else.
 static void folder_of_a_dead_launcher_is_removed(void **state) {
     char where[96], kept[160], link_path[160], precious[160];
     snprintf(where, sizeof where, "%s/tmp", folder);
@@ -224,7 +224,7 @@ static void folder_of_a_dead_launcher_is_removed(void **state) {
     snprintf(link_path, sizeof link_path, "%s/trireme-run-link_abcdef", where);
     snprintf(precious, sizeof precious, "%s/precious", folder);
     assert_int_equal(mkdir(where, 0777), 0);
-    assert_int_equal(mkdir(kept, 0777), 0); // a folder without an owner
+    assert_int_equal(mkdir(kept, 0777), 0); // without the file .owner, so no launcher's folder
     assert_int_equal(mkdir(precious, 0777), 0);
     assert_int_equal(symlink(precious, link_path), 0);
     setenv("TMPDIR", where, 1);
@@ -292,7 +292,7 @@ static void ends_by_signal_and_exit_codes(void **state) {
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "test $RANK = 0 && exec sleep 60; kill -SEGV $$"),
                      1);
     HAS(err_path, "ended by SIGSEGV");
-    assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // bad input stays bad input
+    assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // the workers had bad input
     // Also 2 if another rank, which the launcher then stops, has written its error file before.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",

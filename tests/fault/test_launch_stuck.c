@@ -22,7 +22,9 @@
 int __real_kill(pid_t pid, int number);
 int __wrap_kill(pid_t pid, int number);
 
-static FILE *spared; // of the launcher: the process groups that were not killed, one per line
+// If not NULL, the launcher's process kills nothing by SIGKILL. It writes to this file the process
+// groups that it would have killed, one per line.
+static FILE *spared;
 
 int __wrap_kill(pid_t pid, int number) {
     if (number != SIGKILL || !spared) return __real_kill(pid, number);
@@ -36,7 +38,7 @@ static int64_t fast_ns(void) { return 100 * tri_os_system.monotonic_ns(); }
 
 // Becomes a launcher of two workers whose standard error is `fd`.
 static _Noreturn void launch(int fd, FILE *groups, const char *script) {
-    alarm(60); // the limit of the test
+    alarm(60); // ends the launcher if the test takes longer than 60 s
     dup2(fd, 2);
     spared = groups;
     tri_os.monotonic_ns = fast_ns;
@@ -52,7 +54,8 @@ static _Noreturn void launch(int fd, FILE *groups, const char *script) {
     _exit(tri_launch_main(8, (char **)argv));
 }
 
-// Reads what the launcher prints. Its clock runs fast, but poll's does not: SIGCHLD wakes it.
+// Reads what the launcher prints. The launcher's clock runs fast (fast_ns), but the time limits of
+// its calls of poll do not pass faster. So this function wakes it often by SIGCHLD.
 static void read_all(int fd, pid_t launcher, char *text, size_t size) {
     size_t used = 0;
     for (;;) {

@@ -1,5 +1,5 @@
-// Ranks over messages that die, are late, leave, give up or call another operation: the others
-// notice it in time and name the rank.
+// Communicators that send messages: if a rank dies, comes late, leaves, gives up or calls another
+// operation than the others, they notice it in time and name the rank.
 #include "comm_fault_cases.h"
 
 #include "support/socket_transport.h"

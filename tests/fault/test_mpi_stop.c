@@ -48,7 +48,7 @@ static void send_and_stop(tri_transport_end *first, tri_transport_end *second) {
     REQUIRE(sending.state == TRI_REQUEST_PENDING);
     mpi->stop(first);
     REQUIRE(sending.state == TRI_REQUEST_ENDED);
-    // If `stop` had not ended the send, this would advance it.
+    // If `stop` had not ended the send, these calls of MPI would go on with it.
     progress_for(second, 2 * LISTEN_MS, &hearing);
     // The rank at the other end learns that it waits in vain.
     mpi->send(second, 1, NOTE_TAG, data, 1, &later);
@@ -114,7 +114,7 @@ static int start_ranks(const char *program) {
         "2",      (char *)(uintptr_t)program, NULL};
     pid_t child = fork();
     if (child == 0) {
-        REQUIRE(freopen("/dev/null", "w", stdout)); // mpirun's words about how the ranks ended
+        REQUIRE(freopen("/dev/null", "w", stdout)); // hides mpirun's text about the ranks' ends
         execvp(*words, words);
         _exit(1);
     }

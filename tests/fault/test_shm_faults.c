@@ -9,7 +9,7 @@ static void test_stopped(void **state) {
     attack_once(3, (attack_plan){.victim = 0, .signal = SIGSTOP, .delay_ms = 700, .behind = true});
 }
 
-// All ranks are stopped together, as by a terminal: that is no loss of a rank.
+// Checks that no rank counts as lost if all ranks are stopped together, as by a terminal.
 static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
     int64_t x = 1;
     atomic_store(&table->notes[comm->rank], 1);

@@ -1,5 +1,6 @@
-// Rare events of shared memory between ranks: a rank is lost in a split, a pid means another
-// process, a client gives up, two threads wait, and one rank looks at what another one does.
+// Rare events with shared memory between ranks: a rank dies while all map a segment; a rank's pid
+// belongs to another process; a process that fetches a segment gives up; two threads of a rank wait
+// at the same time; a rank reads an old entry of another rank.
 #include "comm_ranks.h"
 
 #include "base/os.h"

@@ -1,5 +1,6 @@
-// Ranks on two hosts, which are two network namespaces that this test makes: they find rank 0 by
-// what a launcher sets, over the interface that was named, and learn which ranks share a host.
+// Checks the rendezvous of ranks on two hosts, which are two network namespaces that this test
+// makes: ranks find rank 0 by a launcher's environment variables, over the network interface that
+// the user has named, and learn which ranks share a host.
 #include "store_ranks.h"
 
 #include "rendezvous/health.h"
@@ -32,7 +33,8 @@ static void set_variables(const start *s, int size) {
     setenv("WORLD_SIZE", text, 1);
 }
 
-// The body of a rank: who it is comes from the environment, as under a launcher.
+// What the process of a rank runs. It reads its number and rank 0's address from environment
+// variables, as under a launcher.
 static void open_and_close(const start *s, int size, int host_count) {
     tri_identity me;
     tri_store *store;
@@ -41,7 +43,7 @@ static void open_and_close(const start *s, int size, int host_count) {
     REQUIRE(tri_identity_read((const char *(*)(const char *))getenv, &me) == TRI_OK);
     REQUIRE(me.rank == s->rank && me.size == size);
     exchange(me);
-    me.generation++; // another job of the same run
+    me.generation++; // the next start of the same run, as another job
     snprintf(me.job, sizeof me.job, "second");
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_host_count(store) == host_count);

@@ -89,7 +89,8 @@ static void wrong_token(void) {
     check_closed(fd, 2000);
 }
 
-// A recorded proof, which was good for another connection; and a good one with one bit flipped.
+// Checks that the server rejects a proof that was recorded on another connection, where it was
+// right, and a right proof in which one bit was flipped.
 static void replayed_proof(void) {
     store_token token = token_of("a token for the tests");
     store_challenge challenge;
@@ -125,7 +126,8 @@ static long peak_kib(pid_t pid) {
     return kib;
 }
 
-// A head that announces 4 GB, before and after the proof, and the bytes themselves.
+// Sends a message whose head announces a value of 4 GB, and some of its bytes: on a connection that
+// has not proved that it knows the token, and on one that has. The server must close both.
 static void length_of_4_gb(void) {
     store_token token = token_of("a token for the tests");
     store_challenge challenge;
@@ -150,7 +152,7 @@ static void length_of_4_gb(void) {
     assert_true(peak_kib(server) - before_kib < ROOM_KIB);
 }
 
-// One byte at a time, so slowly that the proof would take minutes.
+// Connects and sends one byte at a time, so slowly that the whole proof would take minutes.
 static void slow_sender(void) {
     store_challenge challenge;
     int fd = connect_greeted(&challenge);
@@ -167,7 +169,8 @@ static void port_scan(void) {
     for (int i = 0; i < SCANS; i++) close(connect_raw());
 }
 
-// Far more connections than there is room for, all silent; they stay open while rank 1 arrives.
+// Opens far more connections than the server has room for. They send nothing, and stay open while
+// rank 1 arrives.
 static void crowd(int fds[CROWD]) {
     for (int i = 0; i < CROWD; i++) fds[i] = connect_raw();
 }
@@ -185,7 +188,7 @@ static bool has_descriptor(pid_t pid, unsigned long inode) {
     return false;
 }
 
-// The addresses at which the server listens, as the kernel tells them: 127.0.0.1 and no other.
+// Checks with the kernel's list of sockets that the server listens at 127.0.0.1 and nowhere else.
 static void check_bound_addresses(void) {
     static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
     int listening = 0;

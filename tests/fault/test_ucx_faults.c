@@ -1,4 +1,5 @@
-// Ranks over UCX that die, are late, leave, give up or call another operation.
+// Checks how communication over UCX ends if a rank dies, is late, leaves, gives up or calls another
+// operation than the others.
 #include "comm_fault_cases.h"
 
 #include "base/module.h"

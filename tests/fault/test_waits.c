@@ -26,13 +26,14 @@ enum {
     SCHEDULES = 200,
     IMPLIED_REMOVALS = 1, // how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
-    LIMIT_US = 20000000,
-    CLOSE_LIMIT_US = 2000000,
-    // If the waiter can begin, but cannot end, before the held action is done: how long the held
-    // action still waits, so that the waiter does its work first.
+    LIMIT_US = 20000000,      // after this time an action that is held up goes on in any case
+    CLOSE_LIMIT_US = 2000000, // the same if it is held up only until the waiter is done (`close`)
+    // If the waiter (the action whose wait is left out) can begin while the held action is delayed,
+    // but can end only after that action: how much longer the held action is then delayed, so that
+    // the waiter has time to access the memory first.
     MORE_US = 4000,
-    IMPLIED_LIMIT_US = 2000,
-    DELAY_US = 150
+    IMPLIED_LIMIT_US = 2000, // the same if the waiter cannot be done before the held action
+    DELAY_US = 150           // the longest random delay of an action
 };
 
 typedef struct removal {

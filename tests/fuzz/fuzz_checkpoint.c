@@ -39,7 +39,7 @@ static void put(const char *name, const void *data, size_t size) {
     fclose(file);
 }
 
-// Appends the hash to the text of a state.json.
+// Appends to the text of a state.json the SHA-256 that has to be its last member.
 static void put_sealed(const uint8_t *data, size_t size) {
     unsigned char hash[CHECKPOINT_HASH_BYTES];
     char *text = malloc(size + 128);

@@ -1,5 +1,6 @@
-// Arbitrary bytes from connections over TCP that have not proved anything: the first byte of each
-// part says what connects, reads or waits, and the rest is what is sent. The sockets are in memory.
+// Sends arbitrary bytes over TCP connections that have not proved that they know the job's token.
+// The first byte of each part of the input says what connects, reads or waits, and the rest is what
+// is sent. The sockets are in memory.
 #include "rendezvous/store_strangers.h"
 
 #include "base/os.h"
@@ -15,7 +16,7 @@ enum { FIRST_FD = 1000, OPEN_MAX_FDS = 4096 };
 
 static struct {
     bool is_open;
-    const uint8_t *sent; // what it has sent and was not read
+    const uint8_t *sent; // what the peer has sent and the tested code has not read yet
     size_t size;
 } sockets[OPEN_MAX_FDS];
 static int opened;

@@ -26,7 +26,8 @@ static const char *get(const char *name) {
     return NULL;
 }
 
-// The text up to an empty line is the environment; then each line is an argument.
+// Parses the launcher's options. In `text` the lines up to an empty one are the environment, and
+// each further line is an argument.
 static void fuzz_options(char *text) {
     char *rest = strstr(text, "\n\n"), *argv[64] = {"run"};
     int argc = 1;
@@ -111,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     arena = tri_arena_create(NULL, "fuzz");
     char *text = tri_arena_printf(arena, "%.*s", (int)(size - 1), (const char *)data + 1);
     launch_error error;
-    switch ((data[0] + 2) % 5) { // '0' is the first
+    switch ((data[0] + 2) % 5) { // a first byte '0' chooses case 0, '1' case 1, …
     case 0:
         fuzz_options(text);
         break;

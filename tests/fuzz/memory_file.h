@@ -1,4 +1,5 @@
-// The fuzzer's bytes as a file that lies in memory.
+// Makes a file in memory that contains the fuzzer's bytes, for code that reads files by their
+// paths.
 #ifndef TESTS_FUZZ_MEMORY_FILE_H
 #define TESTS_FUZZ_MEMORY_FILE_H
 

@@ -1,4 +1,4 @@
-// The fuzzer's bytes as a data set.
+// Reads a data set that consists of the fuzzer's bytes.
 #ifndef TESTS_FUZZ_READ_DATASET_H
 #define TESTS_FUZZ_READ_DATASET_H
 
@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-// Opens the training data and reads the last sample. False: the data were refused.
+// Opens the training data and reads the last sample. False: the data are invalid, and opening them
+// has failed.
 static inline bool read_dataset(const tri_data_options *options) {
     tri_dataset *dataset;
     if (tri_dataset_open(options, TRI_DATA_TRAIN, 1, &dataset) != TRI_OK) return false;

@@ -12,7 +12,8 @@
 
 static const cuda_runtime *real;
 
-// Whether this launch of the kernel is the one that is chosen.
+// Whether TRIREME_TEST_TRAP (KERNEL:NUMBER or fail:KERNEL:NUMBER) chooses this launch of the
+// kernel. *refuse: with "fail:", the launch returns a failure instead of running into a trap.
 static bool is_due(const char *kernel, bool *refuse) {
     static int launches;
     const char *wanted = getenv("TRIREME_TEST_TRAP");

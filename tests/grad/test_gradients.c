@@ -306,8 +306,8 @@ static void test_norms(void **state) {
         }
 }
 
-// What is cheap is computed again, once for all its readers in the block: of a norm's forward pass
-// only the statistics are kept for the backward pass.
+// The backward pass computes cheap values again instead of keeping them, once for all their readers
+// in the block. For example, it keeps only the statistics of a norm and computes y again.
 static void test_recomputed(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();

@@ -1,4 +1,4 @@
-// Every error of every shape rule, by its message.
+// Provokes every error of the shape rules of all ops, and checks the messages.
 #include "ops/ops.h"
 #include "support/op_session.h"
 
@@ -352,7 +352,7 @@ static void test_gated(void **state) {
     REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
 }
 
-// Where half types may replace other types.
+// Shape rules refuse half types where an op needs another type, or another half type.
 static void test_halves(void **state) {
     tri_linear_attr linear = {.axes = 1};
     tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};
@@ -524,7 +524,8 @@ static void test_collectives(void **state) {
     REFUSED(all_reduce, &a, "there is no slice 0 of 1 in group 2", F(2));
 }
 
-// The table of ops, the look-up by name and the printed reference agree. Each doc is one line.
+// The table of ops, the look-up by name and the printed reference agree. The help text of each op
+// (tri_op.doc) is one line.
 static void test_table(void **state) {
     char *text = NULL;
     size_t size = 0;

@@ -1,4 +1,4 @@
-// Ops and optimizers of `ref` against PyTorch's results (torch_tables.h).
+// Compares ops and optimizers of `ref` with PyTorch's results (torch_tables.h).
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"
@@ -127,8 +127,9 @@ static void test_avg_pool2d(void **state) {
     }
 }
 
-// Training, then the running statistics of one micro-batch of 3 samples, as moving_average makes
-// them from sums and a scale of 1/3, and evaluation with them.
+// Compares batch norm with PyTorch: y in training; the running statistics after one micro-batch of
+// 3 samples, where the op's sums over samples are divided by 3, as moving_average does; and y in
+// evaluation with these statistics.
 static void test_batch_norm(void **state) {
     tri_batch_norm_attr attr = {.eps = 1e-5};
     tri_shape x = tri_shape_of(3, 2, 4, 5), c = tri_shape_of(2);

@@ -25,7 +25,7 @@ typedef struct entries {
     int count;
 } entries;
 
-typedef struct change { // of a folder
+typedef struct change { // a change of a folder's entries
     crash_kind kind;
     char name[NAME_BYTES], other[NAME_BYTES];
     int node; // the node to which a new entry leads; below 0: the change makes no entry
@@ -34,22 +34,22 @@ typedef struct change { // of a folder
 typedef struct node {
     node_kind kind;
     char target[CRASH_PATH_BYTES];
-    // A folder: as synced, and what has changed since.
+    // Members of a folder: its entries when it was last synced, and what has changed since then.
     entries *synced;
     change *changes;
     int change_count;
-    // A file.
+    // Members of a file.
     char *data;
     int64_t size;
-    const crash_call **writes; // writes and changes of the size since it was synced
+    const crash_call **writes; // the file's writes and changes of size since it was last synced
     int write_count;
 } node;
 
 struct crash_disk {
-    node *nodes[MAX_NODES]; // 0: the root
+    node *nodes[MAX_NODES]; // all files and folders; nodes[0] is the root folder
     int count;
-    // For the states that a crash now may leave: the folders and files that have changed since they
-    // were synced.
+    // The folders and files that have changed since they were last synced, and how many changes the
+    // folders have. From these follow the states in which a crash now may leave the disk.
     int folders[MAX_NODES], folder_count, files[MAX_NODES], file_count, change_count;
     char words[256];
 };
@@ -352,7 +352,8 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size) {
     return hash;
 }
 
-// The order of entries does not matter, so their hashes are added.
+// Hashes a file, a link, or a folder with all that it contains. The order of a folder's entries
+// does not matter, so their hashes are added.
 static uint64_t hash_node(const crash_disk *disk, int state, const node *n) {
     uint64_t hash = mix(0xcbf29ce484222325u, &n->kind, sizeof n->kind);
     if (n->kind == NODE_LINK) return mix(hash, n->target, strlen(n->target));

@@ -17,8 +17,8 @@ void crash_disk_free(crash_disk *disk);
 // Applies a recorded call. Its data are not copied, so they must stay valid while `disk` is used.
 void crash_disk_apply(crash_disk *disk, const crash_call *call);
 
-// The number of states that a crash now may leave. State 0 is what programs saw before the crash.
-// Several states may be equal.
+// Counts the states in which a crash now may leave the disk. State 0 is what programs saw before
+// the crash. Several states may be equal.
 int crash_disk_states(crash_disk *disk);
 // A hash of a state; equal states have equal hashes.
 uint64_t crash_disk_hash(crash_disk *disk, int state);

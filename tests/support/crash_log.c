@@ -26,12 +26,13 @@ static shared_log *shared;
 static char root[CRASH_PATH_BYTES];
 static bool exchanges;
 static struct open_file {
-    bool counts;                 // the file lies below the root
-    char path[CRASH_PATH_BYTES]; // below the root
+    bool counts;                 // the file lies in the folder `root`, so its calls are logged
+    char path[CRASH_PATH_BYTES]; // the file's path, relative to `root`
     int64_t at;
 } files[MAX_FDS];
 
-// The path below the root, empty for the root itself; NULL: elsewhere.
+// Returns the path relative to the folder `root`, "" for this folder itself; NULL: the file is
+// outside of it.
 static const char *below(const char *path) {
     size_t length = strlen(root);
     if (strncmp(path, root, length) != 0 || (path[length] && path[length] != '/')) return NULL;
@@ -49,7 +50,7 @@ static crash_call *add(crash_kind kind, const char *path, const char *other) {
 }
 
 static void begin(void) {
-    // A process that was killed inside the call has not changed anything that counts.
+    // If a process was killed while it held the lock, the log is used as that process left it.
     if (pthread_mutex_lock(&shared->lock) == EOWNERDEAD) pthread_mutex_consistent(&shared->lock);
 }
 
@@ -114,7 +115,7 @@ static ssize_t pwrite_hook(int fd, const void *data, size_t size, off_t offset) 
     return done;
 }
 
-// Returns without waiting for a disk.
+// Records the call instead of syncing the file, so that the test need not wait for a disk.
 static int fsync_hook(int fd) {
     begin();
     if (file_of(fd)) add(CRASH_SYNC, file_of(fd), NULL);

@@ -23,7 +23,7 @@ typedef enum crash_kind {
 
 typedef struct crash_call {
     crash_kind kind;
-    int writer;                  // the process
+    int writer;                  // pid of the process that made the call
     char path[CRASH_PATH_BYTES]; // relative to the root of the log
     // The second path of a rename or exchange, relative to the root; for CRASH_SYMLINK the target
     // of the symbolic link, exactly as the program passed it.

@@ -8,7 +8,7 @@ enum { MOST_KERNELS = 8192 };
 
 _Thread_local device_notes *device_notes_now;
 
-static tri_device_backend noted; // the table's own functions, which write no notes
+static tri_device_backend noted; // the device's own functions, which write no notes
 static tri_kernel_def kernel_def;
 static const tri_kernel_def *const kernels[] = {&kernel_def, NULL};
 

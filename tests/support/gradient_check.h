@@ -25,7 +25,7 @@ typedef struct subject {
 
 static inline subject begin(void) { return (subject){.graph = op_graph_open(TRI_F64)}; }
 
-// A parameter, whose gradient is checked.
+// Adds a parameter. The test then checks its gradient.
 static inline tri_value trained(subject *s, const char *name, tri_shape shape) {
     return tri_parameter(s->graph, name, shape, (tri_init){0});
 }

@@ -66,9 +66,9 @@ static int64_t now_us(void) {
 // What a held action waits for: until all tickets exist and are done, but at most until `end_us`.
 typedef struct hold {
     _Atomic int tickets_there;
-    int ticket_count; // how many there will be
+    int ticket_count; // how many tickets there will be
     tri_ticket *tickets;
-    int64_t end_us, more_us; // `more_us`: how long the action still waits after they are done
+    int64_t end_us, more_us; // `more_us`: how long it still waits once all are done
     _Atomic int64_t more_end_us;
     _Atomic bool is_open, expired;
 } hold;
@@ -102,7 +102,7 @@ static const tri_ticket_kind hold_ticket = {.wait = wait_for, .is_done = is_done
 
 // The step that the engine issues on this thread.
 static struct {
-    tri_engine *engine; // NULL: none
+    tri_engine *engine; // NULL: no step is being issued
     const held_run_plan *plan;
     // The next action, and how many calls of tri_ledger_begin and tri_ledger_enter have not been
     // followed by their tri_ledger_end yet.
@@ -182,7 +182,7 @@ static struct {
 
 static struct {
     const void *comm;
-    uint64_t number; // of its latest group
+    uint64_t number; // number of the latest operation group of `comm`
 } latest_groups[64];
 
 static uint64_t *latest_group_of(const tri_comm *comm) {
@@ -384,8 +384,8 @@ static tri_status hash_tensor(held_run *r, const tri_engine_tensor *tensor, uint
     return status;
 }
 
-// All tensors of the state that this rank holds. Counters count the steps of all runs, so they are
-// left out.
+// Adds all tensors of the training state that this rank holds to the hash *bits. Counters are left
+// out, because they count the steps of all runs together.
 static tri_status hash_state(held_run *r, uint64_t *bits) {
     for (int states = 0; states < 2; states++) {
         const tri_engine_tensor *tensors;

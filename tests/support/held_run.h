@@ -19,7 +19,8 @@ extern tri_device_backend held_run_device;
 // Fills held_run_device. Has to be called before held_run_device is used.
 void held_run_make_device(void);
 
-// One rank: its engine, and what it began with.
+// One rank of a random run: its engine, and copies of its inputs and its memory before the first
+// step, from which the run can be repeated.
 typedef struct held_run {
     const random_run *run;
     int rank;
@@ -39,11 +40,11 @@ typedef struct held_run_plan {
     const bool *free;       // by action: whether `held` waits until this action is done
     int behind;             // all actions after this one begin after `dependency` is done; -1: none
     int waiter, dependency; // the two actions of the wait that is left out; -1: none is left out
-    int64_t more_us;        // `held` goes on so long after all of `free` are done
-    int64_t limit_us;       // `held` goes on so long after the step was issued in any case
+    int64_t more_us;        // time from the moment when all of `free` are done until `held` goes on
+    int64_t limit_us;       // the latest time, after the step was issued, at which `held` goes on
     int most_delay_us;      // every action is delayed by a random time of at most this
     uint64_t seed;
-    device_notes *notes; // by action; NULL: none are wanted
+    device_notes *notes; // by action: which memory it uses; NULL: this is not recorded
 } held_run_plan;
 
 typedef struct held_run_result {

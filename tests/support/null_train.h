@@ -20,7 +20,7 @@ static inline bool null_train_takes(const tri_recipe *r) {
     return !has_files && !is_long && r->trainer.accumulate_grad_batches <= MOST_ROUNDS;
 }
 
-// Runs one step and one evaluation. The limits of the recipe stay as they are.
+// Runs one step and one evaluation of the recipe on the device null, by trainer.fast_dev_run.
 static inline tri_status null_train(const tri_recipe *recipe) {
     static const tri_device_backend *const devices[] = {&tri_device_null, NULL};
     static const tri_backends backends = {.devices = devices};

@@ -35,7 +35,8 @@ static tri_value typed(op_case *c, tri_dtype dtype, tri_shape shape, double low,
     return source(c, value, OP_SOURCE_NUMBERS, low, high);
 }
 
-// The value, or a copy of it in which the channels of its images lie side by side.
+// Returns the value or, if it has images and the case wants them with their channels last, a copy
+// in this layout.
 static tri_value laid_out(op_case *c, tri_value value) {
     tri_shape shape = tri_value_shape(c->graph, value);
     if (!c->channels_last || shape.rank != 4) return value;
@@ -123,7 +124,8 @@ typedef struct side {
     int built; // number of values before the layout pass added some
 } side;
 
-// False: a kernel failed, and a line says how.
+// Builds the graph, prepares it for the device and runs it. False: a kernel failed, and the reason
+// was printed.
 static bool open_side(side *s, const op_family *family, const tri_device_backend *backend,
                       int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
     const char *message = "";
@@ -151,7 +153,8 @@ static void close_side(side *s) {
     op_graph_close(s->c.graph);
 }
 
-// Whether the memory may hold anything: an output was written over this input.
+// Whether the contents of the value's memory are not known, because some node may have written its
+// output over this input.
 static bool taken_over(const side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
@@ -230,7 +233,8 @@ static bool compare_sides(const op_family *family, const side *device, const sid
     bool same = true;
     for (uint32_t id = 1; same && id < (uint32_t)common; id++) {
         tri_value value = {id};
-        if (tri_value_get(ref->c.graph, value)->kind == TRI_VALUE_NONE) continue; // swept
+        // A value of kind NONE was removed by tri_pass_sweep.
+        if (tri_value_get(ref->c.graph, value)->kind == TRI_VALUE_NONE) continue;
         if (in_place && taken_over(device, value)) continue;
         same = compare_value(family, device, ref, value, value);
     }
@@ -268,7 +272,8 @@ static void count_kernels(tally *t, const side *s) {
     }
 }
 
-// Ends with the first graph on which device and `ref` differ, and returns false.
+// Builds `rounds` random graphs of the family and compares their results on the device and on
+// `ref`. Stops at the first graph on which the two differ, and then returns false.
 static bool compare(const op_family *family, const tri_device_backend *backend, int threads,
                     tri_dtype dtype, uint64_t seed, int rounds) {
     tally used = {0};

@@ -12,7 +12,7 @@ typedef enum op_source_kind {
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
     OP_SOURCE_TOKENS,   // I64 in [0, high)
     OP_SOURCE_POSITION, // number of a step, and a sample's position in that step
-    OP_SOURCE_BYTES,    // U8
+    OP_SOURCE_BYTES,    // U8, bytes of images
     OP_SOURCE_STEP,     // step scalars of update number `low`; high not 0: the update is skipped
 } op_source_kind;
 
@@ -22,10 +22,10 @@ typedef struct op_source {
     double low, high;
 } op_source;
 
-// One graph being built; the same calls on the same seed build the same graph.
+// A graph that is being built at random: the same calls with the same seed build the same graph.
 typedef struct op_case {
     tri_graph *graph;
-    tri_dtype dtype; // of the numbers
+    tri_dtype dtype; // type of the values that op_numbers makes
     uint64_t seed;
     uint32_t draws;
     bool channels_last; // images are reordered before an op reads them
@@ -73,9 +73,10 @@ extern const op_family op_families[]; // a NULL name ends the list
 // value, and fails the test. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
-// Calls op_compare for each of the families (ways to build a graph at random). Skips families whose
-// layouts only `ref` accepts, unless it is the only family. The test fails at the end, so that one
-// run shows everything that differs on a device: some devices can be used only seldom.
+// Calls op_compare for each of the `count` families (ways to build a graph at random). Skips
+// families whose layouts only the device `ref` accepts, unless `count` is 1. The test fails at the
+// end, so that one run shows everything that differs on a device: some devices can be used only
+// seldom.
 void op_compare_each(const op_family *families, size_t count, const tri_device_backend *backend,
                      int threads, tri_dtype dtype, uint64_t seed, int rounds);
 // Calls op_compare_each for the families of the list op_families.

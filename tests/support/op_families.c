@@ -1,4 +1,4 @@
-// Random graphs of each op. Numbers of channels are mostly those that blocked layouts need.
+// Builds random graphs of each op. Numbers of channels are mostly those that blocked layouts need.
 #include "support/op_families.h"
 
 #include <string.h>

@@ -185,9 +185,11 @@ static bool is_source(const tri_value_info *info) {
     return info->kind != TRI_VALUE_RESULT && info->kind != TRI_VALUE_NONE;
 }
 
-// Sources go to the device; padding is zero. Results, host copies and the workspace are poisoned.
+// Copies the sources (values that no node computes) to the device, with zeros as their padding.
+// Fills the results, their copies on the host and the workspace with poison (a bit pattern), so
+// that a kernel that reads them first or leaves elements out is noticed.
 static void load(op_session *s) {
-    for (int pass = 0; pass < 2; pass++) // results first: a source may share their memory
+    for (int pass = 0; pass < 2; pass++) // sources last, because results may share their memory
         for (int i = 1; i < s->value_count; i++) {
             const tri_value_info *info = &s->graph->values[i];
             if (is_source(info) != (pass == 1)) continue;

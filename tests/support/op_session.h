@@ -35,7 +35,7 @@ int64_t op_count(const op_session *session, tri_value value); // elements
 // Element i of a floating value.
 double op_get(const op_session *session, tri_value value, int64_t i);
 void op_set(op_session *session, tri_value value, int64_t i, double number);
-// Uniform numbers in [low, high) that depend on seed and value id.
+// Fills the value with uniform numbers in [low, high) that depend on the seed and the value's id.
 void op_fill(op_session *session, tri_value value, uint64_t seed, double low, double high);
 
 // Runs every node and returns the first failure of a kernel.

@@ -1,4 +1,5 @@
-// Builds the graph of events and follows it.
+// Builds the graph of a step's events, whose edges say which event comes before which other one,
+// and searches it.
 #include "support/order_graph.h"
 
 #include "support/random_run.h"
@@ -16,7 +17,7 @@ struct order_graph {
     tri_step_shape shape;
     int ranks, count;
     int base[RANDOM_RUN_RANKS]; // by rank: its first event
-    int *first;                 // by event: into `edges`; -1: none
+    int *first;                 // first[e]: index of event e's first edge; -1: it has none
     edge *edges;
     int edge_count, edge_capacity;
     bool *reached;
@@ -101,7 +102,7 @@ static unsigned axes_of(const order_graph *g, tri_action_kind kind) {
     case TRI_ACTION_NORM:
         return (1u << TRI_AXIS_COUNT) - 1;
     default:
-        return 1u << TRI_AXIS_PIPELINE; // messages, TIE
+        return 1u << TRI_AXIS_PIPELINE; // SEND, RECV and TIE
     }
 }
 

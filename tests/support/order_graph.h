@@ -1,6 +1,6 @@
 // Finds which events of a step must come before which others, on all ranks together. The order
 // follows from schedules, from lanes (each runs its actions in order), communicators and the host.
-// Each action has four events.
+// Each action has four events: it is issued, it begins, it is under way, and it is done.
 #ifndef TESTS_SUPPORT_ORDER_GRAPH_H
 #define TESTS_SUPPORT_ORDER_GRAPH_H
 
@@ -16,8 +16,8 @@ typedef enum order_event {
 
 typedef struct order_graph order_graph;
 
-// Makes the graph of all orders that hold between the events of one step of this shape. `plans`: by
-// rank.
+// Makes the graph of the events of one step of this shape. An edge leads from an event to another
+// one that can come only after it. `plans`: by rank.
 order_graph *order_graph_make(tri_arena *arena, tri_plan *const *plans, tri_step_shape shape);
 
 // One dependency in the schedule of a rank: action `waiter` begins after `dependency` is done.

@@ -18,14 +18,16 @@ typedef struct random_run {
     // The network. Every layer has `width` inputs and outputs.
     int block_count, width;
     int layers[RANDOM_RUN_BLOCKS];
-    bool reads_inputs[RANDOM_RUN_BLOCKS], reads_first[RANDOM_RUN_BLOCKS]; // by block
+    // By block: whether it also reads the network's inputs, and the output of the first block.
+    bool reads_inputs[RANDOM_RUN_BLOCKS], reads_first[RANDOM_RUN_BLOCKS];
 
     tri_optimizer optimizer;
-    // By rank: for a device that is done when a call returns, and for one that runs ahead.
+    // By rank: the plan for a device whose work is done when a call returns, and the plan for one
+    // that works asynchronously (runs_ahead).
     tri_plan *near[RANDOM_RUN_RANKS], *far[RANDOM_RUN_RANKS];
 } random_run;
 
-// Fails the running test when a plan is refused.
+// Draws the run of this seed and makes its plans. Fails the running test if there is no plan.
 void random_run_make(uint64_t seed, const tri_device_description *near,
                      const tri_device_description *far, random_run *out);
 void random_run_destroy(random_run *run);

@@ -9,6 +9,8 @@ typedef struct schedule_case {
     int pipeline, replicate, shard, tensor; // 0 means 1
     int stages_per_rank, blocks_per_stage;  // 0 means 1
     int micro_batches;                      // of the step, over all replicas; the last is smaller
+    // reshards: strategy.reshard_after_forward. offloads, fetches: as in tri_schedule_request.
+    // evaluates: schedules of an evaluation, not of training.
     bool deterministic, reshards, offloads, fetches, evaluates;
     bool steps_on_host; // the host runs the optimizer
     bool skips;         // an edge from the first stage to every later one
@@ -24,8 +26,9 @@ typedef struct schedule_set {
     tri_schedule *schedules;        // by rank, without dependencies
 } schedule_set;
 
-// Blocks differ: some have statistics, a narrower type, frozen or no parameters; the first and the
-// last read one tied parameter. Fails the running test when a schedule cannot be made.
+// Makes the requests and schedules of all ranks. Their blocks differ: some have statistics, a
+// narrower type, frozen or no parameters; the first and the last read one tied parameter. Fails the
+// running test when a schedule cannot be made.
 void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer

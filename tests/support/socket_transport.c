@@ -28,7 +28,7 @@ typedef struct outgoing { // a message that is being sent
     struct outgoing *next;
     head head;
     const char *data;
-    size_t done; // bytes of head and data
+    size_t done; // how many bytes of head and data were sent
     tri_transport_request *request;
 } outgoing;
 
@@ -54,7 +54,7 @@ typedef struct connection { // from another rank
     int fd, peer;
     head head;
     size_t head_got;
-    incoming *message; // that is arriving
+    incoming *message; // the message that is arriving
 } connection;
 
 typedef struct peer {
@@ -261,7 +261,8 @@ static void give(tri_transport_end *end, incoming *message, const posted *to) {
     if (message->head.bytes > to->size) {
         to->request->state = TRI_REQUEST_TOO_LARGE;
         end->moved = true;
-        if (message->got < message->head.bytes) return; // arrives in its own memory
+        // The rest of the message still arrives, in memory of its own, which is then freed.
+        if (message->got < message->head.bytes) return;
         free(message->data);
         free(message);
         return;
@@ -472,7 +473,7 @@ static void socket_close(tri_transport_end *end, bool is_whole) {
     .watch = socket_watch, .reaches = socket_reaches, .stop = socket_stop, .close = socket_close
 
 const tri_transport socket_transport = {.name = "message",
-                                        .most_bytes = 300000, // so that tests send several
+                                        .most_bytes = 300000, // small, so that data are split
                                         .open = socket_open,
                                         .event_fd = socket_event_fd,
                                         SOCKET_FUNCTIONS};

@@ -1,4 +1,5 @@
-// Which GPU tests of the device cuda use. For inclusion by test programs.
+// Chooses the GPU, emulated or real, on which tests of the device cuda run. Included by test
+// programs.
 #ifndef TRIREME_TESTS_TEST_GPU_H
 #define TRIREME_TESTS_TEST_GPU_H
 
@@ -13,7 +14,8 @@ static inline bool test_gpu_choose(void) {
     return false;
 }
 
-// Rounds of random cases: `few` on an emulated GPU, unless TEST_ROUNDS says how many.
+// Returns how many random cases a test tries: `few` on an emulated GPU, `many` on a real one, or
+// the number in TEST_ROUNDS.
 static inline int test_gpu_rounds(int few, int many) {
     const char *wanted = getenv("TEST_ROUNDS");
     if (wanted) return atoi(wanted);

@@ -1,4 +1,5 @@
-// Makes two hosts of namespaces. Each is kept by a process that only sleeps.
+// Makes two hosts of namespaces. For each host there is a process that only sleeps, so that the
+// host's namespaces stay.
 #include "support/two_hosts.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-// Two hosts on this one: network namespaces with names of their own (UTS namespaces), joined by two
-// cables. Host i has the address 10.73.0.(i + 1) on eth0 and 10.74.0.(i + 1) on eth1.
+// Simulates two hosts on one: network namespaces with host names of their own (UTS namespaces),
+// connected by two virtual cables. Host i has the address 10.73.0.(i + 1) on eth0 and 10.74.0.(i +
+// 1) on eth1.
 #ifndef TRIREME_TESTS_SUPPORT_TWO_HOSTS_H
 #define TRIREME_TESTS_SUPPORT_TWO_HOSTS_H
 

@@ -50,8 +50,8 @@ static inline void fixture_put(const char *name, const void *data, size_t size) 
     if (tri_os_replace_file(fixture_path(name), data, size) != TRI_OK) abort();
 }
 
-// Writes `count` images of 2 x 3, whose pixel p is (7 * sample + p) mod 256, and labels sample
-// mod 10.
+// Writes `count` images of 2 x 3 pixels and their labels: pixel p of image i is
+// (7 * i + p) mod 256, and the label of image i is i mod 10.
 static inline void fixture_put_idx(const char *prefix, int count) {
     uint8_t *images = malloc(16 + 6 * (size_t)count), *labels = malloc(8 + (size_t)count);
     memcpy(images,

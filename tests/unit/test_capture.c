@@ -1,4 +1,4 @@
-// Which sequences of actions of a schedule a device may capture and repeat.
+// Tests which sequences of actions of a schedule a device may capture and repeat.
 #include "base/philox.h"
 #include "device/null/null.h"
 #include "ops/ops.h"
@@ -103,7 +103,8 @@ static void model(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
 }
 
-// The kernels of `null`, one for losses that uses the host, and a device that captures.
+// A device that can capture: the device `null` with two kernels of its own. `losses` computes the
+// cross-entropy and counts as a kernel that uses the host; `others` computes all other ops.
 static tri_kernel_def losses, others;
 static const tri_kernel_def *kernels[] = {&losses, &others, NULL};
 static tri_device_backend capturing;
@@ -150,7 +151,7 @@ static void test_what_may(void **state) {
         assert_int_equal(allows(plan, TRI_ACTION_FORWARD, 0), !ahead);
         assert_int_equal(allows(plan, TRI_ACTION_BACKWARD, 0), !ahead);
         assert_true(allows(plan, TRI_ACTION_FORWARD, 1));
-        assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // has the loss
+        assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // block 2 has the loss
         assert_true(allows(plan, TRI_ACTION_BACKWARD, 1));
         for (int b = 0; b < 3; b++) assert_true(allows(plan, TRI_ACTION_STEP, b));
         assert_false(allows(plan, TRI_ACTION_TAKE, -1));

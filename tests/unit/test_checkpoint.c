@@ -26,7 +26,7 @@ static void link_is(const char *link, const char *target) {
     assert_string_equal(text, target);
 }
 
-// Entries of RUN/checkpoints, hidden ones and symbolic links too.
+// Counts the entries of RUN/checkpoints, hidden ones and symbolic links too.
 static int entries(void) {
     DIR *folder = opendir(in_run("checkpoints"));
     assert_non_null(folder);
@@ -101,7 +101,7 @@ static void test_retention_of_the_largest(void **state) {
         tri_checkpoint_monitor monitor = {"accuracy", true, true, accuracy[i]};
         save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 1});
     }
-    link_is("checkpoints/best", "step-00000001"); // the earlier one of two equal values
+    link_is("checkpoints/best", "step-00000001"); // of two equal values the earlier one is the best
     assert_true(exists("checkpoints/step-00000001") && !exists("checkpoints/step-00000002"));
     assert_int_equal(entries(), 5);
     save((fixture_save){.step = 5, .width = 2, .save_top_k = -1}); // keep all
@@ -111,7 +111,7 @@ static void test_retention_of_the_largest(void **state) {
 static void test_the_newest_is_the_last_commit(void **state) {
     save((fixture_save){.step = 10, .width = 2, .save_top_k = -1});
     save((fixture_save){.step = 20, .width = 2, .save_top_k = -1});
-    save((fixture_save){.step = 15, .width = 2, .save_top_k = -1}); // resumed from 10
+    save((fixture_save){.step = 15, .width = 2, .save_top_k = -1}); // by a run resumed from step 10
     assert_int_equal(fixture_auto(run_dir, 2), 15);
     link_is("checkpoints/last", "step-00000015");
 }
@@ -125,7 +125,8 @@ static void flip(const char *path, off_t offset, int bit) {
     close(fd);
 }
 
-// Flips single bits of every file: loading it is refused by name, and `auto` skips it.
+// Flips single bits of every file of a checkpoint. Loading then fails with a message that names the
+// file, and resuming from `auto` skips this checkpoint.
 static void test_flipped_bits(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
@@ -190,7 +191,8 @@ static void test_whole_is_read_once(void **state) {
 
 static bool is_never_wanted(void *context, int tensor) { return false; }
 
-// Damage anywhere is found even if the sinks want no tensor; so is a folder with a wrong name.
+// tri_checkpoint_load_whole finds damage anywhere in a checkpoint, even if the sinks want no
+// tensor. It also finds that a step's folder has the name of another step.
 static void test_whole_is_verified(void **state) {
     save((fixture_save){.step = 3, .width = 4});
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -335,7 +337,8 @@ static void test_clean(void **state) {
     copy(in_run("checkpoints/step-00000001/state.json"),
          in_run("checkpoints/.del-step-00000000-12-ab/state.json"));
     assert_int_equal(symlink("step-00000001", in_run("checkpoints/.link-last-12-ab")), 0);
-    // A step whose replacement was killed is restored, unless a folder has its name.
+    // If a save that replaced a step was killed, the old step is restored, unless a folder already
+    // has the step's name.
     assert_int_equal(
         rename(in_run("checkpoints/step-00000002"), in_run("checkpoints/.old-step-00000002-12-ab")),
         0);

@@ -151,7 +151,7 @@ static void test_short_writes(void **state) {
     assert_int_equal(fixture_auto(run_dir, WIDTH), 5);
 }
 
-// A read that fails never yields wrong values.
+// A system call that fails while a checkpoint is loaded never leads to wrong values.
 static void test_loading(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
     int failures = 0;

@@ -1,4 +1,5 @@
-// Initial weights from files of other programs, export, and the commands list, verify and diff.
+// Tests initial weights that are read from files of other programs, the export of weights, and the
+// commands `trireme checkpoint` list, verify and diff.
 #include "checkpoint/convert.h"
 #include "checkpoint_fixture.h"
 #include "format/safetensors.h"
@@ -21,7 +22,7 @@ static void put_text(const char *path, const char *text) {
     ok(tri_os_replace_file(path, text, strlen(text)));
 }
 
-// F16 conversions in both directions, compared with those of GCC's _Float16.
+// Compares the conversions from and to F16 with those of GCC's _Float16.
 static void test_halves(void **state) {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint16_t half = (uint16_t)bits, back;
@@ -123,7 +124,7 @@ static void test_export(void **state) {
         tri_safetensors_close(file);
         ok(load_model(in_run("other"), &model)); // converts to F32
         assert_int_equal(model.seen[0], 9 * 33);
-        assert_true(i == 2 ? model.wrong == 0 : model.wrong > 0); // halves were rounded
+        assert_true(i == 2 ? model.wrong == 0 : model.wrong > 0); // half types round the values
     }
     expect(tri_checkpoint_export(run_dir, in_run("x"), "I8", NULL), TRI_BAD_INPUT,
            "'I8' is not a type");

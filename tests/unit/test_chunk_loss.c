@@ -1,6 +1,7 @@
-// The pass chunk_loss: which layers it takes and which it leaves, and that the loss and all
-// gradients keep their bits on the CPU, and their values on `ref`, where finite differences check
-// them too.
+// Tests the pass chunk_loss, which computes a layer of scores and its cross-entropy chunk by chunk.
+// It has to rewrite only layers that are suitable and large enough. On the CPU the loss and all
+// gradients must have the same bits with and without the pass; on the device `ref`, where finite
+// differences check the gradients too, they must have the same values.
 #include "base/philox.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
@@ -112,7 +113,7 @@ static void test_leaves(void **state) {
     assert_int_equal(taken(&c, NULL), 0);
 }
 
-// Two losses read the scores.
+// If two losses read the scores, the pass leaves the layer and its losses as they are.
 static void test_leaves_two_losses(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     g->options.training = true;
@@ -154,7 +155,7 @@ static void test_chunk_rows(void **state) {
         assert_int_equal(tri_loss_chunk(rows[i][0]), rows[i][1]);
 }
 
-// ---- the same bits
+// ---- with and without chunks, results have the same bits
 
 static void fill(op_session *session, const tri_graph *g, int64_t classes) {
     for (int i = 1; i < g->value_count; i++) {
@@ -248,8 +249,9 @@ static bool has_amx(void) {
     return has;
 }
 
-// Numbers of rows that fill the last chunk and that do not, down to one row more than a chunk;
-// classes and inputs in the blocked home layout and in the plain one.
+// Compares results with and without chunks for numbers of rows that fill the last chunk or do not,
+// down to one row more than a chunk, and for weights in the blocked home layout and in the plain
+// one.
 static void check_sizes(const tri_device_backend *backend, int threads, bool bf16) {
     static const int64_t tokens[] = {1024, 513, 577, 1100, 1537};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -314,7 +316,8 @@ static void test_bits_of_ref(void **state) {
     check_bits(&c, &tri_device_ref, 1);
 }
 
-// The loss and the gradients of one node against finite differences, on `ref` in F64.
+// Compares the gradients of a linear_cross_entropy node with finite differences of its loss, on
+// `ref` in F64.
 static void test_gradients(void **state) {
     for (int bias = 0; bias < 2; bias++) {
         subject s = begin();

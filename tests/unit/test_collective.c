@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-// Element i of rank r's tensor.
+// Computes element i of the tensor of `rank`.
 static double number(int rank, int64_t i) { return (double)((i * 37 + rank * 101) % 113) - 50; }
 
 typedef struct bench {
@@ -148,7 +148,8 @@ static void test_ops(void **state) {
         assert_int_equal(ranks_run(size, NULL, ranks_of_ops, NULL), 0);
 }
 
-// The gradient rule of each op makes the other op.
+// In each row of this table, the gradient rule of `op` adds the op `back`; NULL: it has no
+// gradient.
 static void test_pairs(void **state) {
     static const struct {
         const tri_op *op;

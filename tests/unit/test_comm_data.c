@@ -1,5 +1,5 @@
-// Data communicators, which are opened for a device over a control communicator. Abilities that the
-// control communicator lacks are added.
+// Checks data communicators, which are opened for a device over a control communicator. Abilities
+// that the control communicator lacks are added.
 #include "comm_ranks.h"
 
 #include "comm/data.h"
@@ -15,7 +15,8 @@
 
 enum { N = 3001 };
 
-// A backend that neither adds in rank order nor compares calls.
+// `poor` is the backend `whole` without two abilities: it neither adds in rank order nor compares
+// calls.
 static const tri_comm_backend *whole;
 static tri_comm_backend poor;
 
@@ -39,7 +40,8 @@ static tri_comm *poor_copy(tri_comm *comm) {
     return out;
 }
 
-// A sum whose bits depend on the order, in the device's memory.
+// Checks an all-reduce in the device's memory. The bits of its sums show whether the terms were
+// added in the order of the ranks.
 static void check_sum(tri_comm *data, tri_device *device) {
     static float values[N], sums[N];
     void *memory;

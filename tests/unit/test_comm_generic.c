@@ -22,7 +22,7 @@ enum { OPS = 60, MOST_COUNT = 90001, MOST_RANKS = 4 };
 
 static unsigned hidden;               // the abilities that `poor` lacks
 static const tri_comm_backend *whole; // the backend with all its abilities
-static tri_comm_backend poor;         // the same backend without some of them
+static tri_comm_backend poor;         // the same backend without the abilities in `hidden`
 static int sums_seen;                 // how many sums reached `poor`
 
 static unsigned poor_abilities(const tri_comm *comm) { return whole->abilities(comm) & ~hidden; }

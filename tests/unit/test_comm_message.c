@@ -1,10 +1,11 @@
-// Communicators over messages, which a transport of sockets carries: the cases of all backends,
-// with and without a descriptor to sleep on.
+// Tests communicators over messages, which a transport of sockets carries, by the cases that all
+// backends have in common. The transport has a descriptor on which threads can sleep, or has none.
 #include "comm_cases.h"
 
 #include "support/socket_transport.h"
 
-// So many ranks that small data pass from rank to rank (Bruck's algorithm) instead of directly.
+// Runs operations on so many ranks that small data pass from rank to rank (Bruck's algorithm)
+// instead of directly.
 static void body_many(tri_comm *comm, ranks_table *table, void *argument) {
     arena own = arena_private(ARENA_BYTES);
     const int64_t counts[] = {0, 1, 3, 127, 600, 20011};

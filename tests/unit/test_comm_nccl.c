@@ -1,5 +1,5 @@
-// Communicators by NCCL, on emulated GPUs and a double of NCCL: what every communicator does, the
-// bits of sums, ranks that disagree, and failures, all of which end.
+// Checks communicators over NCCL, with emulated GPUs and a test double of NCCL: what every
+// communicator has to do, the bits of sums, ranks that disagree, and that no failure hangs.
 #include "comm_cases.h"
 #include "comm_draw.h"
 #include "comm_mismatch.h"
@@ -147,12 +147,12 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
-    const char *how; // value of the variable EMULATED_NCCL: how the emulated NCCL fails
-    bool kills;      // rank 1 ends
-    bool aborts;     // rank 1 aborts
-    bool messages;   // ranks send messages to their neighbours, instead of an all-reduce
-    tri_status status;
-    const char *says;
+    const char *how;   // value of the variable EMULATED_NCCL: how the emulated NCCL fails
+    bool kills;        // rank 1 ends
+    bool aborts;       // rank 1 aborts
+    bool messages;     // ranks send messages to their neighbours, instead of an all-reduce
+    tri_status status; // the status with which every rank has to fail
+    const char *says;  // a part of the message of that failure
 } fault;
 
 // Runs a sum over all ranks, or messages in a circle. The NCCL communicator for the messages from
@@ -303,10 +303,10 @@ static void test_messages(void **state) {
     }
 }
 
-// ---- what libraries have
+// ---- versions of NCCL that lack a function, and hosts without NCCL
 
-// Groups are split from the communicator of all ranks, where the library can; with an older one
-// each gets an id of its own.
+// The communicator of a group is split from that of all ranks if the library of NCCL can split.
+// With an older library it is opened by itself, with an id of its own.
 static void body_split_groups(tri_comm *comm, ranks_table *table, void *argument) {
     const char *refused = argument;
     if (refused && strcmp(refused, "CommSplit") != 0) setenv("EMULATED_NCCL_VERSION", refused, 1);

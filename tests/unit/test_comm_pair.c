@@ -1,5 +1,6 @@
-// Two communicators as one: every kind of operation on hosts of several ranks has the result of one
-// communicator over all of them, sums are added host by host, and failures reach every rank.
+// Checks comm/pair, which makes one communicator of two, inside hosts and across them: every kind
+// of operation has the result of one communicator over all ranks, sums are added host by host, and
+// failures reach every rank.
 #include "comm_ranks.h"
 
 #include "comm/op.h"
@@ -106,7 +107,8 @@ static void close_rig(rig *r) {
     tri_comm_close(r->pair);
 }
 
-// Sets send and recv of an operation; in_place: where comm.h lets them overlap.
+// Sets send and recv of an operation. `in_place`: they overlap, if comm.h allows this for the kind
+// of operation.
 static void place(const rig *r, tri_comm_op *op, int which, bool in_place) {
     char *send = r->memory[2 * which], *recv = r->memory[2 * which + 1];
     size_t own = (size_t)r->job->rank * (size_t)op->count * tri_dtype_bytes(op->dtype);
@@ -402,7 +404,7 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     if (differs && s->other == TRI_COMM_ALL_REDUCE) op.count = 5;
     if (differs) op.kind = s->other;
     tri_status status = tri_comm_run(pair, &op);
-    // A rank that nobody waits for may end its broadcast before the others have noticed.
+    // A rank for which no other rank waits may end its broadcast before the mismatch is noticed.
     if (status == TRI_OK && op.kind == TRI_COMM_BROADCAST) status = tri_comm_barrier(pair, "next");
     CHECK(status == TRI_MISMATCH);
     char what[64];
@@ -419,8 +421,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     tri_comm_close(pair);
 }
 
-// Some ranks call another operation than the others, of each kind: one rank does, or all ranks
-// except those of the first host.
+// One rank, or all ranks except those of the first host, call another operation than the others.
+// This is tested with several kinds of other operations. All ranks must report the mismatch.
 static void test_mismatch(void **state) {
     static const tri_comm_kind others[] = {TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
                                            TRI_COMM_ALL_GATHER, TRI_COMM_ALL_TO_ALL,

@@ -1,4 +1,5 @@
-// What sharding, pipelines and deterministic sums need from a communicator over shared memory.
+// Checks what sharding, pipelines and deterministic sums need from a communicator over shared
+// memory.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-// Numbers whose sums depend on the order of addition.
+// Makes numbers whose sums depend on the order of addition.
 static float uneven(int rank, int round, int64_t i) {
     uint32_t mixed = (uint32_t)(rank * 7919 + round * 104729) + (uint32_t)i * 2654435761u;
     mixed = (mixed ^ mixed >> 15) * 2246822519u;
@@ -27,7 +28,8 @@ static void *memory_of(tri_comm *comm, size_t bytes, bool shared) {
     return memory;
 }
 
-// ---- accumulation: terms spread over ranks and calls give the sum of one rank that adds in order
+// ---- accumulation: if terms are spread over ranks and calls, their sum has the same bits as if
+// one rank adds them in order
 
 enum { FOLD_PARTS = 24, FOLD_COUNTS = 5 };
 static const int64_t fold_counts[FOLD_COUNTS] = {0, 1, 333, 1029, 70001};
@@ -79,7 +81,7 @@ static float float_of(tri_dtype dtype, uint16_t half) {
     return dtype == TRI_BF16 ? tri_bf16_to_float(half) : tri_f16_to_float(half);
 }
 
-// Element i that rank r sends.
+// Stores at to[at] the number that rank `rank` sends as its element i.
 static void put(tri_dtype dtype, void *to, int64_t at, int rank, int64_t i) {
     float value = uneven(rank, 1, i);
     if (dtype == TRI_F32) ((float *)to)[at] = value;
@@ -101,7 +103,8 @@ static bool is_sum(tri_dtype dtype, const void *got, int64_t at, int size, int64
                 : sum == ((const float *)got)[at];
 }
 
-// All-reduce, and in-place reduce-scatter and all-gather of shards, as one group.
+// Runs an all-reduce, and in-place a reduce-scatter and an all-gather of shards, as one operation
+// group. Checks all results.
 static void order_check(tri_comm *comm, tri_dtype dtype, int64_t count, bool shared) {
     size_t width = tri_dtype_bytes(dtype);
     int64_t whole = count * comm->size;
@@ -140,7 +143,7 @@ static void test_order(void **state) {
         assert_int_equal(ranks_run(size, NULL, body_order, NULL), 0);
 }
 
-// NaN and values that are too large stay NaN and infinite in half types.
+// Sums in half types: NaN stays NaN, and values that are too large become infinite.
 static void body_specials(tri_comm *comm, ranks_table *table, void *argument) {
     const float values[] = {INFINITY, -INFINITY, NAN, 0x1.fep127f, 0x1p-130f, -0.0f, 65504, 1};
     const tri_dtype types[] = {TRI_BF16, TRI_F16};
@@ -164,7 +167,7 @@ static void test_specials(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_specials, NULL), 0);
 }
 
-// ---- a group of different types: the BF16 and the F32 tensors of one gather
+// ---- one operation group with operations of different types, as a GATHER of BF16 and F32 tensors
 
 static void body_types(tri_comm *comm, ranks_table *table, void *argument) {
     for (int64_t count = 1; count < 40000; count = count * 5 + 2)
@@ -230,7 +233,8 @@ static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
             for (int i = 0; i < N; i++) CHECK(in[i] == (float)(2 * N + i));
             CHECK(!comm->backend->test(comm, sent));
             while (!comm->backend->test(comm, got)) ranks_sleep_ms(1); // in the background
-            // Another message to the right overtakes it too.
+            // A message to rank 2 overtakes the one to rank 0 too, for which rank 0 does not ask
+            // yet.
             send.peer = 2;
             CHECK_OK(tri_comm_run(comm, &send));
             CHECK(!comm->backend->test(comm, sent));
@@ -360,8 +364,9 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
             for (int i = 0; i < N; i++) CHECK(wide[(size_t)a * N + (size_t)i] == want);
         }
     }
-    // By how much the process has grown, including the test's own buffers (640 KB). It stays small
-    // because staging memory takes space only once an operation uses it, and only one does.
+    // By how much the process has grown, including the test's own buffers (640 KB). It has grown
+    // little, because a communicator's staging memory takes space only once an operation uses it,
+    // and only one communicator here needs it.
     int64_t grown_kb = status_of("VmRSS") - before_kb;
     CHECK(grown_kb < 16 << 10);
     CHECK_OK(tri_comm_barrier(comm, "end"));

@@ -31,7 +31,7 @@ static tri_comm *open_group(tri_comm *job, ranks_table *table, int first, int st
 // ---- messages of a group of some ranks name a rank by its number in the job
 
 static void body_named(tri_comm *job, ranks_table *table, void *argument) {
-    // Ranks 1 and 3; the others open their own.
+    // Ranks 1 and 3 open one group, and ranks 0 and 2 open another.
     tri_comm *group = open_group(job, table, job->rank % 2, 2, 2, 0);
     CHECK(tri_comm_job_rank(group, 0) == job->rank % 2 && tri_comm_job_rank(job, 3) == 3);
     tri_status mine = job->rank == 3 ? TRI_FAIL(TRI_IO, "no such file") : TRI_OK;
@@ -127,8 +127,9 @@ static void test_aborted(void **state) {
     assert_int_equal(ranks_run(4, NULL, body_aborted, NULL), 0);
 }
 
-// Rank 0 computes and never joins. Rank 3 waits in its row for rank 2, which waits in its column
-// for rank 0: rank 3 blames rank 0, which is not in its row.
+// Rank 0 computes and never joins. Rank 2 waits for rank 0 in the communicator of their column of
+// the grid, and rank 3 waits for rank 2 in that of their row. Rank 3 has to name rank 0 as the
+// cause, although rank 0 is not in its row.
 static void body_chain(tri_comm *job, ranks_table *table, void *argument) {
     static const char forward[] = "FORWARD";
     grid g = open_grid(job, table, job->rank == 3 ? 900 : 2500);
@@ -154,13 +155,13 @@ static void body_chain(tri_comm *job, ranks_table *table, void *argument) {
 
 static void test_chain(void **state) { assert_int_equal(ranks_run(4, NULL, body_chain, NULL), 0); }
 
-// ---- calls
+// ---- a function that is called when an operation is done (notify)
 
 static void count_call(void *context) { atomic_fetch_add((_Atomic int *)context, 1); }
 
 static void body_notified(tri_comm *comm, ranks_table *table, void *argument) {
     _Atomic int calls = 0;
-    comm->backend->notify(comm, count_call, &calls, true); // nothing is under way
+    comm->backend->notify(comm, count_call, &calls, true); // calls at once: nothing is under way
     CHECK(atomic_load(&calls) == 1);
     for (int round = 1; round <= 20; round++) {
         int64_t sums[3000] = {comm->rank};

@@ -1,4 +1,4 @@
-// The communicator of one rank.
+// Tests the communicator of one rank (comm/self).
 #include "comm/comm.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-// Communicators over shared memory: the cases of all backends, and what only this one has.
+// Communicators over shared memory: the cases that all backends have to pass (comm_cases.h), and
+// tests of what only this backend does.
 #include "comm_cases.h"
 
 // Ranks pass shared memory to each other over sockets, as on hosts where a process may not open

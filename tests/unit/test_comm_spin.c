@@ -1,6 +1,6 @@
-// How waiting threads spin and yield: on a core of their own, on one that they share with another
-// rank, and on one that an unrelated program uses. The clock is the test's, and the system's
-// sched_yield is replaced by one that only lets time pass.
+// Tests how waiting threads spin and yield: on a core of their own, on one that they share with
+// another rank, and on one that an unrelated program uses. The clock is a fake one, and the
+// system's sched_yield is replaced by a function that only advances this clock.
 #include "comm/progress/spin.h"
 
 #include "base/limits.h"
@@ -51,7 +51,7 @@ static int looks_before_yield(progress_family *family, int count, int64_t ns) {
         now_ns += LOOK_NS;
         (void)progress_spin_on(family, &spin);
     }
-    return looks - 1; // the last of them yielded
+    return looks - 1; // the last look ended with the first yield, so it does not count
 }
 
 static void test_core_of_its_own(void **state) {

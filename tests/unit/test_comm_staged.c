@@ -1,6 +1,6 @@
-// Communicators for memory that the host cannot touch. Their results have the same bits as those of
-// the inner communicator, operations begin only after the work that they have to wait for, and
-// every operation ends, also after a failure.
+// Checks communicators for memory that the host cannot touch (comm/staged): their results have the
+// same bits as those of the inner communicator, operations begin only after the work that they have
+// to wait for, and every operation ends, also after a failure.
 #include "comm_draw.h"
 #include "comm_ranks.h"
 
@@ -54,7 +54,7 @@ static void close_rig(rig *r) {
     free(r->back);
 }
 
-// The same operation on all ranks.
+// Draws a random operation, which is the same on all ranks.
 static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     static const tri_comm_kind kinds[] = {TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
                                           TRI_COMM_ALL_GATHER, TRI_COMM_ALL_TO_ALL,

@@ -1,4 +1,5 @@
-// Communicators over UCX: the cases of all backends, and what is UCX's own.
+// Tests communicators over UCX: by the cases that all backends have to pass (comm_cases.h), and by
+// a case of UCX alone, messages that arrive in fragments before their receive.
 #include "comm_cases.h"
 
 #include "base/module.h"
@@ -11,8 +12,8 @@ static tri_transport_end *open_one(int rank) {
     return end;
 }
 
-// All fragments of a message are there before anybody asks for it. UCX then ends the receive while
-// it is being asked for.
+// All fragments of a message have arrived before this rank posts the receive. UCX then completes
+// the receive while it is being posted.
 static void test_fragments_before_receive(void **state) {
     enum { BYTES = 256 << 10, TAG = 5, WAIT_MS = 5000 };
     char why[TRI_TRANSPORT_WHY_BYTES], *sent = malloc(BYTES), *received = calloc(1, BYTES);
@@ -56,6 +57,6 @@ int main(void) {
         return 77;
     }
     ranks_transport = table;
-    setenv("UCX_TLS", "tcp,self", 0); // as between hosts
+    setenv("UCX_TLS", "tcp,self", 0); // the ranks use TCP, as if they were on different hosts
     return comm_cases_main("ucx", own, 1);
 }

@@ -127,7 +127,8 @@ static void test_numbers(void **state) {
     free(x);
 }
 
-// Scores of a run that diverges, `far` for some keys. No NaN may result.
+// Compares attention (its gradient if `grad`) with `ref` as when a run diverges: some keys have the
+// score `far`. No result may be NaN.
 static void compare_attention(float far, bool grad) {
     enum { KEYS = 70, WIDTH = 16 };
     compare_case c = compare_open(2);

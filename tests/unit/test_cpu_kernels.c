@@ -414,7 +414,7 @@ static void test_memory(void **state) {
         tri_device_cpu.free(device, a);
         tri_device_cpu.free(device, b);
     }
-#ifndef __SANITIZE_ADDRESS__ // which ends the program there
+#ifndef __SANITIZE_ADDRESS__ // AddressSanitizer ends the program if it cannot allocate
     void *unused;
     assert_int_equal(tri_device_cpu.alloc(device, SIZE_MAX / 2, &unused), TRI_NO_MEMORY);
 #endif

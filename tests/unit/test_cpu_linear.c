@@ -20,7 +20,8 @@ typedef struct layer_shape {
 
 enum { LAYER_SOURCES = 4, LAYER_RESULTS = 4 };
 
-// A linear layer with an activation and its gradients; some forms turn BF16 into F32.
+// A linear layer with an activation, and its gradients. Some of the forms that are tested write
+// results in F32 although the inputs are BF16.
 typedef struct layer {
     tri_graph *graph;
     tri_value sources[LAYER_SOURCES], results[LAYER_RESULTS];
@@ -140,7 +141,9 @@ static void test_grid(void **state) {
     for (int r = 0; r < SIZES; r++)
         for (int i = 0; i < SIZES; i++)
             for (int o = 0; o < SIZES; o++) {
-                if ((r + i + o) % 3) continue; // any two of the three still have all pairs of sizes
+                // A third of the shapes is enough: any two of rows, in and out still have all
+                // pairs of sizes.
+                if ((r + i + o) % 3) continue;
                 layer_shape s = {sizes[r], sizes[i], sizes[o]};
                 check_shape(&s, form % 2 ? TRI_BF16 : TRI_F32, form / 2);
                 form++;

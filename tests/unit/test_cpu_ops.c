@@ -28,7 +28,8 @@ static void compare_attention(const char *isa, int threads, uint64_t seed, int r
     unsetenv("TRIREME_CPU_ISA");
 }
 
-// The kernels with AMX and those with AVX512_BF16, with several blocks of queries and keys.
+// Tests the attention kernels that use AMX, and those that use AVX512_BF16, with so many queries
+// and keys that both are divided into several blocks.
 static void test_attention(void **state) {
     compare_attention("amx", 1, 100, 40);
     compare_attention("amx", 3, 200, 20);

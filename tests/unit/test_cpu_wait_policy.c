@@ -1,5 +1,5 @@
-// Tests how waiting threads choose between spinning and yielding: the choice alone, and in a
-// process that shares its core with another program.
+// Tests how waiting threads choose between spinning and yielding: first the rule by which they
+// choose, with made-up times, then a process that shares its core with another program.
 #include "base/cpu_share.h"
 #include "device/cpu/wait_policy.h"
 
@@ -100,7 +100,8 @@ static void work(double seconds, cpu_wait_policy *policy) {
     }
 }
 
-// The CPU seconds that two threads use for a parallel region in which one sleeps for 20 ms.
+// Measures the CPU seconds that two threads use for a parallel region in which one of them sleeps
+// for 20 ms, while the other waits.
 static double used_by_waiting(void) {
     enum { ROUNDS = 20 };
     struct timespec from, to;

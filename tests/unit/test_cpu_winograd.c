@@ -139,7 +139,7 @@ static void test_weight_same_bits(void **state) {
     }
 }
 
-// The gradient of the weight between channels of which one is zero: 0, not noise.
+// If a channel of x or dy is all zeros, the gradient of its weights is 0 and not rounding noise.
 static void test_weight_zeros(void **state) {
     size s = {.n = 3, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
     const int64_t pixels = 11 * 13;

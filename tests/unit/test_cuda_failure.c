@@ -1,6 +1,7 @@
-// What the functions of the module `cuda` return when a GPU has failed, and what a capture refuses:
-// on an emulated GPU, or, if TRIREME_TEST_GPU is set, on the one that is here, which shows whether
-// the emulation is right. A failed GPU stays failed in its process, so that test is the last.
+// Tests what the functions of the module `cuda` return after a GPU has failed, and which calls fail
+// during a capture. It runs on an emulated GPU or, if TRIREME_TEST_GPU is set, on the GPU of this
+// host, which shows whether the emulation is right. A failed GPU stays failed in its process, so
+// the test that makes it fail is the last.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "support/test_gpu.h"
@@ -119,7 +120,8 @@ static void test_capture(void **state) {
     OK(finish());
 }
 
-// Every call says that the GPU failed, also one of a library, whose own errors do not tell.
+// After a failure of the GPU every call says so, also a product or convolution, although the errors
+// of cuBLAS and cuDNN themselves do not tell it.
 static void test_failed(void **state) {
     cuda_trap trap = {0};
     cuda_event *event;

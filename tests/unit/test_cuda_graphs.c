@@ -31,10 +31,10 @@ typedef struct rig {
     tri_comm *comm;
     tri_plan *plan;
     tri_engine *engine;
-    int64_t left; // samples of the step that were not given yet
+    int64_t left; // samples of the step that the engine was not given yet
     int given;
     float inputs[TRI_TAKEN_BATCHES][MICRO * FEATURES], targets[TRI_TAKEN_BATCHES][MICRO];
-    bool is_bad; // the samples overflow
+    bool is_bad; // the inputs are so large that the step's loss is not finite
 } rig;
 
 static void check(tri_status status) {
@@ -116,7 +116,8 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// What the emulated GPU counted so far. A real one does not count: 0.
+// Calls `function`, which returns what the emulated GPU has counted so far. A real GPU has no such
+// function; the result is then 0.
 static int64_t counted(const char *function) {
     int64_t (*count)(void);
     *(void **)&count = dlsym(RTLD_DEFAULT, function);
@@ -148,7 +149,7 @@ typedef struct course {
     int64_t issued; // how many calls to the GPU the last full step made
 } course;
 
-// Runs the steps one by one, or each before the results of the one before are read.
+// Runs the steps. Each is issued before the results of the `ahead` steps before it are read.
 static void run_course(const char *graphs, int ahead, course *out) {
     rig r;
     open_rig(&r, graphs);
@@ -179,7 +180,7 @@ static void test_same_losses(void **state) {
         run_course("1", ahead, &with);
         assert_memory_equal(with.losses, without.losses, sizeof with.losses);
         assert_memory_equal(with.norms, without.norms, sizeof with.norms);
-        if (without.issued == 0) continue; // the GPU is real
+        if (without.issued == 0) continue; // a real GPU does not count calls
         print_message("a full step, %d ahead: %" PRId64 " calls, %" PRId64 " with graphs\n", ahead,
                       without.issued, with.issued);
         assert_true(with.issued < without.issued * 2 / 3);

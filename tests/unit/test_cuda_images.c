@@ -1,5 +1,5 @@
-// Kernels of `cuda` on an emulated GPU, at sizes that are no multiples of the kernels' blocks,
-// slices and vector accesses.
+// Tests kernels of `cuda` on an emulated GPU, at sizes that are no multiples of the kernels'
+// blocks, slices and vector accesses.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-// Convolutions so large that the product has more than one tile of 64 rows and of 64 columns, and
-// that the gradient of the weight is summed over several ranges of pixels.
+// Draws convolutions so large that the product has more than one tile of 64 rows and of 64 columns,
+// and that the gradient of the weight is summed over several ranges of pixels.
 static void build_conv(op_case *c) {
     int64_t groups = op_draw(c, 1, 2), in = op_draw(c, 1, 40), out = op_draw(c, 60, 70);
     tri_conv2d_grad_attr a = {.has_bias = true,
@@ -39,7 +39,8 @@ static void build_conv(op_case *c) {
     op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
-// Channels of several slices of 8192 numbers, in runs of one number, of few and of many.
+// Builds batch norm over so many numbers that each channel is cut into several slices. In memory a
+// channel has runs of one number, of few numbers or of many, one run for each sample.
 static void build_norm(op_case *c) {
     static const int64_t sides[] = {0, 3, 72};
     int64_t side = sides[op_draw(c, 0, 2)];
@@ -72,8 +73,8 @@ static void build_wide_norm(op_case *c) {
     op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
 }
 
-// Ops that only move elements: a view whose output has memory of its own, so that it is copied, and
-// rechunks, whose axes the kernel cannot merge into fewer axes.
+// Draws ops that only move elements: a view whose output has memory of its own, so that it is
+// copied, and rechunks, whose axes the kernel cannot merge into fewer axes.
 static void build_moves(op_case *c) {
     tri_shape x = tri_shape_of(3, 4, op_draw(c, 1, 5), 2 * op_draw(c, 1, 9));
     tri_value xv = op_numbers(c, x, -1, 1);

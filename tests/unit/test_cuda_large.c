@@ -1,7 +1,6 @@
-// Kernels of the device cuda on tensors of more than 2^31 elements, on an emulated GPU: indices and
-// grids that do not fit 32 bits. The emulated GPU runs only the first and the last block of a grid
-// that is as large as a real one's would be without a limit, and memory is used only where a kernel
-// touches it, so that this needs neither time nor memory.
+// Checks kernels of the device cuda on tensors of more than 2^31 elements, on an emulated GPU:
+// indices and grids that do not fit 32 bits. To save time, the emulated GPU runs only the first and
+// the last block of a very large grid. Pages of the tensors that no kernel touches take no memory.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "graph/graph.h"
@@ -169,7 +168,7 @@ static void test_product(void **state) {
     for (int k = 0; k < K; k++) a[(m - 1) * K + k] = (float)(k + 1);
     cuda_product p = {
         .m = m, .n = N, .k = K, .in_type = TRI_F32, .out_type = TRI_F32, .a = a, .b = b, .c = c};
-    p.activation = 2; // leaky ReLU, which is left to our kernel
+    p.activation = 2; // leaky ReLU, so that our own kernel computes the product, not the library
     p.slope = 0.5f;
     finish(runtime->product(stream, &p, why));
     for (int j = N - 1; j >= N - 40; j--) {

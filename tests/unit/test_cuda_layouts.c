@@ -1,6 +1,6 @@
-// Where the channels of images lie on a GPU. Tensor cores read them side by side, so between the
-// bytes of a batch and the first linear layer nothing is reordered; F32 without TF32 stays
-// row-major. Nothing runs, so neither a GPU nor an emulated one is needed.
+// Checks which layouts the layout pass gives images on a GPU. Where tensor cores compute, channels
+// are last from the bytes of a batch to the first linear layer, and nothing is reordered in
+// between; F32 without TF32 stays row-major. No kernel runs, so the test needs no GPU.
 #include "device/cuda/cuda.h"
 #include "ops/ops.h"
 #include "plan/program.h"
@@ -24,7 +24,8 @@ static tri_value convolve(tri_graph *g, const char *name, tri_value x, int64_t c
     return tri_batch_norm(g, tri_name(g, "%s.norm", name), x, (tri_batch_norm_options){0});
 }
 
-// A residual network with what image networks have between convolutions.
+// A residual network with ops that image networks have between convolutions: batch norm, pooling,
+// dropout, activations, additions and a concatenation.
 static void residual(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_relu(g, convolve(g, "stem", batch->images, 16, 2));

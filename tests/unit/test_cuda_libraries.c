@@ -1,6 +1,6 @@
-// Which GPU, driver and libraries of its maker the device cuda finds, in the order in which it
-// looks for them: tests/gpu/test-gpu prints what this program prints, so that all its results can
-// be read with the versions that they belong to.
+// Prints which GPU, driver and libraries of the GPU's maker the device cuda finds, in the order in
+// which it looks for them. tests/gpu/test-gpu shows this beside its results, so that readers know
+// to which versions the results belong.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "support/test_gpu.h"
@@ -17,7 +17,7 @@
 static bool is_real;
 static char why[CUDA_WHY_BYTES];
 
-// What a library says of itself. NULL: it does not say.
+// Returns the version that a library reports; NULL: it reports none.
 static const char *version_of(void *library, char *out, size_t size) {
     size_t (*number)(void);
     int (*write)(int *);

@@ -1,5 +1,6 @@
-// Which module the device cuda loads, by the drivers that a host has: that of the maker of its
-// GPUs. One that is not installed or of another version is refused with a line that says so.
+// Checks which module the device cuda loads: the one for the maker of the host's GPUs, which the
+// installed drivers show. If this module is not installed, or is of another version, the device is
+// refused with a line that says so.
 #include "base/os.h"
 #include "device/choose.h"
 #include "device/cpu/cpu.h"
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-static const char *drivers; // the files of drivers that the host has
+static const char *drivers; // the drivers' files in /dev that the host seems to have
 
 static int access_of_host(const char *path, int mode) {
     if (strncmp(path, "/dev/", 5) != 0) return access(path, mode);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-// Long rows, or many short ones.
+// Draws a shape [rows, width] of long rows, or of many short ones.
 static tri_shape large_rows(op_case *c) {
     static const int64_t widths[] = {1, 16, 255, 256, 257, 1024, 2056, 2100};
     int64_t width = widths[op_draw(c, 0, 7)];
@@ -40,7 +40,8 @@ static void build_norm(op_case *c) {
     }
 }
 
-// More positions than one block sorts at a time, and rows of the table that need several digits.
+// Draws more tokens than one thread block sorts at a time, and tables with so many rows that the
+// sort by row number needs several digits.
 static void build_embedding(op_case *c) {
     int64_t tokens = op_chance(c, 50) ? op_draw(c, 60000, 70000) : op_draw(c, 1, 20);
     int64_t width = op_chance(c, 50) ? 8 : op_draw(c, 1, 9);
@@ -61,7 +62,7 @@ static void build_bias(op_case *c) {
     op_add(c, &tri_op_add_bias, (tri_value[]){x, bias}, NULL);
 }
 
-// Rows of more classes than a block has threads.
+// Draws losses on rows with more classes than a thread block has threads.
 static void build_classes(op_case *c) {
     static const int64_t widths[] = {300, 1000, 2056, 32001};
     int64_t k = widths[op_draw(c, 0, 3)];
@@ -103,7 +104,8 @@ static void add_attention(op_case *c, int64_t queries, tri_shape kv, int64_t gro
     op_add(c, &tri_op_attention_grad, in, &a);
 }
 
-// Heads of all sizes, the largest included, and more queries than a block takes.
+// Draws attention with heads of all sizes, the largest included, and often with more queries than
+// one thread block takes.
 static void build_attention(op_case *c) {
     static const int64_t widths[] = {8, 64, 80, 128, 129, 256};
     int64_t width = widths[op_draw(c, 0, 5)], keys = op_draw(c, 30, 70);
@@ -112,8 +114,8 @@ static void build_attention(op_case *c) {
     add_attention(c, queries, kv, op_draw(c, 1, 2));
 }
 
-// More queries and keys than one tile of the tensor-core kernels has; some lengths are multiples of
-// the tile's size, others are not.
+// Draws attention with more queries and keys than one tile of the tensor-core kernels has. Some
+// lengths are multiples of the tile's size, others are not.
 static void build_long_attention(op_case *c) {
     static const int64_t lengths[] = {64, 128, 129, 200, 256, 300};
     static const int64_t widths[] = {16, 64, 72, 128};

@@ -262,7 +262,7 @@ static void put_headed(const char *name, int32_t magic, int32_t version, int32_t
     free(bytes);
 }
 
-// Labels and tokens of one file: each has its own numbers.
+// If labels and tokens lie in one file, the number of classes is found for each by itself.
 static void test_labels_beside_tokens(void **state) {
     int64_t ids[6] = {0, 4, 29, 7, 7, 7}, labels[3] = {1, 0, 1};
     const tri_safetensors_spec specs[] = {{"input_ids", TRI_I64, tri_shape_of(3, 2)},
@@ -372,7 +372,7 @@ static void test_tokens_refused(void **state) {
     expect_words("data.train is not set");
 }
 
-// Every transformed sample is one that the definition allows; flipped and unflipped ones appear.
+// Checks that every sample is the stored image or its mirror image, and that both occur.
 static void test_random_transforms(void **state) {
     fixture_put_idx("train", 300);
     fixture_put_idx("t10k", 30);
@@ -424,7 +424,7 @@ static void test_random_transforms(void **state) {
             }
         assert_int_equal(found, 1);
     }
-    assert_int_equal(seen, 0x3f); // all six positions
+    assert_int_equal(seen, 0x3f); // each of the six positions of the crop was drawn
     tri_dataset_close(train);
 }
 

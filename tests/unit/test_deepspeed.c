@@ -1,5 +1,5 @@
-// DeepSpeed's configuration as a recipe: files from practice, the examples of its documentation,
-// batch arithmetic, keys without effect, and every refusal.
+// Checks how a configuration of DeepSpeed becomes a recipe: files from practice, the examples of
+// DeepSpeed's documentation, batch arithmetic, keys without effect, and every refusal.
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 #include "recipe/recipe.h"
@@ -26,7 +26,8 @@ static tri_deepspeed parse(const char *json) {
     return d;
 }
 
-// The settings in order, as "key=value"; fallbacks as "key?=value", derived ones as "key:=value".
+// Lists the settings in order, as "key=value". DeepSpeed's defaults (is_fallback) are written
+// "key?=value", and settings that follow from others (is_derived) "key:=value".
 static const char *settings(const tri_deepspeed *d) {
     const char *text = "";
     for (int i = 0; i < d->count; i++)
@@ -51,7 +52,7 @@ static const example examples[] = {
      "trainer.log_every_n_steps=100 optimizer.name=adamw "
      "optimizer.weight_decay?=0 optimizer.lr=0.001 strategy.name=zero1 "
      "trainer.gradient_clip_val=1.0 batch.global=32"},
-    // The file of CSC's documentation.
+    // The example in the documentation of CSC, a supercomputing centre.
     {"{\"train_batch_size\": 400, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.001,"
      "\"betas\": [0.8, 0.999], \"eps\": 1e-8, \"weight_decay\": 3e-7}}, \"scheduler\": {\"type\": "
      "\"WarmupLR\", \"params\": {\"warmup_min_lr\": 0, \"warmup_max_lr\": 0.001,"
@@ -141,7 +142,8 @@ static void test_examples(void **state) {
     }
 }
 
-// There is one line for all keys without effect, and one for what JSON does not allow.
+// Checks that all keys without effect share one warning, and that there is one for what JSON does
+// not allow.
 static void test_notes(void **state) {
     tri_deepspeed d = parse(examples[0].json);
     assert_int_equal(d.notes.count, 1);
@@ -346,11 +348,11 @@ static const struct {
     {32, 5, 0, 2, 0, 0},  // the accumulation would not be a whole number
     {32, 0, 4, 2, 32, 4}, // a micro-batch of 4 follows
     {32, 0, 5, 2, 0, 0},
-    {0, 4, 8, 2, 64, 4}, // a batch of 64 follows
+    {0, 4, 8, 2, 64, 4}, // batch.global follows: 4 × 8 × 2 = 64
     {0, 4, 0, 3, 12, 4},
-    {400, 0, 0, 4, 400, 0}, // each replica has one micro-batch
+    {400, 0, 0, 4, 400, 0}, // batch.micro 0: each replica has one micro-batch
     {400, 0, 1, 4, 400, 0},
-    {400, 0, 0, 3, 400, 0}, // which need not be equal
+    {400, 0, 0, 3, 400, 0}, // the replicas' micro-batches need not be of equal size
     {0, 0, 4, 2, 64, 8},    // only accumulation is given: divides the recipe's own batch.global, 64
     {0, 1 << 20, 1 << 20, 2, 0, 0},
 };

@@ -1,4 +1,5 @@
-// A plan needs no device: it follows from a description. Choosing a device by name.
+// Checks that plans are made from the description of a device, without opening it, that they obey
+// the description's alignment and memory, and that a device is chosen by its name.
 #include "device/choose.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"
@@ -132,7 +133,8 @@ static void test_alignment(void **state) {
 
 static int64_t seven_bytes(tri_device *device) { return 7; }
 
-// Whose memory counts: what is free on an open device, what the description says, the host's.
+// tri_device_memory_of tells which memory a plan may use: what is free on an open device, the
+// memory that the device's description names, or the host's.
 static void test_memory(void **state) {
     (void)state;
     const tri_device_backend *const devices[] = {&tri_device_ref, &tri_device_null, NULL};
@@ -144,7 +146,7 @@ static void test_memory(void **state) {
     ok(tri_device_describe(devices, "null:h200", &h200));
     tri_device_memory memory = tri_device_memory_of(&host, NULL, 1);
     assert_true(!memory.is_own && strstr(memory.whose, "on this host"));
-    memory = tri_device_memory_of(&h200, NULL, 4); // each rank has one
+    memory = tri_device_memory_of(&h200, NULL, 4); // each rank has a GPU of its own
     assert_true(memory.is_own && memory.bytes == 141000000000);
     assert_string_equal(memory.whose, "of null:h200");
     memory = tri_device_memory_of(&open, &device, 4);

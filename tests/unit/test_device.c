@@ -1,4 +1,4 @@
-// What every device promises, tried on all of them: memory, copies, queues and tickets.
+// Checks on every device what all of them have to do: memory, copies, queues and tickets.
 #include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -65,7 +65,8 @@ static void test_memory(void **state) {
     }
 }
 
-// Memory of the host for copies: aligned, zeroed, and copied like any other.
+// Memory that alloc_host allocates, host memory for copies to and from the device, is aligned to 64
+// bytes and zeroed, and can be copied in both directions.
 static void test_memory_for_copies(void **state) {
     (void)state;
     static const size_t sizes[] = {1, 64, 4096, 300001};
@@ -395,7 +396,8 @@ static tri_status need_more(tri_device *device, const tri_graph *graph, const tr
     return need(kernel, 65);
 }
 
-// A kernel that needs more than was planned would write over another one's memory.
+// Checks that the process aborts if a kernel needs more workspace than it has planned: the kernel
+// would write over other memory.
 static void test_planned_workspace(void **state) {
     (void)state;
     tri_kernel_def def = {.name = "test", .workspace = plan_some, .prepare = need_less};

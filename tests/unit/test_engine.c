@@ -148,7 +148,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     check(tri_comm_self_open(&r->comm));
     for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) {
         r->fields[r->field_count++] = task->fields[i];
-        tri_shape *shape = &r->fields[i].shape; // large images only take time
+        tri_shape *shape = &r->fields[i].shape; // large images would only make the test slower
         for (int k = 1; k < shape->rank; k++)
             if (shape->dims[k] > 32) shape->dims[k] = 32;
     }
@@ -321,7 +321,7 @@ typedef struct course {
 enum { COURSE_STEPS = 24 };
 
 // Runs the steps with as many in flight as the device allows, until one exhausts the loss scale.
-// Fails like the step that halts, whose number is then *end.
+// Returns the failure of this step, and sets *end to its number.
 static tri_status run_course(rig *r, const course *c, tri_step_output *outs, int *end) {
     int ahead = tri_engine_steps_ahead(r->engine), issued = 0;
     int64_t known = 0;
@@ -354,8 +354,8 @@ static void end_course(rig *r, course *c, float *own) {
     for (int kind = 0; kind < 2; kind++) free(c->numbers[kind]);
 }
 
-// A device that runs ahead has the results, bit by bit, of one whose results are read at once:
-// scales, learning rates and bias corrections follow the updates, not the steps.
+// A device that runs ahead of the host gives the same bits as one whose results are read after each
+// step: loss scales, learning rates and bias corrections follow the updates, not the steps.
 static void test_overflow_in_flight(void **state) {
     (void)state;
     static const tri_loss_scale_options options = {
@@ -396,8 +396,8 @@ static void test_overflow_in_flight(void **state) {
     loss_scale = NULL;
 }
 
-// Without a loss scale, the first step that is not finite ends the training: also on asynchronous
-// devices with the CPU's message and the state before that step, although the next was issued.
+// Without a loss scale, the first step that is not finite ends the training. An asynchronous device
+// has issued the next step by then, but its message and state have to be the same as the CPU's.
 static void test_halt_in_flight(void **state) {
     (void)state;
     for (int bad = 0; bad < 5; bad++) {

@@ -1,5 +1,5 @@
-// Estimated times that follow from rates, on a model whose costs can be calculated by hand; units
-// of quantities.
+// Checks the times that an estimate computes from rates, on a model whose costs can be calculated
+// by hand; and how quantities with units, such as "64G", are read.
 #include "base/quantity.h"
 #include "device/null/null.h"
 #include "plan/draw.h"
@@ -136,7 +136,8 @@ static void test_links(void **state) {
     double wanted = 2 * 0.75 * bytes / 1e6;
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
     close_column(&f);
-    open_column(&f, TRI_STRATEGY_ZERO1, "1f1b", shards); // a scatter and a gather
+    // A reduce-scatter and an all-gather together send as much as the all-reduce of ddp.
+    open_column(&f, TRI_STRATEGY_ZERO1, "1f1b", shards);
     tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
     close_column(&f);
@@ -180,7 +181,7 @@ static void test_quantities(void **state) {
     (void)state;
     static const struct {
         const char *text;
-        double value; // below 0: refused
+        double value; // below 0: the text has to be refused
     } rows[] = {{"0", 0},          {"12", 12},    {"64G", 64e9},
                 {"1.5TB", 1.5e12}, {"2Ki", 2048}, {"80GiB", 80.0 * (1 << 30)},
                 {"60e9", 60e9},    {"3k", 3000},  {"7B", 7},

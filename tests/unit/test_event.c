@@ -1,4 +1,4 @@
-// Event files: byte for byte the records that TensorBoard's own writer makes.
+// Checks that event files have byte for byte the records that TensorBoard's own writer makes.
 #include "base/os.h"
 #include "format/event.h"
 

@@ -36,7 +36,9 @@ static void check_line(tri_status status, const char *override) {
         fail_msg("%s: %s '%s'", override, tri_status_name(status), line);
 }
 
-// `name`: the override that chooses the variant which has the key, or NULL.
+// Reads a recipe with `key` set to `value` and, if it is valid, trains. `name`: an override that
+// has to come first, because only the variant that it chooses (an optimizer, a schedule, …) has
+// the key; NULL: none is needed.
 static void try_value(const char *name, const char *key, const char *value) {
     const char *overrides[3];
     int count = 0;
@@ -90,7 +92,7 @@ static void more_than_there_are_is_all(void **state) {
     }
 }
 
-// Options of a model, which have no rows in a table.
+// A model's options, which have no rows in an option table, are refused too if they make no sense.
 static void models_refuse_what_they_cannot_be(void **state) {
     static const char LLAMA[] = "model: {name: llama, hidden_size: 8, num_attention_heads: 2}\n"
                                 "data: {name: synthetic, vocabulary: 16, sequence: 4}\n"

@@ -172,8 +172,9 @@ static const struct {
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
 
-// A failure is reported with a path, leaks nothing (under the address sanitizer), leaves the old
-// file in place, and the next attempt succeeds.
+// Lets each system call of a reader or writer fail once. The failure is reported with a path, leaks
+// nothing (under the address sanitizer), leaves the old file in place, and the next attempt
+// succeeds.
 static void test_each_call_fails_once(void **state) {
     put_files();
     for (int job = 0; job < JOBS; job++) {

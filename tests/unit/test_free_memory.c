@@ -1,4 +1,4 @@
-// How much memory is free, by control groups that the test writes.
+// Checks how much memory is found to be free, with files of control groups that the test writes.
 #include "base/free_memory.h"
 #include "base/os.h"
 
@@ -93,7 +93,7 @@ static void test_job_group(void **state) {
     put("memory.max", "5100000\n");
     put("memory.current", "5000000\n");
     assert_int_equal(tri_free_memory(1, NULL), 100000);
-    // Version 1, of which a host may have other controllers beside version 2.
+    // Control groups of version 1. A host may have some controllers of version 1 beside version 2.
     put("self", "12:cpuset,memory_other:/none\n4:cpu,memory:/uid_0/job_1\n0::/elsewhere\n");
     put("memory.max", "max\n");
     put("memory/uid_0/memory.limit_in_bytes", "9223372036854771712\n");

@@ -1,6 +1,6 @@
-// Fusion: each row of the table is used where the device has a kernel for the merged node, and only
-// there. The results keep their bits when the sum of two gradients is fused into the gradient of a
-// norm, or a max pooling into a batch norm.
+// Checks fusions: each row of their table is used where the device has a kernel for the merged
+// node, and only there. The results keep their bits when the sum of two gradients is fused into the
+// gradient of a norm, or a max pooling into a batch norm.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pass/fusions.h"
@@ -71,7 +71,8 @@ static void test_device_is_asked(void **state) {
 
 enum { ROWS = 5, WIDTH = 48 };
 
-// Norms with residual connections, in both orders of the sum: x + f(norm(x)) and f(norm(x)) + x.
+// Builds norms with residual connections, in both orders of the sum: x + f(norm(x)) and
+// f(norm(x)) + x.
 static tri_graph *build_residual(tri_precision precision) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_shape shape = tri_shape_of(ROWS, WIDTH);

@@ -1,4 +1,6 @@
-// Ranks that die, hang, are suspended or end: what the others learn of it, and what they may ask.
+// Tests rendezvous/health.h: when a rank or the store's server dies or hangs, all other ranks are
+// told which rank it was; suspended ranks and orderly ends are no losses; and ranks can ask what
+// other ranks do.
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -13,9 +15,9 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 // What the processes of a test show each other.
 typedef struct board {
     _Atomic int arrived, known, asked, left, may_go;
-    _Atomic int losses[RANKS]; // how many each has been told of
+    _Atomic int losses[RANKS]; // by rank: of how many lost ranks it has been told
     int lost[RANKS][RANKS];
-    char text[RANKS][TEXT_BYTES]; // the message of the first loss that each was told of
+    char text[RANKS][TEXT_BYTES]; // by rank: the message of the first lost rank that it was told of
 } board;
 
 static board *shared;
@@ -50,8 +52,8 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
-    // Until the server has a beat of every rank, because it answers "nothing yet" before: each rank
-    // asks for the next one's.
+    // Waits until the server has a beat of every rank: each rank asks for the beat of the next
+    // rank, and as long as the server has none, it answers "nothing yet".
     const tri_ledger_ring *next = tri_health_ring(health, (me->rank + 1) % me->size);
     for (int i = 0; i < 1000 && atomic_load(&next->step) != 7; i++) {
         usleep(10000);
@@ -166,7 +168,8 @@ static void silent_server_is_named(void **state) {
     end_others(pids, -1);
 }
 
-// The machine slept, or a debugger held all ranks: nobody is lost.
+// Checks that no rank counts as lost after all ranks were stopped together, as when the machine
+// sleeps or a debugger stops them.
 static void suspended_ranks_are_not_lost(void **state) {
     pid_t pids[RANKS];
     start_test(pids, 3.5, lives);

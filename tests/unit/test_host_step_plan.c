@@ -1,5 +1,6 @@
-// Where the optimizer of offloaded state runs: by the bytes that each way moves, and by the rates
-// of the device and its host. All on descriptions of GPUs that are not there.
+// Checks how a plan chooses whether the device or its host runs the optimizer of offloaded state:
+// by the bytes that either way moves, and by the rates of both. No GPU is needed, only
+// descriptions.
 #include "device/choose.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -74,15 +75,15 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
     return on_host;
 }
 
-// The rule compares two times for one parameter: the host reads and writes 40 bytes of its memory,
-// or the device copies 16 bytes over its link to the host ("link" below). With GB/s, bytes / rate
-// are nanoseconds.
+// The optimizer runs on the host if that is faster. The rule compares two times for one parameter:
+// the host reads and writes 40 bytes of its memory ("host" below), or the device copies 16 bytes
+// over its link to the host ("link").
 static void test_rule(void **state) {
-    assert_true(is_on_host(*state, "cuda:h200", 1)); // host memory 40 / 307 ns, copy 16 / 64 ns
+    assert_true(is_on_host(*state, "cuda:h200", 1)); // host 40 B / 307 GB/s, link 16 B / 64 GB/s
     assert_false(is_on_host(*state, "cuda:h200", 8));
-    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // host memory 40 / 102 ns, copy 16 / 32 ns
+    assert_true(is_on_host(*state, "cuda:a100-64", 2)); // host 40 B / 102 GB/s, link 16 B / 32 GB/s
     assert_false(is_on_host(*state, "cuda:a100-64", 4));
-    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // host memory 40 / 64 ns, copy 16 / 16 ns
+    assert_true(is_on_host(*state, "cuda:v100-32", 16)); // host 40 B / 64 GB/s, link 16 B / 16 GB/s
     deterministic = true;
     assert_false(is_on_host(*state, "cuda:v100-32", 1));
     options.offload_step = TRI_OFFLOAD_STEP_HOST;
@@ -104,7 +105,8 @@ static void test_impossible(void **state) {
     assert_false(is_on_host(*state, "cuda:h200", 1));
 }
 
-// How many bytes a plan copies between device and host, and how much memory it needs on each.
+// Checks how many bytes a plan copies between device and host, and how much memory it needs on
+// each of the two.
 static void test_bytes(void **state) {
     options.offload_step = TRI_OFFLOAD_STEP_DEVICE;
     tri_plan *device = plan_on(*state, "cuda:h200", 1);
@@ -120,8 +122,8 @@ static void test_bytes(void **state) {
     tri_host_step_bytes a = tri_plan_host_step_bytes(host, 0),
                         b = tri_plan_host_step_bytes(host, 1);
     assert_int_equal(a.memory + b.memory, bytes.memory);
-    // The optimizer on the device offloads two states. On the host it also keeps masters, gradients
-    // and half parameters there.
+    // An optimizer on the device offloads two states of each parameter. One on the host also keeps
+    // masters, gradients and the parameters in the half type in the host's memory.
     assert_int_equal(device->memory.offloaded, 8 * n);
     assert_int_equal(host->memory.offloaded, (8 + 4 + 4 + 2) * n);
     assert_int_equal(device->memory.parameters - host->memory.parameters, 4 * n);
@@ -138,9 +140,9 @@ static void test_bytes(void **state) {
     tri_plan_destroy(device);
 }
 
-// If only the host's memory takes time, a step takes as long as the optimizer's reads and writes
-// there. If only the copies take time, as long as the gradients' way to the host and then the
-// parameters' way back.
+// If only the rate of the host's memory is limited, a step takes as long as the optimizer's reads
+// and writes of that memory. If only the rate of copies is limited, it takes as long as the copies
+// of the gradients to the host and then of the parameters back to the device.
 static void test_estimate(void **state) {
     tri_arena *arena = *state;
     options.offload_step = TRI_OFFLOAD_STEP_HOST;

@@ -1,4 +1,5 @@
-// Slurm's lists of hosts: the hosts that a list names, in order, and texts that are no list.
+// Tests reading Slurm's lists of hosts: which hosts a list names, in which order, and which texts
+// are rejected because they are no list.
 #include "rendezvous/hostlist.h"
 
 #include "base/limits.h"

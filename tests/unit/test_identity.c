@@ -1,5 +1,5 @@
-// Which rank a process is: every launcher's variables, their precedence, and what a real
-// Slurm 22.05 with Open MPI 4.1 sets.
+// Tests how a process learns which rank it is: every launcher's variables, their precedence, and
+// what a real Slurm 22.05 with Open MPI 4.1 sets.
 #include "rendezvous/rendezvous.h"
 
 #include <setjmp.h>
@@ -94,9 +94,9 @@ static const struct {
     {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
     {"TRIREME_LAUNCHER=none SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "none",
      0, 1, 0, 1},
-    // salloc's shell: no rank at all.
+    // The shell that salloc starts: Slurm gives it no rank.
     {"SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
-    // The tasks of each node, uneven ones too.
+    // Slurm gives the number of tasks on each node, which may differ between nodes.
     {"SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_ID=1 "
      "SLURM_NTASKS_PER_NODE=2 SLURM_STEP_TASKS_PER_NODE=2(x2),1",
      "slurm", 4, 5, 0, 1},
@@ -113,7 +113,7 @@ static const struct {
      "torchrun", 1, 2, 1, 2},
     {"RANK=1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=0", "torchrun", 1, 2, 1,
      0},
-    // TRIREME_LAUNCHER chooses one.
+    // If the variables of several launchers are set, TRIREME_LAUNCHER chooses one of them.
     {"TRIREME_LAUNCHER=hydra SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 PMI_RANK=3 PMI_SIZE=4 "
      "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
      "hydra", 3, 4, 1, 2},
@@ -195,7 +195,8 @@ static void addresses(void **state) {
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=:70", "TRIREME_STORE=:70", "HOST:PORT");
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=fe80::1:70", "TRIREME_STORE=fe80", "[ADDRESS]");
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=n1:70000", "TRIREME_STORE=n1:70000", "HOST:PORT");
-    // All ranks of a step look for rank 0 at the same ports, and those of another step elsewhere.
+    // All ranks of a Slurm step look for rank 0 at the same ports; those of another step, at
+    // others.
     const char *step = "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_STEP_ID=%d SLURM_JOB_ID=7 "
                        "SLURM_STEP_NODELIST=nid[08-09,12],login";
     char text[3][256];
@@ -379,7 +380,8 @@ static void check_settled(const int said[HOST_RANKS][2], const int *local_ranks)
     }
 }
 
-// All ranks refuse with the same message.
+// Checks that all ranks refuse what their launchers say (`said`), each with a message that contains
+// `text`.
 static void check_unsettled(const int said[HOST_RANKS][2], const char *text) {
     for (int rank = 0; rank < HOST_RANKS; rank++) {
         tri_identity got;

@@ -1,4 +1,4 @@
-// IDX files, raw and compressed, valid and damaged in every way.
+// Tests reading IDX files: raw and compressed ones, valid ones and ones that are damaged.
 #include "format/idx.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-// The index, which finds a number by a name: many names, names that are parts of longer texts, and
-// numbers that are set again.
+// Checks the index, a hash table that finds a number by a name: many names, names that are parts of
+// longer texts, and numbers that are set again.
 #include "base/index.h"
 
 #include <setjmp.h>

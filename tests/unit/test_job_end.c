@@ -1,4 +1,5 @@
-// The end of a Slurm job: times as squeue prints them, and when a run has to stop.
+// Checks how a run learns when its Slurm job ends, from times as squeue prints them, and when the
+// run then has to stop.
 #include "base/command.h"
 #include "base/limits.h"
 #include "train/deadline.h"
@@ -15,7 +16,7 @@ static void test_times(void **state) {
     (void)state;
     static const struct {
         const char *text;
-        double seconds; // -1: refused
+        double seconds; // the time that is read; -1: `text` is rejected
     } cases[] = {
         {"59", 59},         {"02:03", 123},  {"1:02:03", 3723}, {"1-02:03:04", 93784},
         {" 10:00 \n", 600}, {"0:00", 0},     {"", -1},          {"UNLIMITED", -1},
@@ -68,11 +69,11 @@ static void test_when_to_stop(void **state) {
     double last = 100 - 2 * 3 - 1.5 * 20 - margin; // two more steps, and a checkpoint
     assert_false(train_deadline_is_due(&d, last - 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 0);
-    // Slurm says how much is left: as much as was known, less, more, no end at all.
+    // Slurm tells how much time the job has left: as much as was known, less, more, no end at all.
     a.left_s = 100 - (last + 0.1);
     assert_true(train_deadline_is_due(&d, last + 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 1);
-    assert_true(train_deadline_is_due(&d, last + 0.2, (train_rest){0})); // asked a moment ago
+    assert_true(train_deadline_is_due(&d, last + 0.2, (train_rest){0})); // too soon to ask again
     assert_int_equal(a.asked, 1);
     a.left_s = 3600;
     assert_false(train_deadline_is_due(&d, last + 10, (train_rest){0}));

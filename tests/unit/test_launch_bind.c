@@ -1,5 +1,6 @@
-// Binding on described hosts: the masks that sites publish, and what holds for any number of
-// workers. The descriptions are written by tests/support/make_topologies.py.
+// To which CPUs the launcher binds workers, on hosts that are described in files (written by
+// tests/support/make_topologies.py): the CPU masks that computing sites publish for them, and rules
+// for any number of workers.
 #include "launch/bind.h"
 
 #include "support/arena_fixture.h"
@@ -33,7 +34,7 @@ static void plan(const launch_topology *host, int workers, const char *visible,
                      TRI_OK);
 }
 
-// What LUMI's documentation gives as --cpu-bind=mask_cpu for GCD 0 to 7.
+// The workers get the CPUs that LUMI's documentation gives as --cpu-bind=mask_cpu for GCD 0 to 7.
 static void lumi_gets_the_published_masks(void **state) {
     (void)state;
     launch_topology host = read_host("lumi-g");

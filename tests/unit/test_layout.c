@@ -1,4 +1,4 @@
-// Elements are stored where the layout says, whatever range of them is copied.
+// Checks that tensor/layout.h stores each element where the layout says, whatever range is copied.
 #include "tensor/layout.h"
 
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 static void test_known_offsets(void **state) {
-    // A matrix in blocks of 4 rows by 2 columns, rows fastest; blocks of one column of blocks
-    // first.
+    // A matrix in blocks of 4 rows by 2 columns. In a block, each column is contiguous. Of the
+    // blocks, those of the first two columns come first, from top to bottom.
     tri_layout layout = {
         .order = {1, 0}, .block_count = 2, .block_axis = {1, 0}, .block_size = {2, 4}};
     tri_shape shape = tri_shape_of(6, 5);

@@ -339,7 +339,8 @@ static void *unpack_again_and_again(void *context) {
     return NULL;
 }
 
-// A reader finds one of the two states that another thread unpacks in turn, and nothing between.
+// Checks that a reader finds one of the two states that another thread unpacks in turn, and never a
+// mixture of them.
 static void test_unpacked_meanwhile(void **state) {
     enum { CHANGES = 200, LIMIT_S = 30 };
     tri_ledger *ledger;

@@ -129,7 +129,8 @@ static void test_between_actions(void **state) {
     close_case(&c);
 }
 
-// All ranks are in work of their own: rank 0 ends the run at the limit, not before.
+// Checks that rank 0 ends the run if no rank moves and none waits for another one: at the time
+// limit, not before.
 static void test_none_moves(void **state) {
     test_case c;
     open_case(&c, 2);
@@ -142,7 +143,8 @@ static void test_none_moves(void **state) {
     close_case(&c);
 }
 
-// Ranks that a terminal stopped together, or a machine that slept: that time does not count.
+// Checks that time does not count in which all ranks were stopped together, as by a terminal or
+// while the machine slept.
 static void test_pause(void **state) {
     test_case c;
     open_case(&c, 2);
@@ -156,8 +158,8 @@ static void test_pause(void **state) {
     close_case(&c);
 }
 
-// The action that a rank is in stays known, however much its other lanes (such as storage) have
-// done since.
+// A rank's current action can still be named when the rank's other lanes (such as storage) have
+// begun and ended many actions since.
 static void test_long_action(void **state) {
     test_case c;
     open_case(&c, 2);

@@ -1,6 +1,6 @@
-// The loss scale, step by step, against DeepSpeed's DynamicLossScaler: its rule written with its
-// own variables, and cases calculated by hand. Then the numbers that one step hands to the next in
-// a device's memory, against that rule.
+// Compares the loss scale, step by step, with DeepSpeed's DynamicLossScaler: with its rule, written
+// with its own variables, and with cases calculated by hand. Then compares with that rule the
+// numbers that one step hands to the next in a device's memory.
 #include "base/arena.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
@@ -23,8 +23,8 @@ typedef struct span {
     int steps;
     bool overflow;                  // all of these steps overflow
     double scale;                   // the loss scale after these steps
-    int64_t hysteresis_left;        // the hysteresis that is left after them
-    tri_loss_scale_verdict verdict; // the verdict on the last of them
+    int64_t hysteresis_left;        // the hysteresis that is left after these steps
+    tri_loss_scale_verdict verdict; // the verdict on the last of these steps
 } span;
 
 typedef struct course {
@@ -203,7 +203,8 @@ static void step(rig *r, double known, double squares, double *carried, double *
 static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
                                                      &tri_device_far};
 
-// Random overflows on each device, with the host's knowledge of updates up to a step old.
+// Runs steps with random overflows on each device. The number of updates that the host knows of is
+// up to one step old.
 static void test_on_devices(void **state) {
     uint32_t random = 1;
     for (int run = 0; run < 60; run++) {

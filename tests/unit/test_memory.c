@@ -1,4 +1,4 @@
-// Placement in memory: buffers that are in use at the same time never overlap.
+// Tests the placement of buffers in memory: buffers that are in use at the same time never overlap.
 #include "base/philox.h"
 #include "plan/memory.h"
 

@@ -54,7 +54,8 @@ static bool say(int agent, nodes_message message, nodes_kind kind) {
     return nodes_core_receive(core, agent, &message, now);
 }
 
-// The first agent (launcher of a node) is the one that serves the others and decides for them.
+// Lets agent number `agent` (the launcher of a node) connect and join the run. Agent 0 is the one
+// that serves the others and decides for them.
 static void join(int agent, int min, int max, int workers) {
     nodes_message message = {.join = {.version = NODES_VERSION,
                                       .workers = workers,
@@ -166,7 +167,7 @@ static void last_call(void **state) {
     now += 2 * second;
     expire();
     expect_round(0, 0, 0, 2, 0);
-    // A late node is taken in, without a restart.
+    // A node that joins late takes part from the next round on, which does not count as a restart.
     join(2, 2, 3, 1);
     assert_true(stop[0].order.is_graceful && stop[1].order.is_graceful);
     end(0, NODES_STOPPED);
@@ -304,14 +305,14 @@ static void random_orders(void **state) {
             } else if (what < 6 && runs) {
                 nodes_message message = {.report = {.outcome = what % NODES_OUTCOMES}};
                 message.report.failed = message.report.outcome == NODES_FAILED && what == 5;
-                told[agent].head.kind = 0; // it has reported
+                told[agent].head.kind = 0; // this agent has reported, so it is no longer in a round
                 say(agent, message, NODES_REPORT);
             }
             now += second / 10;
         }
         for (int i = 0; i < AGENTS; i++)
             if (here[i] && told[i].head.kind == NODES_ROUND) end(i, NODES_STOPPED);
-        // Every wait of those that are still here ends with the join timeout.
+        // Agents that are still connected wait for others no longer than the join timeout.
         for (int i = 0; i < 1300 && here[0] && told[0].head.kind != NODES_END; i++) {
             for (int k = 0; k < AGENTS; k++)
                 if (here[k]) {

@@ -101,7 +101,7 @@ static void writes_the_documented_lines(void **state) {
     free(text);
     train(o, 3, 1, 1);
     tri_metric_value metric = {"accuracy", 0.8824};
-    now_ns += 7000000000; // evaluation
+    now_ns += 7000000000; // the evaluation takes 7 s
     tri_observe_val(o, (tri_val_event){.step = 3,
                                        .epoch = 0,
                                        .loss = 0.3301,

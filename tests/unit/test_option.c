@@ -1,4 +1,4 @@
-// Option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
+// Checks option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
 #include "base/option_manual.h"
 #include "support/arena_fixture.h"
 

@@ -1,5 +1,5 @@
-// Files that are replaced as a whole: the name of the temporary file, how it is opened, and that
-// none is left behind.
+// Tests files that are replaced as a whole: the name of the temporary file, how it is opened, and
+// that none is left behind.
 #include "support/run_folder.h"
 
 #include <dirent.h>
@@ -89,7 +89,7 @@ static int counting_fsync(int fd) {
     return tri_os_system.fsync(fd);
 }
 
-// A file that a crash of the system makes useless costs no wait for the disk.
+// To replace a file that is of no use after a crash of the system takes no fsync.
 static void test_fleeting_file_is_not_synced(void **state) {
     watch(0);
     tri_os.fsync = counting_fsync;
@@ -100,7 +100,7 @@ static void test_fleeting_file_is_not_synced(void **state) {
     assert_int_equal(synced, 0);
     assert_int_equal(tri_os_replace_file(path, "two", 3), TRI_OK);
     check_content(path, "two");
-    assert_int_equal(synced, 2); // the file and its folder
+    assert_int_equal(synced, 2); // both the file and its folder were synced
     assert_int_equal(entries_of_run(), 1);
     tri_os.unlink(path);
 }

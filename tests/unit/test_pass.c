@@ -1,5 +1,6 @@
-// The passes on every built-in model, device, mode and size. Each leaves a verified graph, the same
-// one every time, with the properties that it promises. A wrong graph is caught.
+// Tests the passes on every built-in model, device, mode and size. Each pass leaves a graph that
+// tri_graph_verify accepts, the same graph every time, with the properties that it promises. A
+// wrong graph is found.
 #include "device/cpu/cpu.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"

@@ -1,4 +1,5 @@
-// The vector code is used only where it gives the same bits as plain divisions.
+// Checks that bytes of images are scaled by vector code only where this gives the same bits as
+// dividing each value.
 #include "tensor/pixels.h"
 
 #include <setjmp.h>

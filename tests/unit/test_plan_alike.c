@@ -1,6 +1,6 @@
-// What must be alike. A model whose graph differs in evaluation or for another batch size is
-// refused, because all its programs share the parameters and the sums of the metrics. Ranks that
-// hold shards of one size plan the same peak of memory.
+// Checks what has to be the same in all programs and on all ranks. A model is rejected if it has
+// other parameters or metrics in evaluation, or for another batch size, than in training, because
+// all its programs share them. Ranks with shards of the same size plan the same number of bytes.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 

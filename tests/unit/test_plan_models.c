@@ -1,4 +1,5 @@
-// Plans of models that are cut into stages at unusual points.
+// Plans of unusual models: one whose first pipeline stage computes nothing, one whose blocks share
+// many weights, and one of 2000 blocks.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 
@@ -15,7 +16,7 @@
 
 enum { RANKS = 2 };
 
-static int shared_weights; // of `borrows`
+static int shared_weights; // how many weights the blocks of model `borrows` share
 
 // The first stage has only a view of the inputs.
 static void views(tri_graph *g, const tri_batch *batch) {
@@ -45,7 +46,7 @@ static void borrows(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 2), batch->targets));
 }
 
-static int depth; // blocks of `deep`
+static int depth; // how many blocks the model `deep` has
 
 static void deep(tri_graph *g, const tri_batch *batch) {
     tri_value x = tri_flatten(g, batch->inputs);

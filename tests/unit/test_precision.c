@@ -1,5 +1,5 @@
-// Precisions: the type of each value of the built-in models and where casts are added. What `ref`
-// computes in a half type is its F32 result, rounded once.
+// Tests precisions: the type of each value of the built-in models, where casts are added, and that
+// what `ref` computes in a half type is its F32 result, rounded once.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"
@@ -86,7 +86,7 @@ static void check_node(const tri_graph *g, const tri_node *node, tri_dtype low) 
         for (int k = 1; k < node->output_count; k++)
             assert_int_equal(type_of(g, node->outputs[k]), k == 5 ? TRI_U8 : TRI_F32);
     }
-    // A gradient has the type of its value.
+    // No cast converts a value to the type that it already has.
     if (node->op == &tri_op_cast)
         assert_int_not_equal(type_of(g, node->inputs[0]), type_of(g, node->outputs[0]));
 }
@@ -142,8 +142,8 @@ static void test_cnn(void **state) {
     tri_arena_destroy(arena);
 }
 
-// A layer of a transformer in every detail: the residual stream stays F32, and the forward pass has
-// no cast.
+// Adds a part of a transformer's layer with a residual connection: norm, gated linear layers, and
+// the sum with x. The residual stream stays F32, and the forward pass has no cast.
 static tri_value residual(tri_graph *g, tri_value x, const char *norm, const char *in,
                           const char *out) {
     tri_shape width = tri_shape_of(tri_value_shape(g, x).dims[1]);
@@ -253,13 +253,13 @@ static void test_where_casts_are(void **state) {
         const tri_node *cast = first_of(g, &tri_op_cast);
         assert_int_equal(cast->inputs[0].id, sum.id);
         assert_int_equal(cast->block, both);
-        assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2); // of y, for the loss
+        assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2); // 2: also y, for the loss
         check(tri_pass_autodiff(g), "places");
         tri_arena_destroy(arena);
     }
 }
 
-// The same graph with F32 instead of the half type.
+// Changes the graph: replaces the half type by F32, in values and in attributes.
 static void widen(tri_graph *g, tri_dtype half) {
     for (int i = 0; i < g->value_count; i++)
         if (g->values[i].dtype == half) g->values[i].dtype = TRI_F32;
@@ -275,7 +275,8 @@ static void widen(tri_graph *g, tri_dtype half) {
     }
 }
 
-// Compares the results of the same nodes on the same rounded numbers.
+// Runs a graph in a half type and the same graph in F32, both on inputs that the half type holds
+// exactly. For nodes that read only inputs, the first result must be the second one, rounded.
 static void compare_rounded(const op_family *family, uint64_t seed, tri_dtype half) {
     tri_device *device = op_device_open(&tri_device_ref, 1);
     op_session *sessions[2];

@@ -1,5 +1,5 @@
-// What decides between go and no-go in a preflight: medians, slow hosts and pairs, clocks, limits.
-// Also the schedule by which pairs of hosts are measured.
+// Checks what decides between go and no-go in a preflight (medians, slow hosts and pairs, clocks,
+// limits), and the schedule by which pairs of hosts are measured.
 #include "base/os.h"
 #include "preflight/judge.h"
 #include "preflight/limits.h"
@@ -39,7 +39,7 @@ static void one_slow_rank(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     bool slow[4];
     assert_true(preflight_median(arena, (double[]){3, 1, 2}, 3) == 2);
-    assert_true(preflight_median(arena, (double[]){1, 4}, 2) == 4); // compared with the larger
+    assert_true(preflight_median(arena, (double[]){1, 4}, 2) == 4); // of two: the larger
     assert_true(preflight_median(arena, NULL, 0) == 0);
     assert_int_equal(preflight_find_slow(arena, (double[]){10, 9, 3, 11}, 4, 0.75, slow), 1);
     assert_true(slow[2] && !slow[0] && !slow[1] && !slow[3]);
@@ -53,7 +53,7 @@ static void one_slow_rank(void **state) {
 // What all ends (hosts) together find, each by its own pairs and the summaries of the others.
 typedef struct findings {
     int slow_ends, slow_end;  // how many ends are slow, and the last of them
-    int faults, end, partner; // how many pairs have the fault, and the two ends of the last pair
+    int faults, end, partner; // how many pairs have a fault of `kind`, and the last pair's ends
     size_t bytes;             // how many bytes a rank holds of the results of all ends
 } findings;
 
@@ -122,7 +122,8 @@ static void slow_hosts_and_pairs(void **state) {
     assert_true(rates.pairs == 0 && rates.best == 0 && rates.best_partner == -1);
 }
 
-// The largest runs: a rank holds a few megabytes, and slow hosts and pairs are still found.
+// Checks the largest number of hosts: a rank needs only a few megabytes for the results, and slow
+// hosts and slow pairs of hosts are still found.
 static void sixteen_thousand_hosts(void **state) {
     enum { HOSTS = 16384 };
     preflight_limits limits = preflight_limits_default();
@@ -164,7 +165,7 @@ static void hosts_that_do_not_reach_each_other(void **state) {
 
 static void the_shortest_round_trip_tells_the_time(void **state) {
     const preflight_tick ticks[] = {
-        {0, 5000600, 9000}, // the answer was late
+        {0, 5000600, 9000}, // the answer took long, so this round trip tells little
         {20000, 5020500, 21000},
         {40000, 5040000, 45000},
     };

@@ -1,4 +1,5 @@
-// A run's progress in a checkpoint: what is written is read back, and what is no progress refused.
+// Checks the run's progress in a checkpoint: what is written is read back, and a map that is not a
+// complete progress is refused.
 #include "base/tree.h"
 #include "support/arena_fixture.h"
 #include "train/state.h"

@@ -1,4 +1,4 @@
-// Numbers with units, counts and decimals as people read them.
+// Tests how numbers with units, counts and decimal numbers are written for people and read.
 #include "base/quantity.h"
 
 #include <math.h>

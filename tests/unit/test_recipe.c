@@ -1,4 +1,5 @@
-// Recipes: defaults, overrides, the resolved text, the keys that define a run, and every refusal.
+// Tests recipes: defaults, overrides, the resolved text, the keys that may not change when a run is
+// continued, and every refusal.
 #include "recipe/recipe.h"
 #include "support/arena_fixture.h"
 
@@ -142,7 +143,7 @@ static void names_what_defines_a_run(void **state) {
     assert_string_equal(tri_recipe_differences(arena, &a, &b).items[0], "optimizer.name");
 }
 
-// Strategies by the names of other systems.
+// Checks that recipes may call strategies by the names that other systems give them.
 static void accepts_names_of_other_systems(void **state) {
     static const struct {
         const char *alias, *name, *offload;
@@ -174,7 +175,7 @@ static void accepts_names_of_other_systems(void **state) {
 }
 
 typedef struct refusal {
-    const char *text; // after BASE; one that starts with '!' stands alone
+    const char *text; // the recipe is BASE and this text; if it starts with '!', without BASE
     const char *override;
     const char *message;
 } refusal;
@@ -312,8 +313,8 @@ static void refuses_keys_that_cannot_be_read_back(void **state) {
 // second.
 static void reports_keys_without_effect(void **state) {
     static const struct {
-        // Overrides: `idle` sets the key, which has an effect only together with `needs`. NULL: it
-        // has an effect only on a larger mesh, of the sizes that follow.
+        // Overrides: `idle` sets the key, which has an effect only together with `needs`. `needs`
+        // NULL: the key has an effect only on more ranks, on a mesh of the sizes that follow.
         const char *idle, *needs;
         int pipeline, tensor, replicas;
     } cases[] = {

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-// "left" reads x only through its relu. "join" is the last to read x and could write its sum over
-// it.
+// Block "left" reads x only by way of relu(x). Block "join" is the last to read x, so the sum z
+// could be written into the memory of x.
 static void skips(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -27,7 +27,8 @@ static void skips(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "left" makes v and needs it again to recompute; "join" is the last to read v.
+// Block "left" computes v, which its recomputation in the backward pass needs too. Block "join" is
+// the last to read v.
 static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -55,7 +56,8 @@ static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "side" reads the weight of "stem" only for a metric.
+// Builds a model whose block "side" reads the weight of the block "stem" only for a metric, and
+// only if `reads`.
 static void build_side(tri_graph *g, const tri_batch *batch, bool reads) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -92,7 +94,8 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
     return TRI_OK;
 }
 
-// Returns all parameters after two steps of two micro-batches.
+// Trains for two steps of two micro-batches, writes the values of all parameters to `out`, and
+// returns how many values these are.
 static int train(int model_index, bool recompute, float *out) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const tri_task task = {.name = "odd", .build = models[model_index]};
@@ -163,7 +166,8 @@ static void test_same_bits(void **state) {
     }
 }
 
-// A block that reads a shared weight but makes no gradient of it adds nothing.
+// A block that reads a shared weight but makes no gradient of it adds nothing to that weight's
+// gradient.
 static void test_reader_without_gradient(void **state) {
     (void)state;
     for (int again = 0; again < 2; again++) {
@@ -174,9 +178,9 @@ static void test_reader_without_gradient(void **state) {
     }
 }
 
-// If the backward pass is split, BACKWARD_WEIGHT of a later block may come after RECOMPUTE of block
-// "left". It still reads the sum w of v and n. So w must not share memory with v, which RECOMPUTE
-// writes again.
+// If the backward pass is split, BACKWARD_WEIGHT of block "join" may come after RECOMPUTE of block
+// "left". BACKWARD_WEIGHT of "join" still reads w, the sum of v and n. So w must not share memory
+// with v, which RECOMPUTE of "left" writes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};

@@ -41,7 +41,8 @@ static int no_locks(int fd) {
     return -1;
 }
 
-// A file system whose locks are not seen by other hosts.
+// Replaces tri_os.lock by that of a file system on which hosts do not see each other's locks: it
+// succeeds although another host holds the lock.
 static int always_locked(int fd) { return 0; }
 
 static int begin(void **state) {
@@ -111,7 +112,7 @@ static void test_second_is_refused_without_locks(void **state) {
     check_second_is_refused();
 }
 
-// A child takes the lock and is killed. What it leaves is its file.
+// A child process takes the run folder's lock and is killed. Only the lock's file remains.
 static void kill_a_holder(void) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
@@ -140,7 +141,7 @@ static void check_dead_is_nobody(void) {
     kill_a_holder();
     int64_t before = now_ns;
     check_taken();
-    assert_int_equal(now_ns, before); // at once
+    assert_int_equal(now_ns, before); // without waiting
 }
 
 static void test_dead_is_nobody(void **state) { check_dead_is_nobody(); }
@@ -211,7 +212,7 @@ static void test_holder_notices_that_it_is_not_any_more(void **state) {
     assert_int_equal(status, TRI_IO);
     assert_non_null(strstr(tri_error_message(), "taken over by pid 4711 on far-away"));
     train_lock_release(lock);
-    assert_int_equal(access(in_run(".lock"), F_OK), 0); // the lock of the process on far-away
+    assert_int_equal(access(in_run(".lock"), F_OK), 0); // host far-away holds the lock
 }
 
 int main(void) {

@@ -22,7 +22,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) { return unlink(path); }
 
-// A file of `count` (header size as claimed), header and data.
+// Writes a file: `count`, which is the header's size as the file claims it, the header, the data.
 static void put(uint64_t count, const char *header, const void *data, size_t data_bytes) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

@@ -1,4 +1,4 @@
-// The order of samples and their division among replicas.
+// Tests the order of samples and their division among replicas.
 #include "data/sampler.h"
 
 #include <setjmp.h>

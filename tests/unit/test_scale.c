@@ -1,5 +1,5 @@
-// The numbers, the table, the JSON object and the picture of `trireme scale`, from points that are
-// made up; and how its simulation is calibrated.
+// Tests what `trireme scale` shows for invented points: its numbers, table, JSON object and
+// picture; and how its simulation is calibrated.
 #include "cli/scale_view.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static void test_numbers(void **state) {
         near(scale_efficiency(v, 1), 0.8);
         near(scale_error(&v->points[1]), 2000.0 / 1600 - 1);
         near(scale_step_s(&v->points[1]), (weak ? 2 * BATCH : BATCH) / 1600.0);
-        // The third is simulated: 4000 samples/s on four times as many ranks.
+        // The third point is simulated: 4000 samples/s on four times as many ranks.
         near(scale_speedup(v, 2), 4);
         near(scale_efficiency(v, 2), 1);
         near(scale_waiting(&v->points[2]), 0.02);
@@ -176,7 +176,7 @@ static void test_picture(void **state) {
     tri_arena_destroy(v->arena);
 }
 
-// A plan of a built-in model, for the device `null`.
+// Plans all points of the sweep `v` for a built-in model and the device `null`.
 static void plan_points(scale_view *v, tri_recipe *recipe, const char *const *overrides,
                         int count) {
     const cli_context context = {.program = "test"};

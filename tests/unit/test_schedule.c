@@ -1,5 +1,5 @@
-// Schedules with an action dropped, doubled, moved or no longer waited for are caught, unless the
-// change is harmless.
+// Drops, doubles or moves an action of a schedule, or removes a wait for it: the verification must
+// refuse the changed schedule, unless the change is harmless.
 #include "plan/dependencies.h"
 #include "support/schedule_case.h"
 
@@ -139,7 +139,7 @@ typedef struct mutation {
     schedule_set *set;
     int rank;
     const tri_schedule *good;
-    touched *touched; // by action
+    touched *touched; // by action: the memory that it reads and writes
 } mutation;
 
 static bool is_caught(const mutation *m, tri_action *actions, int count, bool *by_rank) {
@@ -180,7 +180,8 @@ static void drop_and_double(const mutation *m, tri_action *actions) {
     }
 }
 
-// Swapping actions i and k moves each of them past all actions in between.
+// Whether swapping actions i and k would change the order of two actions that conflict. The swap
+// moves each of the two past the other and past all actions in between.
 static bool swap_conflicts(const mutation *m, int i, int k) {
     const tri_action *a = m->good->actions;
     const tri_schedule_request *r = &m->set->requests[m->rank];
@@ -269,7 +270,7 @@ static void test_dependencies(void **state) {
             good->actions[i].dependency_count++;
         }
         for (int i = 1; i < good->count;
-             i++) { // a wait added twice is kept once, unless a lane keeps the order anyway
+             i++) { // two equal waits make one dependency; none if a lane keeps the order anyway
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
             const tri_action *a = &good->actions[i];

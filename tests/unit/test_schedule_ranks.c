@@ -83,7 +83,7 @@ static void test_many_ranks(void **state) {
         {"ddp", "1f1b", .pipeline = 256, .shard = 4, .micro_batches = 8, .deterministic = true},
         {"ddp", "1f1b", .pipeline = 16, .replicate = 64, .micro_batches = 640, .evaluates = true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
-    for (int o = 0; tri_orders[o]; o++) // also one that no row above names
+    for (int o = 0; tri_orders[o]; o++) // every order, also one that no case above names
         check(&(schedule_case){"fsdp", tri_orders[o]->name, .pipeline = 8, .shard = 128,
                                .stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1,
                                .micro_batches = 1100, .skips = true});
@@ -157,7 +157,7 @@ static void test_bubbles(void **state) {
             assert_float_equal(even_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(gpipe, even, 1e-9);
             assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
-            // With zero-bubble the idle time is a third of that: (P-1) (F + B - W),
+            // With zero-bubble the idle time is a third of that of 1f1b: (P-1) (F + B - W),
             // arXiv:2401.10241, table 2.
             double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
             assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
@@ -204,8 +204,8 @@ static void test_in_flight(void **state) {
             }
 }
 
-// A rank waits for its sends before it reuses their memory. Even if the very next action did so, no
-// rank would wait for ever.
+// A rank waits for its sends before it reuses their memory. Checks that no rank would wait for ever
+// even if the action right after each SEND reused the memory.
 static void test_waits(void **state) {
     (void)state;
     static const int shapes[][4] = {{2, 1, 5, 1}, {3, 1, 7, 2},  {4, 2, 8, 1},

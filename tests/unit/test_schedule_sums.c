@@ -21,17 +21,18 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 static uint64_t parameters_of(int unit) { return mix(3, (uint64_t)unit); }
 
 typedef struct sums {
-    uint64_t statistics, input, rest; // by what makes the gradients: tri_gradient_source
+    uint64_t statistics, input, rest; // one sum of gradients for each tri_gradient_source
 } sums;
 
 // One rank's memory.
 typedef struct rank_memory {
     int next;
-    uint64_t *parameters;         // by unit (parameters that are reduced together)
-    sums *gradients, *kept;       // by unit
-    uint64_t *outputs, *internal; // by block and micro-batch: what others and what BACKWARD read
-    uint64_t *back;               // by block and micro-batch: the gradient of the block's input
-    bool *posted;                 // by edge and micro-batch: this rank has begun to receive
+    uint64_t *parameters;   // by unit (parameters that are reduced together)
+    sums *gradients, *kept; // by unit
+    // By block and micro-batch: what other blocks read of its results, and what BACKWARD reads.
+    uint64_t *outputs, *internal;
+    uint64_t *back; // by block and micro-batch: the gradient of the block's input
+    bool *posted;   // by edge and micro-batch: this rank has begun to receive
     int stepped;
 } rank_memory;
 
@@ -58,7 +59,7 @@ static uint64_t *mail_at(const machine *m, int rank, int edge, int round) {
     return &m->mail[(size_t)(rank % columns) * at(r, r->edge_count, 0) + at(r, edge, round)];
 }
 
-// The micro-batch's number in the step.
+// Returns the number of a rank's micro-batch among those of all replicas in the step.
 static uint64_t number_of(const machine *m, int rank, int round) {
     return (uint64_t)(round * tri_mesh_replicas(&m->set->mesh) +
                       tri_mesh_replica(&m->set->mesh, rank));

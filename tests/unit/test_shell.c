@@ -1,4 +1,4 @@
-// Words of printed commands: the shell reads them back unchanged.
+// Checks that a shell reads every word that tri_shell_word has quoted as the word that it was.
 #include "base/shell.h"
 #include "support/arena_fixture.h"
 

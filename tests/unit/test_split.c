@@ -1,4 +1,5 @@
-// Validation data of every kind of data set: data.val_fraction of the training data, and data.val.
+// Tests validation data of every kind of data set. They are a part of the training data
+// (data.val_fraction) or lie in files of their own (data.val).
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "data/split.h"

@@ -1,4 +1,5 @@
-// Stages: cut by cost they are as even as possible, and cut by name they are what was asked for.
+// Checks how blocks are cut into the stages of a pipeline: by cost, as evenly as possible, or by
+// the names of blocks, exactly as asked for.
 #include "base/philox.h"
 #include "plan/stages.h"
 
@@ -15,7 +16,8 @@ static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
     return tri_philox_at(7, stream, 0, (*at)++) % below;
 }
 
-// Tries all ways to cut, one by one; a bit for each block that begins a stage. Returns the best.
+// Tries all ways to cut the blocks into stages. In `cut`, a bit is set for each block that begins a
+// stage. Returns the smallest possible cost of the most expensive stage.
 static double best_cut(const double *costs, int blocks, int stages) {
     double best = -1;
     for (unsigned cut = 0; cut < 1u << (blocks - 1); cut++) {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { ALIGNMENT = 64 }; // of what the plan places
+enum { ALIGNMENT = 64 }; // in bytes: each buffer that the plan places begins at a multiple
 
 static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
     return tri_philox_at(31, stream, 0, (*at)++) % below;
@@ -82,8 +82,9 @@ static int shared_bundle(const tri_program *p, const tri_schedule_request *r, in
     return -1;
 }
 
-// Each block keeps something for itself and passes values on. `edges` lists those that other stages
-// read, one value for each edge; some are read again in the backward pass.
+// Makes a program in which each block keeps values for its own backward pass, and passes values to
+// the next block. For each edge of the request, a block also makes one value that another stage
+// reads. Some of the values that are passed on are read again in the backward pass.
 static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r, uint64_t stream) {
     maker m = {.arena = arena, .p = TRI_NEW(arena, tri_program)};
     uint32_t at = 1000;
@@ -150,7 +151,7 @@ typedef struct follower {
     uint32_t *generation;
     int action;
     const char *rule; // the first rule that an action breaks; NULL: none
-    int rule_action;  // the action that breaks it
+    int rule_action;  // the action that breaks `rule`
 } follower;
 
 // Notes the first rule that is broken.
@@ -278,8 +279,8 @@ static bool runs_phase(const tri_action *a, tri_phase phase) {
            (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE);
 }
 
-// An action's scratch is written first and read last, so that it cannot lie where anything else
-// lies that the action uses.
+// In this simulation an action writes its scratch memory before it accesses anything else, and
+// reads it at the end. So an error is found if other memory that the action uses overlaps it.
 static void follow_scratch(follower *f, const tri_action *a, bool writes) {
     const tri_segment *segments = f->m->programs[a->round]->segments[a->subject];
     for (int phase = 0; phase < TRI_PHASE_STEP && f->m->packs_scratch; phase++)
@@ -331,8 +332,9 @@ static void follow_norm(follower *f) {
                 unit_access(f, u, true, (tri_bucket_kind)i, false);
 }
 
-// What is done before the action begins: what it depends on and, in a lane that runs its actions in
-// order, the action before it. The two lanes of messages between stages keep no order.
+// Records which actions are done before this action begins: those on which it depends and, in a
+// lane that runs its actions in order, the one before it. The two lanes of messages between stages
+// keep no order.
 static void begin(follower *f, const tri_action *a) {
     tri_lane lane = tri_action_lane(a->kind);
     for (int d = 0; d < a->dependency_count; d++)

@@ -1,6 +1,6 @@
-// The file of strategy.offload: what was written is read back, in any order and of any size, and no
-// file is left behind. System calls fail once, fail always, or do half of what they were asked to
-// do.
+// Tests the file of strategy.offload: what was written is read back, in any order and of any size,
+// and no file is left behind. In some tests system calls fail once, fail always, or read or write
+// only half of the bytes.
 #include "base/os.h"
 #include "device/far/far.h"
 #include "device/queue.h"
@@ -22,7 +22,7 @@
 enum { SIZE = 100000, RANK = 3 };
 
 static char folder[64];
-static int fail_with, fail_after; // errno of the failing call, after so many that succeed
+static int fail_with, fail_after; // errno of the call that fails; how many succeed before it
 static int grown;
 
 static int setup(void **state) {
@@ -174,7 +174,8 @@ static tri_status no_memory(tri_device *device, size_t size_bytes, void **out) {
     return TRI_FAIL(TRI_NO_MEMORY, "device small: no pinned memory of the host");
 }
 
-// A host without so much memory: the message names the rank and another way.
+// If the host has not enough memory for the offloaded state, the message names the rank and advises
+// strategy.offload_path, which puts the state into a file.
 static void test_no_host_memory(void **state) {
     (void)state;
     tri_device_backend small = tri_device_far;
@@ -276,7 +277,8 @@ static void test_opening(void **state) {
     assert_int_equal(entries(), 1);
 }
 
-// Every later call returns the first failure, and closing still ends.
+// Checks that every call after a failure returns this first failure, and that closing the storage
+// still returns.
 static void check_failure(bool writes, int with, tri_status wanted, const char *part) {
     char memory[512] = "";
     tri_storage *s = opened();
@@ -327,8 +329,8 @@ static tri_status change(void *context, int subject) {
     return c->status == TRI_OK ? TRI_OK : TRI_FAIL(c->status, "some kernel failed");
 }
 
-// A function runs on the storage's thread, between what was started before and after it; its
-// failure is the storage's.
+// tri_storage_call runs a function on the storage's thread: after the operations that were started
+// before it, and before those that are started later. If the function fails, the storage fails.
 static void test_call(void **state) {
     (void)state;
     enum { BYTES = 64 };

@@ -1,5 +1,5 @@
-// The store between processes: ranks that connect, wait, store large values, never arrive or are
-// lost, and clients that break the protocol.
+// Tests the store with several processes: ranks connect, wait, store large values, never arrive or
+// are lost, and clients that break the protocol.
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -234,7 +234,8 @@ static void second_rank_of_a_number_is_refused(void **state) {
     end_ranks(2, 2, pids);
 }
 
-// Another user has the address of the job, and does not accept or does not listen.
+// Starts a process of another user that takes the job's address. `listens`: it listens there but
+// accepts no connection; false: it does not even listen.
 static pid_t squat(const tri_identity *identity, bool listens) {
     int ends[2];
     char byte = 0;

@@ -1,4 +1,4 @@
-// A store that a launcher (an agent) serves: it outlives the ranks, the next start of the run
+// Tests a store that a launcher (an agent) serves: it outlives the ranks, the next start of the run
 // (generation) finds it empty, and what is left of an earlier start can change nothing.
 #include "store_ranks.h"
 
@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-// What the processes of a test show each other.
+// What the processes of a test tell each other: the store's port; how many ranks have arrived, were
+// replaced or are done; whether the second start has begun and the test is over; an error message.
 typedef struct board {
     _Atomic int port, arrived, began, replaced, done, over;
     char text[512];
@@ -111,7 +112,7 @@ static void outlives_the_agent(tri_identity me) {
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     tri_health_config config = {.on_loss = on_loss};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
-    usleep(100000); // until the server's first answer
+    usleep(100000); // time for the server's first answer to arrive
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->replaced, me.size);
     REQUIRE(

@@ -1,5 +1,5 @@
-// What the store's server makes of the refusals of ranks: which line is printed, by which rank, and
-// when the others hear of it.
+// Tests what the store's server does if ranks end with exit code 2 (refusals): which line is
+// printed, by which rank, and when the other ranks hear of it.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"
@@ -48,7 +48,8 @@ static void expect_answer(int rank, tri_status status, bool speaks, const char *
     if (text) assert_string_equal(answer.text, text);
 }
 
-// Nobody is answered now; says after how many milliseconds to ask again.
+// Checks that no rank is answered now. Returns after how many milliseconds store_refusals_next has
+// to be called again; -1: not at all.
 static int64_t expect_none(void) {
     store_refusal_answer answer;
     int64_t next;

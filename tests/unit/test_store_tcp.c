@@ -1,5 +1,5 @@
-// The store over TCP: ranks that find rank 0 among other programs, tokens and their files, and runs
-// that are started again (generations).
+// Checks the store over TCP: how ranks find rank 0 among other programs that listen, tokens and
+// their files, and runs that are started again (each start is a generation).
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -98,7 +98,7 @@ static void lower_limit(rlim_t usual, rlim_t most) {
 }
 
 static void has_few_descriptors(tri_identity me) {
-    lower_limit(40, 4096); // less than the server needs for itself
+    lower_limit(40, 4096); // fewer descriptors than the server needs, but it may raise the limit
     exchange(me);
 }
 

@@ -12,11 +12,12 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 4, SKEWED = 1 }; // for rank SKEWED, kinds of actions have other numbers
+// The ledger of rank SKEWED numbers the kinds of actions in another way than those of other ranks.
+enum { RANKS = 4, SKEWED = 1 };
 
 static tri_ledger_ring rings[RANKS];
-// If tells_every_ns is set: what the last rank really does, which is copied to `rings` only that
-// often.
+// If tells_every_ns is not 0: the latest actions of the last rank. They are copied to `rings`,
+// which the search for stragglers reads, only every tells_every_ns.
 static tri_ledger_ring hidden;
 static int64_t clock_ns, told_ns, tells_every_ns;
 
@@ -119,7 +120,7 @@ static void test_named(void **state) {
     expect(run(s, &step, 100, alike, even), "rank 3 on host n1 keeps pace again");
     assert_true(step - before <= 60);
     assert_null(run(s, &step, 300, alike, even));
-    const double second[RANKS] = {1, 2.5, 1, 1}; // rank SKEWED numbers kinds of actions otherwise
+    const double second[RANKS] = {1, 2.5, 1, 1}; // rank SKEWED is slow
     expect(run(s, &step, 50, second, even), "rank 1 on host n0 is ");
     tri_straggler_destroy(s);
 }
@@ -172,8 +173,8 @@ static void test_stages(void **state) {
     tri_straggler_destroy(s);
 }
 
-// A rank of another host tells what it does only every 2.3 s. That is longer than the latest steps
-// take over which ranks are compared.
+// A rank of another host tells what it does only every 2.3 s. That is longer than all of the latest
+// steps, over which ranks are compared, take together.
 static void test_old_news(void **state) {
     const double slow[RANKS] = {1, 1.05, 0.95, 3};
     hidden = rings[RANKS - 1];

@@ -1,6 +1,6 @@
-// TAKE: on a device that runs ahead, micro-batches are copied while the one before computes, and
-// the loader gets its memory back after the copy and not before. On other devices nothing is held,
-// and no memory is planned for it.
+// The action TAKE: on a device that runs ahead of the host, a micro-batch is copied to the device
+// while the one before computes, and the loader gets its memory back after the copy and not before.
+// On other devices no second micro-batch is taken, and no memory is planned for it.
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
@@ -18,7 +18,8 @@
 
 enum { FEATURES = 96, STEP = 11, MICRO = 3, STEPS = 6 };
 
-// A loader of two micro-batches, whose numbers are destroyed as soon as they are released.
+// A loader with room for two micro-batches. When the engine releases a micro-batch, its numbers are
+// overwritten with NaN, so that an engine that releases it too early computes NaN.
 typedef struct feed {
     float inputs[TRI_TAKEN_BATCHES][MICRO * FEATURES], targets[TRI_TAKEN_BATCHES][MICRO];
     int64_t left; // samples of the step that were not given yet

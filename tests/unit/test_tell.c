@@ -1,5 +1,5 @@
-// With which status a rank ends if another rank has failed: bad input of one rank ends all ranks
-// with the status for bad input.
+// Tests with which status a rank ends if another rank has failed: bad input of one rank ends all
+// ranks with the status for bad input.
 #include "train/tell.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-// The tensor-parallel pass: what it writes, what it leaves as it is, what it refuses.
+// Checks the tensor-parallel pass: which ops it adds, what it leaves as it is, and which models it
+// refuses.
 #include "nn/models/models.h"
 #include "pass/pass.h"
 #include "plan/program.h"
@@ -14,7 +15,7 @@
 
 static const tri_tensor_parallel_options as_annotated = {0};
 
-// The graph as text, its values numbered in the order in which they are named.
+// Returns the graph as text. Values are numbered in the order in which the text first names them.
 static char *text_of(const tri_graph *g) {
     char *printed = NULL, *text = NULL;
     size_t size = 0;
@@ -59,7 +60,8 @@ static tri_graph *small(int64_t hidden) {
     return g;
 }
 
-// A column layer, then a row layer: one copy_to before, one all_reduce and the bias after them.
+// Checks what the pass makes of a layer sliced COLUMN that is followed by one sliced ROW: one
+// copy_to before both, and one all_reduce and the bias after them.
 static void test_print(void **state) {
     static const char want[] =
         "forward test:\n"
@@ -148,7 +150,8 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// Sliced scores are not gathered: the ranks exchange three numbers for each row, and no gradient.
+// Scores of which each rank has a slice of the classes are not gathered: the ranks exchange three
+// numbers for each row, and no gradient.
 static void test_classes(void **state) {
     tri_graph_options evaluation = {0};
     for (int training = 0; training < 2; training++) {
@@ -172,7 +175,8 @@ static void test_classes(void **state) {
     }
 }
 
-// What is cheap to compute again is not kept for the weight's gradient, sliced or not.
+// The output of a norm, which is cheap to compute again, is not kept for the gradient of the next
+// layer's weight, whether that weight is sliced or not: the norm is computed a second time.
 static void test_again(void **state) {
     tri_graph *g = op_graph_open(TRI_F32), *out;
     tri_value x = tri_linear(g, "in", tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6)), 6);
@@ -246,7 +250,8 @@ static void test_refusals(void **state) {
     op_graph_close(g);
 }
 
-// Every element of the whole is in one slice, at the index that the slice says.
+// Every element of a parameter is in exactly one slice, at the index that tri_parameter_full_index
+// and tri_parameter_locate give.
 static void test_parts(void **state) {
     tri_shape full = tri_shape_of(4, 6, 2);
     for (int axis = 0; axis < 3; axis++)

@@ -1,5 +1,5 @@
-// Tensor parallelism and batch norm over replicas against the same model on one rank: losses,
-// metrics and every gradient, on `ref` in F64, with exchanges over shared memory.
+// Compares models with tensor parallelism, or with batch norm over replicas, with the same models
+// on one rank: losses, metrics and every gradient, on `ref` in F64. The ranks share memory.
 #include "base/philox.h"
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
@@ -19,7 +19,7 @@ static const double tolerance = 1e-9; // relative, of sums in F64 in another ord
 typedef struct test_case {
     const char *name;
     void (*build)(tri_graph *g);
-    const char *layers; // strategy.tensor; NULL: as annotated
+    const char *layers; // strategy.tensor; NULL: layers are split as `build` sets it
     bool sequence;
     int keys; // of Llama: heads of keys and values
     bool tied;
@@ -38,7 +38,8 @@ static void classify(tri_graph *g, tri_value scores) {
     tri_loss(g, tri_cross_entropy(g, scores, tri_input(g, "labels", TRI_I64, labels)));
 }
 
-// The end of mnist-cnn: dropout between a column layer and a row layer, both with biases.
+// Builds the last layers of the model mnist-cnn: dropout between a layer that is split by columns
+// and one that is split by rows, both with biases.
 static void build_mlp(tri_graph *g) {
     tri_block(g, "fc1");
     tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, image_input(g)), 12));
@@ -158,7 +159,8 @@ typedef struct run {
     op_session *session;
 } run;
 
-// Makes the inputs of sample `first` and the samples after it.
+// Fills the parameters with random numbers, which are the same on every rank, and the graph's
+// inputs with those of as many samples as they hold, from sample `first` of the step on.
 static void fill(run *r, int64_t first) {
     const tri_graph *g = r->graph;
     for (int i = 0; i < g->parameter_count; i++) {

@@ -1,4 +1,4 @@
-// Document trees: parsing and writing YAML and JSON, overrides, and what is refused.
+// Checks document trees: parsing and writing YAML and JSON, overrides, and which texts are refused.
 #include "base/tree.h"
 #include "support/arena_fixture.h"
 

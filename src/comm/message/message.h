@@ -15,7 +15,9 @@ typedef struct tri_message_config {
     // open, counted in the process; so all ranks of the job must then open the same communicators
     // in the same order.
     const char *group;
-    tri_comm *control; // over all ranks of the job; it must outlive this one; NULL: there is none
+    // The control communicator, over all ranks of the job, from which this rank learns what the
+    // other ranks do. It must outlive this one. NULL: there is none.
+    tri_comm *control;
     // Where the operations are recorded, so that other ranks can see what this one does; NULL: in
     // the ledger of the control communicator or, if there is none, in a new one.
     tri_ledger *ledger;

@@ -166,7 +166,8 @@ static tri_status report_silence(const open_call *call, const char *host, int si
 // exchanges. `from` and `to` are the ranks from which it received and to which it sent.
 static tri_status report_round(const open_call *call, const char *host,
                                const tri_transport_request requests[2], int from, int to) {
-    // The network carries messages, but that rank's cards are larger than ours.
+    // The network carries messages, but that rank's message_card is larger than ours: the rank runs
+    // another version.
     if (requests[0].state == TRI_REQUEST_TOO_LARGE) return report_version(call, from);
     bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
     return report_silence(call, host, find_silent(requests, from, to), late);

@@ -84,7 +84,7 @@ typedef struct message_sending {
 typedef struct message_member {
     int job_rank;
     char host[64];
-    bool must_answer; // this rank told that rank of a failure, and has no answer from it yet
+    bool must_answer; // this rank told the member of a failure, and has no answer from it yet
     // When the transport first found that it cannot reach the member; 0: it reaches the member.
     int64_t lost_ns;
 } message_member;
@@ -128,7 +128,7 @@ typedef struct message_comm message_comm;
 
 // An algorithm for collectives. Which one is fastest depends on the kind and size of the operation.
 typedef struct message_algorithm {
-    // Posts those messages that need not wait for others.
+    // Posts those messages of the operation that need not wait for other messages.
     void (*begin)(message_comm *comm, progress_item *item);
     // Does one bounded step; sets *advanced if it did anything. True after the last step.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);

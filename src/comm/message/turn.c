@@ -164,8 +164,8 @@ void message_turn_end(message_family *family) {
     do {
         if (atomic_load(&family->must_tell)) tell_failure(family);
         pthread_mutex_unlock(&family->turn);
-        // Another thread may meanwhile have reported a failure. If it did not get the turn, this
-        // thread has to tell the others of that failure.
+        // Another thread may meanwhile have recorded a failure. If that thread could not lock the
+        // turn, this thread has to tell the other ranks of the failure.
     } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
 }
 
@@ -281,9 +281,10 @@ static void wait_for_descriptors(message_family *family, int fd, int64_t timeout
     if (ready[0].revents) (void)!read(family->wake_fd, &rings, sizeof rings);
 }
 
-// How long to sleep before the next look, if the transport has no descriptor. At first the thread
-// does not sleep but only yields its core, because MPI moves large messages bit by bit, in calls
-// that end no request. Then it sleeps longer each time, so that an idle rank takes little time.
+// How long the thread sleeps before it calls the transport again, if the transport has no
+// descriptor on which to sleep. At first it does not sleep but only yields its core, because MPI
+// moves large messages bit by bit, in calls that end no request. Then it sleeps longer each time,
+// so that an idle rank takes little of its core's time.
 static int64_t nap_ns(message_family *family) {
     int looks = atomic_fetch_add(&family->looks, 1), most = family->base.can_spin ? 2000 : 50;
     if (looks < most) return 0;
@@ -311,8 +312,9 @@ static void wait_for_transport(message_family *family, uint32_t seen, int timeou
             return;
         }
     }
-    // A thread that rings first raises `rings` and then reads `waits`; this thread writes `waits`
-    // and then reads `rings`. So at least one of the two notices the other.
+    // A thread that wakes this one (rings the bell) first raises `rings` and then reads `waits`;
+    // this thread writes `waits` and then reads `rings`. So at least one of the two notices the
+    // other.
     atomic_store(&family->waits, true);
     if (atomic_load(&family->bell.rings) == seen) wait_for_descriptors(family, fd, timeout_ns);
     atomic_store(&family->waits, false);

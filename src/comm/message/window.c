@@ -41,7 +41,8 @@ static int64_t window_of(const message_comm *comm, const tri_comm_op *op, int r,
 }
 
 // The scratch memory of a reduction holds the ranges of elements (windows) that arrive. If values
-// travel as half types, it also holds those that leave, and the terms that were widened to F32.
+// travel as half types, it also holds the values that are sent, and the terms that were widened to
+// F32.
 
 static size_t others(const message_comm *comm) { return (size_t)message_size(comm) - 1; }
 

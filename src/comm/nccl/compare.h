@@ -10,7 +10,8 @@
 // ticket in group->inner. The exchange also carries the ids of new links (link.h): a link has a
 // communicator of NCCL, whose id the sender of a message makes and the receiver needs.
 tri_status nccl_compare_start(tri_comm *compares, nccl_group *group);
-// Evaluates a finished comparison. TRI_MISMATCH: the calls disagree; the message names both.
+// Evaluates a finished comparison. TRI_MISMATCH: two ranks' calls disagree; the message names both
+// calls.
 tri_status nccl_compare_end(tri_comm *compares, const tri_comm *comm, const nccl_group *group);
 
 #endif

@@ -24,14 +24,14 @@ typedef struct nccl_group {
     nccl_state state;
     nccl_way way;
     int peer;        // for messages: number of the other rank
-    nccl_link *link; // NULL: not yet found
+    nccl_link *link; // the NCCL communicator and queue that run the group; NULL: not yet found
     tri_comm_op *ops;
     int op_count;
     // What the ranks called, so that they can compare it. For each operation, this rank's call
     // comes first. After it comes what this rank receives: for a collective the calls of all ranks,
     // by rank; for a message the sender's call, which only its receiver gets.
     tri_comm_call *calls;
-    int callers; // how many calls there are for each operation
+    int callers; // how many entries `calls` has for each operation
     nccl_steps steps;
     int next_step;
     tri_comm_ticket inner;  // ticket of the operation that exchanges the calls for comparison

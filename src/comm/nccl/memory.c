@@ -22,10 +22,10 @@ typedef struct region {
     region_user *users;
 } region;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects the list and everything in it
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects `regions` and its entries
 static region *regions;
 
-// ---- functions that are called with the lock held
+// ---- functions whose caller holds `lock`
 
 static region *region_at(const void *address) {
     const char *at = address;
@@ -63,7 +63,7 @@ static void tell(cuda_device *device, cuda_nccl *nccl, const void *address) {
     r->users = user;
 }
 
-// ---- functions that take the lock themselves
+// ---- functions that are called without `lock` and take it where they need it
 
 static tri_status zero(cuda_device *device, void *memory, size_t size_bytes) {
     TRI_TRY(cuda_zero(device->setup, memory, size_bytes));

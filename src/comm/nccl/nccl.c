@@ -220,7 +220,7 @@ static tri_status check_all(nccl_comm *c, nccl_group *first) {
     return first->base.done ? TRI_OK : check_time(c, first, tri_os.monotonic_ns());
 }
 
-// ---- functions that the base calls
+// ---- functions that the base (comm/threaded) calls
 
 static tri_status make(threaded_comm *base, const tri_comm_op *ops, int count,
                        threaded_group **out) {

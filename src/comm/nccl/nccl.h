@@ -24,7 +24,7 @@ typedef struct tri_comm_nccl_config {
     tri_comm_use use;
     bool rank_order;
     bool splits;      // every rank's NCCL can split communicators
-    tri_comm *parent; // a data communicator; all its ranks split it, in the same order
+    tri_comm *parent; // a data communicator; all its ranks make the same splits in the same order
     // The colour by which the ranks split `parent`. Not used if `parent` is NULL or cannot be split
     // by NCCL: then rank 0 makes a new NCCL id, with which the ranks connect.
     int colour;

@@ -210,7 +210,7 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
 
 // Finds the colour and key with which each inner communicator is split to form this group. The
 // group has two levels only if it contains the same local ranks of each of its hosts, in order.
-// Another group gets a communicator only from the split of `direct`.
+// Another group can only use a part of DIRECT, the inner communicator that connects all ranks.
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
     int across = 0, locals = local_ranks(comm);

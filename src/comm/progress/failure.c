@@ -88,7 +88,7 @@ void tri_comm_link(tri_comm *a, tri_comm *b) {
     set_health(second, atomic_load(&first->health));
     progress_family *at = first;
     while (at->linked != first && at != second) at = at->linked;
-    if (at != second) { // makes one ring of two
+    if (at != second) { // joins two rings of linked families to one
         progress_family *after = first->linked;
         first->linked = second->linked;
         second->linked = after;

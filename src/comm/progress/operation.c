@@ -153,8 +153,8 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     if (!is_over(comm, ticket.value, LOCK_WAITS)) mark = record_wait(comm, ticket.value);
     atomic_fetch_add(&comm->waiters, 1);
     wait_until_over(comm, ticket.value);
-    // Another thread may have gone to sleep because this one was executing. Now it has to advance
-    // its own operation.
+    // Another thread may have gone to sleep because this thread was executing. The other thread now
+    // has to wake and advance its own operation.
     if (atomic_fetch_sub(&comm->waiters, 1) > 1) family->backend->wake(family);
     tri_ledger_end(head->ledger, mark);
     progress_clear_awaited(family);

@@ -14,7 +14,7 @@
 #include <sched.h>
 
 enum {
-    SPINS_BEFORE_YIELD = 100, // takes some microseconds; with a network some tens
+    SPINS_BEFORE_YIELD = 100, // these take some microseconds; over a network some tens of them
     SPINS_ON_SHARED_CORE = 1,
     // A yield that takes longer than LENT_NS lent the core to another thread. A yield that takes
     // longer than USED_UP_NS lent it to a thread that used up its time slice.

@@ -30,9 +30,9 @@
 enum { PROGRESS_NOBODY = -1 }; // the rank number that means "none"
 
 typedef enum progress_result {
-    PROGRESS_IDLE, // there was nothing to do
-    PROGRESS_BLOCKED,
-    PROGRESS_ADVANCED,
+    PROGRESS_IDLE,     // there was nothing to do
+    PROGRESS_BLOCKED,  // nothing could be done, because the operation waits for other ranks
+    PROGRESS_ADVANCED, // a step of the operation was done
     // In this order, so that the result of several attempts is the maximum of their results.
 } progress_result;
 
@@ -90,7 +90,8 @@ typedef struct progress_backend {
     // Called after a failure. When it returns, no thread of this process touches the memory of an
     // operation, so that the caller may free it. NULL: after a failure no thread does so anyway.
     void (*quiesce)(progress_comm *comm);
-    // Frees the communicator, after the progress base has freed what its own members point to.
+    // Frees the communicator, after the progress base has freed what the members of progress_comm
+    // point to.
     void (*close_comm)(progress_comm *comm);
     void (*close_family)(progress_family *family);
 
@@ -109,8 +110,8 @@ typedef struct progress_backend {
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     // The rank's latest actions; NULL: not known.
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
-    // The name of the rank's host, so that messages can also name ranks whose ring is not known;
-    // NULL: not known.
+    // The name of the rank's host, so that messages can also name the host of a rank whose actions
+    // are not known; NULL: the host is not known.
     const char *(*host)(const progress_family *family, int job_rank);
     // Tells the others that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for none.
     void (*set_awaited)(progress_family *family, int job_rank);

@@ -1,5 +1,5 @@
-// A blocked rank calls this to find whether ranks for which it waits are lost, and what the others
-// do, so that it does not wait for ever.
+// The function with which a blocked rank finds out whether ranks for which it waits are lost, and
+// what the others do, so that it does not wait for ever.
 #ifndef TRIREME_COMM_PROGRESS_WATCH_H
 #define TRIREME_COMM_PROGRESS_WATCH_H
 

@@ -33,7 +33,7 @@ static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *
 }
 
 // Maps the segment on the ranks that could not open it, because some hosts do not allow opening it
-// through /proc. The maker sends these ranks the segment's file descriptor through a socket.
+// through /proc. Rank `maker`, which made it, sends these ranks its file descriptor by a socket.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
     int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;

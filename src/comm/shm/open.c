@@ -183,8 +183,8 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
 
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out) {
-    // Numbers the opens, so that each has keys of its own in the store. All ranks open in the same
-    // order, so their numbers agree.
+    // Counts the calls of this function, so that each communicator has keys of its own in the
+    // store. All ranks open communicators in the same order, so their counts agree.
     static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_LOCAL_RANKS || rank < 0 || rank >= size)

@@ -87,7 +87,7 @@ typedef struct shm_current {
     // Other collectives: how many chunks this rank has copied or reduced.
     int64_t cursor;
     const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where its data of the elements `begin` … lie
-    char *to[TRI_MAX_LOCAL_RANKS];
+    char *to[TRI_MAX_LOCAL_RANKS];         // by rank: where that rank's results are written
 } shm_current;
 
 typedef struct shm_comm {

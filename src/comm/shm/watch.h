@@ -7,7 +7,8 @@
 tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
-// The functions of progress_backend that tell what is known about other ranks.
+// Functions of progress_backend (comm/progress/state.h), by which ranks find out whether others are
+// alive and what they do. shm_beat raises this rank's heartbeat.
 void shm_beat(progress_family *family);
 // Reads all heartbeats and remembers when each last changed.
 void shm_observe(progress_family *family);

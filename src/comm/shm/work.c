@@ -119,7 +119,7 @@ static int64_t chunk_elements(const tri_comm_op *op) {
     return TRI_SHM_CHUNK_BYTES / (int64_t)width_of(op);
 }
 
-// Returns how many elements the share of rank r has; *begin is where it begins.
+// Returns how many elements rank r's share (part of the tensor) has; *begin is where it begins.
 static int64_t share_range(const shm_comm *comm, int r, int64_t *begin) {
     int64_t share = share_elements(comm), count = comm->current.count;
     *begin = r * share < count ? r * share : count;

@@ -9,7 +9,7 @@
 typedef enum staged_state {
     STAGED_QUEUED,     // waits for the tickets after which it has to come
     STAGED_COPIES_OUT, // the data of the group are being copied from the device
-    STAGED_TRAVELS,    // the inner communicator carries out its operations
+    STAGED_TRAVELS,    // the inner communicator carries out the group's operations
     STAGED_COPIES_IN,  // the results of the group are being copied to the device
     STAGED_DONE,
 } staged_state;

@@ -11,8 +11,8 @@
 typedef struct staged_comm {
     threaded_comm base;
     staged_route route;
-    // What the thread has found, in its current pass over all groups, about the groups before the
-    // current one:
+    // What the thread has found, in its current pass over all operation groups, about the groups
+    // before the current one:
     bool alone;         // all of these groups are done
     bool only_messages; // each of these groups is done or consists only of sends and receives
     bool all_left;      // the inner communicator has started all of these groups

@@ -68,8 +68,8 @@ void threaded_init(threaded_comm *comm, const threaded_kind *kind, const tri_com
                    tri_comm *inner, tri_device *device);
 tri_status threaded_run(threaded_comm *comm); // starts the thread
 // Ends the thread. After that, a device's queues no longer wait for the communicator's tickets, and
-// the communicator no longer tests the tickets that `after` gave it. Returns whether groups were
-// under way.
+// the communicator no longer tests the tickets that `after` gave it. Returns whether operation
+// groups (what one call of `start` began) were under way.
 bool threaded_stop(threaded_comm *comm);
 // Frees the groups and what threaded_init has set up. Nobody may use the groups' memory any more.
 void threaded_end(threaded_comm *comm);
@@ -78,7 +78,7 @@ void threaded_free_groups(threaded_group *first, void (*free_group)(threaded_gro
 // True if all tickets in `group->after` are done, so that the group may begin.
 bool threaded_comes_after(const threaded_group *group);
 
-// Functions of tri_comm_backend that are the same for all these communicators.
+// Functions of tri_comm_backend that are the same for all communicators with such a thread.
 tri_status threaded_split(tri_comm *comm, int colour, int key, tri_comm **out);
 // Allocates memory of the device.
 tri_status threaded_alloc(tri_comm *comm, size_t size_bytes, void **out);

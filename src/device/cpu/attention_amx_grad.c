@@ -122,7 +122,7 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
-            // The vector lanes whose queries come before the first one that attends to this key.
+            // How many vector lanes have queries before the first one that attends to this key.
             int64_t before = attention_first_query(s, row) - t;
             __mmask16 visible = row < s->keys ? here : 0;
             if (before > 0) visible &= before < 16 ? (__mmask16)(0xFFFFu << before) : 0;

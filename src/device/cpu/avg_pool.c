@@ -77,7 +77,7 @@ CPU_BODY avg_planes_typed(void *context, int64_t begin, int64_t end, bool bf16) 
 }
 CPU_TYPED_RANGES(avg_planes)
 
-// Computes one result for each of 16 channels at once.
+// Computes pixel (r, c) of y or, with `backward`, of dx, for 16 channels at once.
 CPU_INLINE __m512 sum_rectangle(const avg_state *s, const void *from, bool bf16, int64_t at,
                                 int64_t r, int64_t c) {
     const avg_axis *rows = &s->axis[0], *columns = &s->axis[1];

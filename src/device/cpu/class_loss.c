@@ -134,7 +134,7 @@ void cpu_class_sum(const cpu_class_rows *rows, const double *of_row, double *pai
 
 typedef struct class_state {
     const cpu_device *device;
-    cpu_class_rows rows; // without addresses
+    cpu_class_rows rows; // sizes and type; each run fills in the addresses of scores and labels
     bool seed_f64;
 } class_state;
 

@@ -1,4 +1,4 @@
-// Cross-entropy, accuracy and the gradient of cross-entropy over rows of scores.
+// Computes cross-entropy, accuracy and the gradient of cross-entropy for rows of scores.
 #ifndef TRIREME_DEVICE_CPU_CLASS_LOSS_H
 #define TRIREME_DEVICE_CPU_CLASS_LOSS_H
 

@@ -35,7 +35,7 @@ typedef struct conv_request {
     double slope;
 } conv_request;
 
-// Describes the primitive. TRI_UNSUPPORTED if oneDNN has none.
+// Makes the description of oneDNN's primitive for the request. TRI_UNSUPPORTED: oneDNN has none.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
 // Finds what a plan has to know of the primitive for this request.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);

@@ -29,7 +29,8 @@ typedef uint16_t bf16;
 #define A WIDE(a[i])
 #define B WIDE(b[i])
 
-// Defines NAME_range(device): the loop `out[i] = value`, compiled for each instruction set.
+// Defines NAME_range(device), which returns the loop `out[i] = value` as compiled for the device's
+// instruction set. `value` is an expression of A and B, the elements i of the two inputs.
 #define ELEMENTWISE(name, a_type, b_type, out_type, value)                                         \
     CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
         const elementwise_job *job = context;                                                      \

@@ -152,7 +152,7 @@ typedef struct block {
     // panels of the next block, to be prefetched; NULL: not prefetched
     const float *next_b[PANELS_MAX];
     float *a; // a, packed in groups of rows; NULL: tiles read rows of a instead
-    // Where the rows of a lie, from first_row on, and their distance, if each is contiguous.
+    // If each row of `a` is contiguous: where row first_row lies, and the distance between rows.
     const float *rows;
     int64_t row_stride;
 } block;

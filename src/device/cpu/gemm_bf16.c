@@ -12,7 +12,7 @@ enum {
     // Pairs of neighbouring k that are computed at a time if a is read in place: six rows take
     // 12 KB.
     BF16_PAIRS = 512,
-    // Pairs that are computed at a time if `a` is packed: 16 rows take 16 KB.
+    // Pairs of neighbouring k that are computed at a time if `a` is packed: 16 rows take 16 KB.
     BF16_PAIRS_PACKED = 256,
     BF16_PANELS = 4, // panels of b that are packed at a time: 512 KB
     BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,

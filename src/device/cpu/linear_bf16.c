@@ -22,16 +22,16 @@ static bool bf16_supports(const tri_device_description *device, const tri_graph 
 cpu_bf16_gemm linear_bf16_gemm(linear_task task, const linear_shape *s, bool *swaps) {
     cpu_bf16_gemm g = {.c_f32 = s->result == TRI_F32};
     *swaps = task == LINEAR_GRAD_WEIGHT;
-    if (task == LINEAR_FORWARD) { // x · Wᵀ
+    if (task == LINEAR_FORWARD) { // y = x · Wᵀ
         g.m = s->rows;
         g.n = s->out;
         g.k = s->in;
         g.b_transposed = true;
-    } else if (task == LINEAR_GRAD_INPUT) { // dy · W
+    } else if (task == LINEAR_GRAD_INPUT) { // dx = dy · W
         g.m = s->rows;
         g.n = s->in;
         g.k = s->out;
-    } else { // dyᵀ · x
+    } else { // dW = dyᵀ · x
         g.m = s->out;
         g.n = s->in;
         g.k = s->rows;

@@ -23,8 +23,8 @@ typedef struct head_space {
 
 typedef struct head_state {
     const cpu_device *device;
-    linear_shape shape; // with the rows of a whole chunk
-    int64_t rows;       // of all chunks
+    linear_shape shape; // sizes of the layer for one full chunk of rows
+    int64_t rows;       // number of rows of all chunks together
     bool bf16, bias, seed_f64, accuracy;
     head_product scores, grad_input, grad_weight;
     head_space space;
@@ -172,18 +172,18 @@ static void multiply(const head_state *s, const head_product *product, int64_t r
 // What a call works on: the chunk of rows that begins with row `first`, and the workspace.
 typedef struct head_chunk {
     int64_t first;
-    cpu_class_rows rows; // its scores and labels
-    const char *x;       // its rows of x
-    double *of_row;      // the cross-entropy of each of its rows
+    cpu_class_rows rows; // the chunk's scores and labels
+    const char *x;       // the chunk's rows of x
+    double *of_row;      // the cross-entropy of each row of the chunk
     float *terms;        // scratch of cpu_class_gradient, as long as cpu_class_terms says
-    void *workspace;     // of the products
+    void *workspace;     // workspace of the layer's products
 } head_chunk;
 
 static cpu_class_rows all_rows(const head_state *s, const tri_kernel_args *args) {
     return (cpu_class_rows){.labels = args->in[2], .rows = s->rows, .classes = s->shape.out};
 }
 
-// Opens the chunk that begins with row `first`, and computes its scores.
+// Makes the chunk of rows that begins with row `first`, and computes its scores.
 static head_chunk open_chunk(const head_state *s, const tri_kernel_args *args, int64_t first,
                              const void *bias, void *scores) {
     char *workspace = args->workspace;

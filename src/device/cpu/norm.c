@@ -2,7 +2,7 @@
 // overlap.
 //
 // A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs. The moments of
-// the planes are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
+// the planes are combined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
 // and a pairwise algorithm for computing sample variances", 1979), so that the results do not
 // depend on the number of threads.
 #include "device/cpu/pool.h"
@@ -25,7 +25,7 @@ enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no poolin
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, pixels;
-    int64_t replicas; // number of replicas whose moments the node joins
+    int64_t replicas; // number of replicas whose moments the node combines
     double eps;
     bool relu;
     bool bf16; // x, y and their gradients are BF16, else F32
@@ -41,8 +41,9 @@ typedef struct norm_job {
     const float *mean;
     // [samples][channels]: two sums of each plane; the functions below say which.
     double *first, *second;
-    const float *scale, *shift, *slope; // [channels]: factors of the loop over all elements
-    cpu_pool_job pool;                  // where pooling is fused
+    // [channels]: the factors and terms with which y or dx is computed from each element.
+    const float *scale, *shift, *slope;
+    cpu_pool_job pool; // used if pooling is fused
 } norm_job;
 
 typedef struct norm_sum {
@@ -123,9 +124,9 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
 // A plane of the gradient of the normalised tensor.
 typedef struct norm_dy {
     const norm_job *job;
-    int64_t first;       // the number of the plane's first pixel
-    const float *pooled; // with pooling: the plane of dy, and of the indices of its maxima
-    const uint8_t *index;
+    int64_t first;        // the number of the plane's first pixel
+    const float *pooled;  // with pooling: the plane of dy, the gradient of the pooled tensor
+    const uint8_t *index; // with pooling: by pixel of `pooled`, where its window has the maximum
 } norm_dy;
 
 CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, bool pools) {
@@ -235,7 +236,8 @@ static bool is_forward(const tri_node *node) {
            node->op == &tri_op_batch_norm_shared;
 }
 
-// The result of the fused pooling, or its gradient.
+// Gets the value that has the size of the pooled tensor: the output of a forward op, or dy of a
+// gradient op.
 static tri_value pooled_value(const tri_node *node) {
     return is_forward(node) ? node->outputs[0] : node->inputs[2];
 }
@@ -503,8 +505,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
 }
 
 // Sets the factors of channel c with which `gradient` computes dx. `sum` and `product` are the sums
-// of dy and of dy · h, where h is the normalised x, over all values of the channel; there are `all`
-// of these.
+// of dy and of dy · h, where h is the normalised x, over all values of the channel, and `all` is
+// the number of these values.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;

@@ -4,7 +4,8 @@
 #include <omp.h>
 
 void cpu_use_threads(const tri_device_description *device) {
-    // The setting belongs to the calling thread, which need not be the one that opened the device.
+    // OpenMP keeps the number of threads for each calling thread, and the calling thread need not
+    // be the one that opened the device.
     if (omp_get_max_threads() != device->threads) omp_set_num_threads(device->threads);
 }
 

@@ -11,7 +11,9 @@ enum {
     PEAK_CHAINS = 12,
     PEAK_TILES = 4, // number of independent sums for AMX
     PEAK_ROUNDS = 200000,
-    PEAK_TILE_ROUNDS = 20000, // fewer, because an instruction of AMX takes about 16 cycles
+    // How often the loop for AMX runs: less often than PEAK_ROUNDS, because an instruction of AMX
+    // takes about 16 cycles.
+    PEAK_TILE_ROUNDS = 20000,
     PEAK_REPEATS = 9,
     PEAK_BUFFER_BYTES = 192 << 20, // size of each buffer, larger than all caches
 };

@@ -166,7 +166,8 @@ bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
 
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
-    // Another key may have the same entry. Its facts are then overwritten.
+    // If the entry has the facts of another key with the same hash, they are overwritten: this only
+    // costs the time of finding them again.
     kept_facts *place = place_of(key, bytes);
     place->bytes = bytes;
     memcpy(place->key, key, bytes);

@@ -5,7 +5,7 @@
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_K_RUN = 64, // run of k after which a_skip elements of the operand `a` are skipped
+    TILE_K_RUN = 64, // a_skip elements of the operand `a` are skipped after so many steps of k
     PACK_AHEAD = 16, // packing prefetches this many rows ahead
 };
 

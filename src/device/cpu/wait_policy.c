@@ -31,7 +31,8 @@ enum {
     FEW_WINDOWS = 3,   // length of the shortest trial, in windows of LOOK_MS
     MANY_WINDOWS = 20, // length of the longest trial
     ENOUGH_WORK = 100, // number of parallel loops after which a trial may end
-    // Threads that lack a core for a smaller fraction of the time count as not delayed.
+    // If the threads together lacked a core for less than this percentage of the wall-clock time,
+    // cores seem to be free.
     QUIET_PERCENT = 5,
 };
 static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;

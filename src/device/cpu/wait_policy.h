@@ -28,13 +28,13 @@ typedef struct cpu_wait_choice {
     bool on_trial;       // `yields` is being compared with its opposite, which was in use before
     double rate;         // average loops per second; a trial does not change it; 0: not measured
     int windows;         // time windows since the trial began
-    int64_t wall_ns;     // time that the trial has measured
-    uint64_t work;       // loops in the time that the trial has measured
-    int64_t until_ns;    // time left before the next trial
-    int64_t interval_ns; // time between two trials
+    int64_t wall_ns;     // wall-clock time that the trial has measured so far
+    uint64_t work;       // number of parallel loops in this time
+    int64_t until_ns;    // wall-clock time left before the next trial
+    int64_t interval_ns; // wall-clock time between two trials
 } cpu_wait_choice;
 
-// What happened in one window of time, from which the choice is made.
+// What happened in one window of time. From this follows whether waiting threads spin or yield.
 typedef struct cpu_wait_window {
     int64_t wall_ns;
     int64_t delayed_ns; // how long threads were ready to run but had no core

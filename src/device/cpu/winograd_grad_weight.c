@@ -39,9 +39,9 @@ typedef struct grad_state {
 
 typedef struct grad_job {
     const grad_state *state;
-    const float *x, *dy; // nChw16c, or plain
-    float *dweight;      // OIhw16i16o, or plain
-    float *dbias;        // or NULL
+    const float *x, *dy; // nChw16c
+    float *dweight;      // OIhw16i16o
+    float *dbias;        // NULL: there is no bias
     // For each group of tiles, its gradients: of the weight, [o / 16][c / 16][9][16][16], and then
     // of the bias, [o]. They are added up at the end.
     float *groups;

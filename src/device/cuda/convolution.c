@@ -11,7 +11,7 @@ typedef struct conv_state {
     // Else it is `sums`.
     cuda_channel_sums sums;
     cuda_column_sums columns;
-    bool sums_bias;
+    bool sums_bias; // the node computes the gradient of a bias
 } conv_state;
 
 enum {

@@ -33,20 +33,21 @@
     X(clock)                                                                                       \
     X(trap)
 
-// What a pointwise kernel computes from the elements a and b; the comments say what a and b are.
+// What a pointwise kernel computes from the elements a and b. The comments say what a and b are,
+// and, behind the arrow, what the result is.
 typedef enum cuda_function {
-    CUDA_RELU,            // x
-    CUDA_LEAKY_RELU,      // x
-    CUDA_ACTIVATION_GRAD, // y, dy: the gradient of ReLU or leaky ReLU
-    CUDA_SIGMOID,         // x
-    CUDA_SIGMOID_GRAD,    // y, dy
-    CUDA_TANH,            // x
-    CUDA_TANH_GRAD,       // y, dy
-    CUDA_GELU,            // x
-    CUDA_GELU_GRAD,       // x, dy
-    CUDA_GELU_TANH,       // x: the approximation by tanh
-    CUDA_GELU_TANH_GRAD,  // x, dy
-    CUDA_SILU_MUL,        // gate, up
+    CUDA_RELU,            // x -> y
+    CUDA_LEAKY_RELU,      // x -> y
+    CUDA_ACTIVATION_GRAD, // y, dy -> dx of ReLU or leaky ReLU
+    CUDA_SIGMOID,         // x -> y
+    CUDA_SIGMOID_GRAD,    // y, dy -> dx
+    CUDA_TANH,            // x -> y
+    CUDA_TANH_GRAD,       // y, dy -> dx
+    CUDA_GELU,            // x -> y
+    CUDA_GELU_GRAD,       // x, dy -> dx
+    CUDA_GELU_TANH,       // x -> y, GELU approximated by tanh
+    CUDA_GELU_TANH_GRAD,  // x, dy -> dx of the approximation by tanh
+    CUDA_SILU_MUL,        // gate, up -> silu(gate) * up
     CUDA_ADD,             // a + b
     CUDA_CAST,            // a, converted to another type
 } cuda_function;

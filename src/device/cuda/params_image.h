@@ -46,8 +46,8 @@ typedef struct cuda_convolution {
     const void *a, *b;  // the two inputs, as listed at cuda_convolution_kind
     const void *bias;   // [features]; NULL: none
     void *c;            // the output
-    // CUDA_GRAD_WEIGHT: the pixels are cut into `slices` ranges of `slice` pixels, each summed
-    // alone.
+    // For CUDA_GRAD_WEIGHT, a sum over pixels: the pixels are cut into `slices` ranges of `slice`
+    // pixels, each with a sum of its own.
     int64_t slices, slice;
     float *slice_sums; // [slices, weight]: each range's sums; NULL if there is one range
     void *workspace;   // memory for cuDNN
@@ -138,11 +138,11 @@ typedef enum cuda_norm_stage {
     // Moments are the mean of x and the sum of squared deviations from it. The normalised x is
     // (x - mean) · inv_std.
     CUDA_NORM_MOMENTS = 1,     // moments of each slice of x, into `slice_results`
-    CUDA_NORM_JOIN_SLICES = 2, // joins `slice_results` to the moments of the whole channel
-    CUDA_NORM_JOIN_ALL = 4,    // joins the `moments` of all replicas to those of all samples
+    CUDA_NORM_JOIN_SLICES = 2, // combines the slices' moments (slice_results) into the channel's
+    CUDA_NORM_JOIN_ALL = 4,    // combines the moments of all replicas (`moments`) into one
     CUDA_NORM_APPLY = 8,       // computes y
     CUDA_NORM_GRAD_SUMS = 16,  // sums of dy, and of dy · normalised x, into `slice_results`
-    CUDA_NORM_JOIN_SUMS = 32,  // joins `slice_results` to dweight and dbias
+    CUDA_NORM_JOIN_SUMS = 32,  // adds up the slices' sums (slice_results): dweight and dbias
     CUDA_NORM_GRAD_INPUT = 64, // computes dx
 } cuda_norm_stage;
 
@@ -187,8 +187,8 @@ TRI_KERNEL_INLINE int64_t cuda_norm_slices(const cuda_batch_norm *p) {
 
 // y = x with dropout: see tri_dropout_attr.
 typedef struct cuda_dropout {
-    int64_t samples, elements; // elements of one sample of x
-    int64_t run, stride, first;
+    int64_t samples, elements;  // elements of one sample of x
+    int64_t run, stride, first; // as in tri_dropout_attr
     int64_t channels; // x is an image of so many channels, which are last; 0: x is row-major
     cuda_mask mask;
     tri_dtype type;

@@ -23,9 +23,12 @@ typedef enum cuda_class_function {
     CUDA_ACCURACY,           // x, labels -> terms: 1 where the prediction is right, else 0
     CUDA_ROW_MAX,            // x -> sums [rows]: the largest score
     // The remaining functions see only a slice of the classes, which begins at class `first` of
-    // `classes`:
-    CUDA_SLICE_SOFTMAX, // x, labels, max -> sums [rows, 2]
-    CUDA_SLICE_GRAD,    // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
+    // `classes`.
+    //
+    // x, labels, max -> sums [rows, 2]: the sum of exp(x - max) over the slice, and the label's
+    // x - max; 0 if the label is in another slice.
+    CUDA_SLICE_SOFTMAX,
+    CUDA_SLICE_GRAD, // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
     // x, max -> sums [rows]: -c, where c is the first class of this slice with the score `max`, or
     // `classes` if there is none. The maximum of the slices' -c is then -(the first such class of
     // all): if the largest score is that of classes 3 and 7, max(-3, -7) = -3.
@@ -35,6 +38,8 @@ typedef enum cuda_class_function {
 typedef struct cuda_class_rows {
     cuda_class_function function;
     int64_t rows, width; // number of rows, and scores in each
+    // For functions that see a slice of the classes: the first class of the slice, and the number
+    // of all classes. `ignored`: the label of rows that do not count.
     int64_t first, classes, ignored;
     tri_dtype type, seed_type;
     const void *x, *dy, *seed;

@@ -72,7 +72,7 @@ typedef struct cuda_embedding {
 typedef struct cuda_token_order {
     cuda_tokens tokens;
     int digits;
-    int32_t *keys[2], *positions[2]; // [count]
+    int32_t *keys[2], *positions[2]; // the two pairs; each array has tokens.count elements
 } cuda_token_order;
 enum { CUDA_DIGIT_BITS = 4 };
 

@@ -14,7 +14,7 @@ typedef struct far_host_memory far_host_memory;
 typedef struct far_host {
     pthread_mutex_t lock;
     far_host_memory *list;
-    // How many bytes were copied to the device, from this memory and from other memory.
+    // How many bytes were copied to the device, from memory in `list` and from other memory.
     int64_t from_list, from_others;
 } far_host;
 

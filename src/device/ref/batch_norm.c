@@ -1,5 +1,5 @@
-// Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are
-// joined.
+// Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are then
+// combined.
 #include "device/ref/pool.h"
 
 #include "device/moments.h"
@@ -172,7 +172,7 @@ REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-// Joins the moments of channel c of all replicas.
+// Combines the moments of channel c of all replicas into those of all their samples.
 REF_BODY tri_moments join_moments(ref_array moments, int64_t replicas, int64_t channels,
                                   int64_t inner, int64_t c) {
     tri_moments all = {0};

@@ -25,7 +25,7 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
 }
 
 // Accepts any layout of the input. The layout pass added this node to get another layout, and has
-// set the output's.
+// already set the output's layout.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;

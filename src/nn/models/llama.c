@@ -160,6 +160,6 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// The data tells how many tokens a text has. Plans open no data; for them a text has 32.
+// How many tokens a text has follows from the data. Plans that open no data assume 32 tokens.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};

@@ -142,8 +142,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, floa
     }
 }
 
-// The forward kernel. Thread blocks with the most keys start first, so that no long one is left at
-// the end.
+// The forward kernel. Thread blocks with the most keys start first, so that none of them still runs
+// alone when all others are done.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

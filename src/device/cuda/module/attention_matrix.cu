@@ -167,7 +167,7 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
             best = gpu_larger(score, best);
         }
         best = row_max(best);
-        float base = best == -INFINITY ? 0 : best; // a row that has seen no key yet
+        float base = best == -INFINITY ? 0 : best; // 0: the row attends to no key so far
         float shrink = exp2f(largest[h] - base);
         GPU_UNROLL
         for (int i = 0; i < 2 * n; i++) {

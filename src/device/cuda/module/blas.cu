@@ -197,7 +197,8 @@ cublasStatus_t multiply(const library *l, blas_state *state, prepared *x, cuda_s
                      (cudaStream_t)vendor_stream(stream));
 }
 
-// The line by which a choice is kept: all that the choice depends on.
+// Makes the key (a line of text) under which the choice of an algorithm for this product lies in a
+// file: all that the choice depends on.
 std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p) {
     char text[256];
     snprintf(text, sizeof text,
@@ -223,8 +224,8 @@ bool measure(const library *l, blas_state *state, prepared *x, cuda_stream *stre
     return best >= 0;
 }
 
-// What is kept of an algorithm: the workspace that it needs, and the algorithm itself, which the
-// library allows to be stored as it is.
+// What a file keeps of a chosen algorithm: the workspace that it needs, and cuBLASLt's description
+// of it, which the library allows to be stored as it is.
 choice choice_of(const prepared *x) {
     choice made(1 + sizeof x->algorithm / sizeof(uint64_t));
     made[0] = x->workspace_bytes;

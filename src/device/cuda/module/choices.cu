@@ -30,7 +30,7 @@ std::string path_of(const std::string &key) {
     return std::string(choices_folder()) + "/" + hex(hash_of(key)) + ".choice";
 }
 
-// The whole file: key, choice, and the hash of both.
+// Returns the contents of a choice's file: the key, the choice, and the hash of both.
 std::string text_of(const std::string &key, const choice &c) {
     std::string text = key + "\n";
     for (uint64_t word : c) text += hex(word) + " ";

@@ -1,5 +1,6 @@
-// Choices that were measured on this GPU and are kept in files, so that every later run chooses the
-// same: of several ways to compute the same sums, each has its own rounding.
+// Which of several ways of a library to compute the same product or convolution is the fastest on
+// this GPU. The choice is measured once and kept in a file, so that every later run computes in the
+// same way: each way has its own rounding.
 // docs/decisions/0026-measured-algorithms.md says why.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_CHOICES_H
 #define TRIREME_DEVICE_CUDA_MODULE_CHOICES_H
@@ -11,26 +12,27 @@
 #include <string>
 #include <vector>
 
-// What is kept, as numbers: their meaning is the library's caller's (blas.cu, dnn.cu).
+// A choice as its file contains it: numbers whose meaning only the caller knows (blas.cu, dnn.cu).
 typedef std::vector<uint64_t> choice;
 
-// How many ways to compute the same are measured at most.
+// The most ways to compute the same op that are measured.
 enum { CHOICES_MEASURED = 8 };
 
-// The folder of the files: $TRIREME_CUDA_CHOICES. NULL: nothing is to be measured or read.
+// The folder with the files of kept choices: $TRIREME_CUDA_CHOICES. NULL: no choices are measured,
+// kept or read.
 const char *choices_folder();
 // Reads the choice for `key`, a line of text that names device, library and what is computed.
 // False: there is none, or its file is damaged.
 bool choices_read(const std::string &key, choice *out);
 // Writes a choice. If another process has written one for this key meanwhile, *own becomes that
-// one, so that all ranks that share the folder compute with the same. Fails if the file cannot be
+// one, so that all ranks that share the folder compute in the same way. Fails if the file cannot be
 // written.
 tri_status choices_write(const std::string &key, choice *own, char *why);
-// The failure of a run whose kept choice for `key` the library cannot carry out.
+// Fails, with a message for a run whose stored choice for `key` the library cannot carry out.
 tri_status choices_refuse(const std::string &key, char *why);
-// Returns the number of the fastest of `count` ways, where seconds_of(i) measures way i. The first
-// one wins unless another is 2% faster, because less is noise. A time below 0 counts as none;
-// -1: no way could be measured.
+// Returns the number of the fastest of `count` ways. seconds_of(i) measures way i, and returns a
+// negative number if that is not possible. A way is preferred to an earlier one only if it is 2%
+// faster, because less is noise. -1: no way could be measured.
 int choices_fastest(int count, const std::function<double(int)> &seconds_of);
 
 #endif

@@ -171,8 +171,8 @@ GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work 
     }
 }
 
-// Loads the tiles of both matrices for pixels k to k + DEPTH - 1; neighbouring threads read
-// neighbouring pixels.
+// Loads the tiles of both matrices of the weight's gradient for pixels k to k + DEPTH - 1.
+// Neighbouring threads read neighbouring pixels.
 template <typename T>
 GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
                             const position *own, float *left, float *right) {
@@ -326,8 +326,8 @@ tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, ch
                       gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p, why);
 }
 
-// Copies the gradient of the weight from the workspace, where it lies in a half type. Reads and
-// writes it once.
+// Copies the gradient of the weight from the workspace, where it has a half type, to p.c in F32.
+// Reads and writes each element once.
 template <typename T, int n> GPU_KERNEL widen_gradient(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = n * gpu_thread(); i < count; i += n * gpu_threads()) {

@@ -106,7 +106,7 @@ template <int function> tri_status launch(cuda_stream *stream, const cuda_distan
                          [=](auto *type) { return launch_as<function>(stream, type, p, why); });
 }
 
-// What row i adds to the sum; 0 if its label is ignored.
+// Computes what row i adds to the sum. `counts`: the row's label is not ignored; false: it adds 0.
 GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
     switch (p.term) {
     case CUDA_SLICE_LOSS:

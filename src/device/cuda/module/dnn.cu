@@ -322,8 +322,8 @@ descriptor plan_of(cudnnHandle_t handle, const descriptor &config, const cuda_co
     return plan;
 }
 
-// Makes descriptors for cuDNN to fill in, and lists their handles. `good` is false of one that
-// could not be made.
+// Makes descriptors for cuDNN to fill in, and lists their handles. In one that could not be made,
+// `good` is false.
 std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int count,
                                           cudnnBackendDescriptor_t *handles) {
     std::vector<descriptor> made;
@@ -336,7 +336,7 @@ std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int
 
 // What is kept of a plan, so that it can be made again without the heuristics: whether it applies
 // bias and activation, the number of its engine, and type and value of each of the engine's knobs.
-// Empty: cuDNN does not say.
+// Empty: cuDNN does not tell them.
 enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
 
 choice choice_of(const descriptor &config, bool finishes) {
@@ -366,7 +366,8 @@ choice choice_of(const descriptor &config, bool finishes) {
     return made;
 }
 
-// Describes the engine and the knobs of a choice that was kept.
+// Describes to cuDNN the engine and the knobs of a plan that an earlier run has chosen and written
+// to a file (choices.h).
 descriptor config_of(const descriptor &graph, const choice &kept) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     std::vector<descriptor> knobs;
@@ -390,14 +391,14 @@ descriptor config_of(const descriptor &graph, const choice &kept) {
     return config;
 }
 
-// A plan that may be taken.
+// A plan of cuDNN with which this program may compute a convolution.
 struct candidate {
     descriptor plan;
-    choice how; // to be kept if the plan is chosen
+    choice how; // what choices.h stores if the plan is chosen; empty: it cannot be stored
 };
 
 // Asks one of cuDNN's heuristics (`mode`) for plans, and lists the first `most` of them that may be
-// taken. If there may be several, only those are listed that can be kept.
+// taken. With `most` above 1 it lists only plans that can be stored as a choice (choices.h).
 std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
                                   cudnnBackendHeurMode_t mode, const cuda_convolution *p,
                                   bool finishes, size_t most) {
@@ -445,7 +446,7 @@ convolution_key key_of(const cuda_convolution *p) {
     return key;
 }
 
-// What is kept for each device that the process has opened.
+// What the process keeps for each device: cuDNN's handle, and the plan chosen for each convolution.
 struct dnn_state {
     std::mutex lock;
     cudnnHandle_t handle = nullptr;
@@ -490,7 +491,8 @@ tri_status run(dnn_state *state, const prepared *x, cuda_stream *stream, const c
     return vendor_failed(stream, said, why);
 }
 
-// The line by which a choice is kept: all that the choice depends on.
+// Makes the line of text under which a measured choice is stored in a file (choices.h). It contains
+// everything on which the choice depends.
 std::string line_of(cuda_stream *stream, const cuda_convolution *p) {
     std::string line = vendor_device_name(stream) + "; cuDNN " +
                        std::to_string(dnn()->GetVersion()) + "; convolution 1:";
@@ -520,7 +522,8 @@ void take(descriptor *plan, bool finishes, prepared *x) {
     plan->at = nullptr;
 }
 
-// Makes the plan of a choice that was kept. False: cuDNN cannot, or may not, compute by it.
+// Makes the plan that an earlier run has chosen and written to a file (choices.h). False: cuDNN
+// cannot compute by this plan, or the plan applies bias and activation where it may not.
 bool take_kept(dnn_state *state, const cuda_convolution *p, const choice &kept, prepared *x) {
     if (kept.size() < KEPT_KNOBS || (kept[KEPT_FINISHES] && !has_finish(p))) return false;
     bool finishes = kept[KEPT_FINISHES];
@@ -530,9 +533,9 @@ bool take_kept(dnn_state *state, const cuda_convolution *p, const choice &kept, 
     return plan.good;
 }
 
-// Chooses the plan. x->plan stays NULL if the library has none. Only with TRIREME_CUDA_CHOICES can
-// this fail. Plans are measured on the convolution's own memory, into which it is computed
-// afterwards.
+// Chooses the plan by which cuDNN computes a convolution. x->plan stays NULL if cuDNN has none.
+// This can fail only with TRIREME_CUDA_CHOICES. Plans are measured on the convolution's own
+// tensors: this does no harm, because the chosen plan then overwrites the result.
 tri_status choose(dnn_state *state, cuda_stream *stream, const cuda_convolution *p, prepared *x,
                   char *why) {
     bool is_kept = choices_folder() != nullptr, finishes = false;
@@ -551,7 +554,7 @@ tri_status choose(dnn_state *state, cuda_stream *stream, const cuda_convolution 
         kept = found[best].how;
         tri_status status = choices_write(line, &kept, why);
         if (status != TRI_OK) return status;
-        if (kept != found[best].how) // another process was first
+        if (kept != found[best].how) // another process has stored its choice first
             return take_kept(state, p, kept, x) ? TRI_OK : choices_refuse(line, why);
     }
     if (count > 0) take(&found[best < 0 ? 0 : best].plan, finishes, x);

@@ -153,8 +153,8 @@ GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
     } else if (size >= 0x477ff000) {
         half = 0x7c00; // infinity, because it rounds to more than 65504, the largest F16
     } else if (size < 0x38800000) {
-        // Below 2^-14 the numbers of F16 are 2^-24 apart. So are the floats from 0.5 on, so that
-        // adding 0.5 rounds to such a number.
+        // Below 2^-14 the numbers of F16 are 2^-24 apart. The floats between 0.5 and 1 are 2^-24
+        // apart too. So adding 0.5 rounds the number as F16 would.
         float value, one_half = 0.5f;
         uint32_t sum;
         memcpy(&value, &size, sizeof value);

@@ -13,9 +13,9 @@ namespace {
 struct rule_numbers {
     float lr, scale, decay;
     float shrink; // 1 - lr * decay if weight decay is apart from the gradient, else 1
-    // first, second: number[0] and number[1] of cuda_update. rest1, rest2: 1 - first and 1 -
-    // second, but rest2 is 1 in SGD's first update. root: for SGD the factor of the momentum
-    // buffer, for Adam 1 / sqrt(1 - beta2^update).
+    // first, second: number[0] and number[1] of cuda_update, such as beta1 and beta2 of Adam.
+    // rest1, rest2: 1 - first and 1 - second, but rest2 is 1 in SGD's first update. root: for SGD
+    // the factor of the momentum buffer, for Adam 1 / sqrt(1 - beta2^update).
     float first, second, rest1, rest2, root, eps;
     bool flag;
 };
@@ -33,7 +33,7 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     n.rest1 = (float)(1 - p.number[0]);
     n.rest2 = (float)(1 - p.number[1]);
     if (p.rule == CUDA_SGD) {
-        n.root = update <= 1 ? 0 : n.first; // the buffer has no contents before the first update
+        n.root = update <= 1 ? 0 : n.first; // before the first update there is no momentum yet
         n.rest2 = update <= 1 ? 1 : n.rest2;
     } else if (p.rule == CUDA_ADAM) {
         if (p.flag) {

@@ -10,8 +10,8 @@ namespace {
 
 enum { NEWEST = 15, OLDEST = 1, PATH_BYTES = 4096 }; // major versions of the libraries
 
-// Opens the newest version in a folder. `folder` ends with '/'; if it is empty, the dynamic loader
-// searches for the name.
+// Opens the newest version of the library `name` in a folder. `folder` ends with '/'; if it is
+// empty, the dynamic loader searches for the library.
 void *open_in(const char *folder, int folder_bytes, const char *name) {
     char path[PATH_BYTES];
     for (int version = NEWEST; version >= OLDEST; version--) {

@@ -20,7 +20,8 @@ void *vendor_symbol(void *library, const char *name);
 // use it; -1: this failed.
 void *vendor_stream(cuda_stream *stream);
 int vendor_device(cuda_stream *stream);
-// Names the stream's device for choices that are kept: its name and number of multiprocessors.
+// Returns a text that identifies the kind of the stream's device, for the keys of stored choices:
+// its name and number of multiprocessors.
 std::string vendor_device_name(cuda_stream *stream);
 // Measures how long the device takes for what `issue` issues to the stream, in seconds: waits for
 // the stream, issues it once, then VENDOR_TIMES times, and takes the mean of these. Below 0: the
@@ -36,9 +37,9 @@ tri_status vendor_failed(cuda_stream *stream, const char *said, char *why);
 bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
-// Issues the product to the stream and sets *status. *sums_bias: it computes the gradient of the
-// bias too; if not, the caller has to. False: the library is not there or cannot compute this
-// product.
+// Issues the product to the stream and sets *status. *sums_bias: the library computes the gradient
+// of the bias too; if not, the caller has to. False: the library is not installed, or it cannot
+// compute this product.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
                     tri_status *status, char *why);
 

@@ -16,7 +16,8 @@ GPU_DEVICE gpu_walk gpu_walk_from(int64_t number, int64_t inner) {
     return {number / inner, number % inner, GPU_BLOCK / inner, GPU_BLOCK % inner};
 }
 
-// Goes on by GPU_BLOCK elements, without a division, because divisions are slow on a GPU.
+// Moves the position on by GPU_BLOCK elements of the channel, without a division, because divisions
+// are slow on a GPU.
 GPU_DEVICE void gpu_walk_on(gpu_walk *at, int64_t inner) {
     at->outer += at->outer_step;
     at->inner += at->inner_step;
