@@ -106,10 +106,12 @@ int tri_engine_steps_ahead(const tri_engine *engine);
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
 // Issues one step and collects it. No other step may be in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
-// Ends all work after a failure other than TRI_NOT_FINITE. It stops the communicators, because
-// other ranks may never join the operations in flight, and waits for the device's queues, so that
-// the caller may free the loader's micro-batches. The failure's message is kept. After this only
-// tri_engine_destroy may be called. Not collective.
+// Ends all work of an engine that will not be used again, after a failure. It stops the
+// communicators, because other ranks may never join the operations in flight, and waits for the
+// device's queues, so that the caller may free the loader's micro-batches. The failure's message is
+// kept. After this only tri_engine_destroy may be called. TRI_NOT_FINITE of tri_engine_collect
+// leaves the engine usable: to continue after it, call tri_engine_release_batches instead. Not
+// collective.
 void tri_engine_abandon(tri_engine *engine);
 
 // Waits until the device has read all micro-batches that it took, and releases them, so that the

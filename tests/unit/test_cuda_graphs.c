@@ -199,7 +199,7 @@ static void run_halt(const char *graphs, double losses[STEPS]) {
         if (r.is_bad) {
             check(issue(&r, TRI_STEP_FULL, i));
             assert_int_equal(tri_engine_collect(r.engine, &result), TRI_NOT_FINITE);
-            tri_engine_abandon(r.engine);
+            check(tri_engine_release_batches(r.engine));
             continue;
         }
         check(tri_engine_collect(r.engine, &result));
