@@ -26,8 +26,8 @@ enum {
     SCHEDULES = 200,
     IMPLIED_REMOVALS = 1, // how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
-    LIMIT_US = 20000000,      // after this time an action that is held up goes on in any case
-    CLOSE_LIMIT_US = 2000000, // the same if it is held up only until the waiter is done (`close`)
+    LIMIT_US = 20000000,       // after this time an action that is held up goes on in any case
+    WAITER_LIMIT_US = 2000000, // the same if it is held up only until the waiter is done
     // If the waiter (the action whose wait is left out) can begin while the held action is delayed,
     // but can end only after that action: how much longer the held action is then delayed, so that
     // the waiter has time to access the memory first.
@@ -37,15 +37,15 @@ enum {
 };
 
 typedef struct removal {
-    order_wait wait;
-    int held;
-    bool is_implied, only_begins, late;
-    bool free[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
+    order_wait wait; // the wait that is left out
+    int held_action; // the action that is held up, so that the waiter overtakes it; -1: none can
+    bool is_implied, only_begins, delays_results;
+    bool independent[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
 } removal;
 
 // What a rank tells the parent about a run, in memory that all processes share.
 typedef struct outcome {
-    bool bits_differ, memory_differs, failed, expired, is_nothing;
+    bool bits_differ, memory_differs, failed, expired, orders_nothing;
 } outcome;
 
 // Which memory each action of one rank reads and writes; by action.
@@ -62,18 +62,18 @@ typedef struct test_case {
 } test_case;
 
 // What the test has found about waits, counted for each pair of kinds (`table`): the kind of the
-// action that waits, and of the one for which it waits. Of the waits that are `there`:
+// action that waits, and of the one for which it waits. Of the `total` waits:
 // - implied: other waits order the two actions too;
 // - padding: the wait protects only padding, which holds no parameter;
-// - bound: other ranks order the two actions, so that a run without the wait shows nothing;
+// - ordered: other ranks order the two actions, so that a run without the wait shows nothing;
 // - left_out: the test has run without the wait. Of these:
 //   - caught: the bits were wrong, or the run failed;
 //   - memory: only bytes differed on which nothing depends;
-//   - apart: the two actions have no byte in common;
-//   - same: the two actions leave the same bytes in either order;
+//   - disjoint: the two actions have no byte in common;
+//   - same_bytes: the two actions leave the same bytes in either order;
 //   - missed: none of these, so the wait seems not to be needed.
 typedef struct counts {
-    int there, implied, padding, bound, left_out, caught, memory, apart, same, missed;
+    int total, implied, padding, ordered, left_out, caught, memory, disjoint, same_bytes, missed;
 } counts;
 
 static counts table[TRI_ACTION_KIND_COUNT][TRI_ACTION_KIND_COUNT];
@@ -116,30 +116,32 @@ static bool is_collective(tri_action_kind kind) {
 // begin. To begin is not enough for a RECV, which writes only when it ends.
 static void find_what_is_held(const test_case *c, removal *r) {
     const tri_action *actions = schedule_of(&c->run, r->wait.rank)->actions;
-    r->held = find_held(c, &r->wait, ORDER_DONE);
-    if (r->held >= 0) return;
+    r->held_action = find_held(c, &r->wait, ORDER_DONE);
+    if (r->held_action >= 0) return;
     int dependency = r->wait.dependency, waiter = r->wait.waiter;
-    r->late = is_collective(actions[dependency].kind) &&
-              !order_graph_follows(c->graph, &r->wait, dependency, ORDER_DONE, waiter, ORDER_DONE);
-    if (r->late) {
-        r->held = dependency;
+    r->delays_results =
+        is_collective(actions[dependency].kind) &&
+        !order_graph_follows(c->graph, &r->wait, dependency, ORDER_DONE, waiter, ORDER_DONE);
+    if (r->delays_results) {
+        r->held_action = dependency;
         return;
     }
     tri_action_kind kind = actions[waiter].kind;
     if (kind == TRI_ACTION_RECV_ALONG || kind == TRI_ACTION_RECV_BACK) return;
-    r->held = find_held(c, &r->wait, ORDER_BEGUN);
+    r->held_action = find_held(c, &r->wait, ORDER_BEGUN);
     r->only_begins = true;
 }
 
 static void add_removal(test_case *c, const order_wait *w, bool is_implied) {
     removal *r = &c->removals[c->removal_count];
-    *r = (removal){.wait = *w, .is_implied = is_implied, .held = w->dependency};
+    *r = (removal){.wait = *w, .is_implied = is_implied, .held_action = w->dependency};
     if (!is_implied) find_what_is_held(c, r);
-    if (r->held < 0) {
-        counts_of(&c->run, w)->bound++;
+    if (r->held_action < 0) {
+        counts_of(&c->run, w)->ordered++;
         return;
     }
-    order_graph_find_free(c->graph, w, r->held, r->late ? ORDER_DONE : ORDER_BEGUN, r->free);
+    order_graph_find_independent(c->graph, w, r->held_action,
+                                 r->delays_results ? ORDER_DONE : ORDER_BEGUN, r->independent);
     r->only_waiter[w->waiter] = true;
     c->removal_count++;
 }
@@ -218,7 +220,7 @@ static void plan_removals(test_case *c) {
                 order_wait w = {rank, i, other};
                 bool is_implied =
                     order_graph_follows(c->graph, &w, other, ORDER_DONE, i, ORDER_BEGUN);
-                counts_of(&c->run, &w)->there++;
+                counts_of(&c->run, &w)->total++;
                 counts_of(&c->run, &w)->implied += is_implied;
                 counts_of(&c->run, &w)->padding += !is_implied && is_of_padding(c, &w);
                 if (!is_implied && is_of_padding(c, &w)) continue;
@@ -241,7 +243,8 @@ static held_run_result run_once(held_run *r, const held_run_plan *plan) {
     return result;
 }
 
-static const held_run_plan undisturbed = {.held = -1, .behind = -1, .waiter = -1, .dependency = -1};
+static const held_run_plan undisturbed = {
+    .held_action = -1, .last_unordered = -1, .waiter = -1, .dependency = -1};
 
 static void check_same(const test_case *c, const held_run_result *got, uint64_t bits,
                        const char *what) {
@@ -268,19 +271,19 @@ static bool differs(const test_case *c, int number) {
 }
 
 // Runs the steps without the removed wait. The action that is held up goes on when all actions are
-// done that do not depend on it. With `close` it goes on as soon as the waiter is done, before the
-// next action of the waiter's lane (queue of actions).
-static void run_without(const test_case *c, held_run *far, int number, bool close, uint64_t bits,
-                        uint64_t memory) {
+// done that do not depend on it. With `until_waiter` it goes on as soon as the waiter is done,
+// before the next action of the waiter's lane (queue of actions).
+static void run_without(const test_case *c, held_run *far, int number, bool until_waiter,
+                        uint64_t bits, uint64_t memory) {
     const removal *r = &c->removals[number];
     held_run_plan plan = undisturbed;
-    int64_t limit_us = close ? CLOSE_LIMIT_US : LIMIT_US;
-    if (r->is_implied || (close && r->only_begins)) limit_us = IMPLIED_LIMIT_US;
+    int64_t limit_us = until_waiter ? WAITER_LIMIT_US : LIMIT_US;
+    if (r->is_implied || (until_waiter && r->only_begins)) limit_us = IMPLIED_LIMIT_US;
     if (r->wait.rank == far->rank)
-        plan = (held_run_plan){.held = r->held,
-                               .late = r->late,
-                               .free = close ? r->only_waiter : r->free,
-                               .behind = close ? r->wait.waiter : -1,
+        plan = (held_run_plan){.held_action = r->held_action,
+                               .delays_results = r->delays_results,
+                               .awaited = until_waiter ? r->only_waiter : r->independent,
+                               .last_unordered = until_waiter ? r->wait.waiter : -1,
                                .waiter = r->wait.waiter,
                                .dependency = r->wait.dependency,
                                .more_us = r->only_begins ? MORE_US : 0,
@@ -290,8 +293,8 @@ static void run_without(const test_case *c, held_run *far, int number, bool clos
     o->bits_differ |= result.bits != bits;
     o->memory_differs |= result.memory != memory;
     o->failed |= result.status != TRI_OK;
-    o->expired |= result.expired && !close;
-    o->is_nothing |= result.is_nothing;
+    o->expired |= result.expired && !until_waiter;
+    o->orders_nothing |= result.orders_nothing;
 }
 
 static void body(tri_comm *comm, ranks_table *notes, void *argument) {
@@ -323,7 +326,7 @@ static void body(tri_comm *comm, ranks_table *notes, void *argument) {
 static void print_wait(const test_case *c, const removal *r, const char *what) {
     const tri_schedule *s = schedule_of(&c->run, r->wait.rank);
     char text[3][80];
-    const int actions[] = {r->wait.waiter, r->wait.dependency, r->held};
+    const int actions[] = {r->wait.waiter, r->wait.dependency, r->held_action};
     for (int i = 0; i < 3; i++) {
         const tri_action *a = &s->actions[actions[i]];
         snprintf(text[i], sizeof text[i], "%d (%s %d, round %d)", actions[i],
@@ -371,7 +374,7 @@ static void judge(const test_case *c, int number) {
         all.memory_differs |= o->memory_differs;
         all.failed |= o->failed;
         all.expired |= o->expired;
-        all.is_nothing |= o->is_nothing;
+        all.orders_nothing |= o->orders_nothing;
     }
     bool needed =
         order_graph_loses(c->graph, &r->wait, conflict, &(notes_of_rank){c->notes[r->wait.rank]});
@@ -382,12 +385,12 @@ static void judge(const test_case *c, int number) {
     }
     // The test delayed the actions that the removed wait protects. True if the waiter was done
     // before they went on.
-    bool is_reversed = r->free[r->wait.waiter] && !all.expired;
+    bool is_reversed = r->independent[r->wait.waiter] && !all.expired;
     bool is_same = is_reversed && !all.memory_differs && may_leave_the_same(&c->run, &r->wait);
     const char *what = caught                              ? "caught"
                        : !needed                           ? "no common bytes"
                        : is_reversed && all.memory_differs ? "only padding differs"
-                       : all.is_nothing || is_same         ? "the same bytes in either order"
+                       : all.orders_nothing || is_same     ? "the same bytes in either order"
                                                            : "missed";
     if (shows_all || (!strcmp(what, "missed") && !r->is_implied)) print_wait(c, r, what);
     if (r->is_implied) {
@@ -397,8 +400,8 @@ static void judge(const test_case *c, int number) {
     expired += all.expired;
     n->caught += caught;
     n->memory += !strcmp(what, "only padding differs");
-    n->apart += !strcmp(what, "no common bytes");
-    n->same += !strcmp(what, "the same bytes in either order");
+    n->disjoint += !strcmp(what, "no common bytes");
+    n->same_bytes += !strcmp(what, "the same bytes in either order");
     n->missed += !strcmp(what, "missed");
 }
 
@@ -439,28 +442,28 @@ static const char *text_of(int kind) {
 }
 
 static void print_counts(const char *waiter, const char *dependency, const counts *n) {
-    print_message("%-15s %-15s %6d %8d %8d %6d %9d %7d %7d %6d %6d %7d\n", waiter, dependency,
-                  n->there, n->implied, n->padding, n->bound, n->left_out, n->caught, n->memory,
-                  n->apart, n->same, n->missed);
+    print_message("%-15s %-15s %6d %8d %8d %7d %9d %7d %7d %8d %6d %7d\n", waiter, dependency,
+                  n->total, n->implied, n->padding, n->ordered, n->left_out, n->caught, n->memory,
+                  n->disjoint, n->same_bytes, n->missed);
 }
 
 static void print_table(void) {
     counts sum = {0};
-    print_message("%-15s %-15s %6s %8s %8s %6s %9s %7s %7s %6s %6s %7s\n", "waiter", "dependency",
-                  "waits", "implied", "padding", "bound", "left out", "caught", "memory", "apart",
-                  "same", "missed");
+    print_message("%-15s %-15s %6s %8s %8s %7s %9s %7s %7s %8s %6s %7s\n", "waiter", "dependency",
+                  "waits", "implied", "padding", "ordered", "left out", "caught", "memory",
+                  "disjoint", "same", "missed");
     for (int w = 0; w < TRI_ACTION_KIND_COUNT; w++)
         for (int d = 0; d < TRI_ACTION_KIND_COUNT; d++) {
             const counts *n = &table[w][d];
-            if (n->there == 0) continue;
+            if (n->total == 0) continue;
             print_counts(text_of(w), text_of(d), n);
             for (size_t i = 0; i < sizeof sum / sizeof(int); i++)
                 ((int *)&sum)[i] += ((const int *)n)[i];
         }
     print_counts("all", "", &sum);
-    print_message("implied: others order the two; padding: of a range without parameters; bound: "
+    print_message("implied: others order the two; padding: of a range without parameters; ordered: "
                   "other ranks\norder them; memory: only bytes differ that nothing depends on; "
-                  "apart: they touch no byte in common; same: the same "
+                  "disjoint: they touch no byte in common; same: the same "
                   "bytes in either order\n%d runs in which time ran out\n",
                   expired);
 }
@@ -505,7 +508,7 @@ static void test_waits(void **state) {
         for (int d = 0; d < TRI_ACTION_KIND_COUNT; d++) {
             const counts *n = &table[w][d];
             assert_int_equal(n->missed, 0);
-            bool is_needed = n->left_out > n->apart + n->same + n->memory;
+            bool is_needed = n->left_out > n->disjoint + n->same_bytes + n->memory;
             if (is_needed && n->caught == 0)
                 fail_msg("no missing wait of %s for %s was caught", text_of(w), text_of(d));
         }

@@ -80,7 +80,7 @@ static tri_ticket tickets[HELD_RUN_STEPS][HELD_RUN_ACTIONS];
 static bool is_done(void *source, uint64_t number) {
     hold *h = source;
     if (atomic_load(&h->is_open)) return true;
-    bool late = now_us() >= h->end_us;
+    bool is_over = now_us() >= h->end_us;
     bool done = h->ticket_count > 0 && atomic_load(&h->tickets_there) == h->ticket_count;
     for (int i = 0; i < h->ticket_count && done; i++) done = tri_ticket_is_done(&h->tickets[i]);
     if (done && h->more_us > 0) {
@@ -88,9 +88,9 @@ static bool is_done(void *source, uint64_t number) {
         if (atomic_load(&h->more_end_us) == 0) atomic_store(&h->more_end_us, end_us);
         done = now_us() >= atomic_load(&h->more_end_us);
     }
-    if (late && !done) atomic_store(&h->expired, true);
-    if (late || done) atomic_store(&h->is_open, true);
-    return late || done;
+    if (is_over && !done) atomic_store(&h->expired, true);
+    if (is_over || done) atomic_store(&h->is_open, true);
+    return is_over || done;
 }
 
 static tri_status wait_for(void *source, uint64_t number) {
@@ -106,12 +106,12 @@ static struct {
     const held_run_plan *plan;
     // The next action, and how many calls of tri_ledger_begin and tri_ledger_enter have not been
     // followed by their tri_ledger_end yet.
-    int action, depth;
+    int action, open_entries;
     int step;
-    bool is_action, is_nothing;
+    bool is_action, orders_nothing;
 } watched;
 
-static tri_status start_behind(tri_engine *e, const tri_action *a, const tri_ticket *ticket) {
+static tri_status start_after(tri_engine *e, const tri_action *a, const tri_ticket *ticket) {
     tri_lane lane = tri_action_lane(a->kind);
     if (!ticket->kind) return TRI_OK;
     if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, ticket);
@@ -123,7 +123,7 @@ static tri_status start_behind(tri_engine *e, const tri_action *a, const tri_tic
 }
 
 static tri_status hold_up(tri_engine *e, const tri_action *a, hold *h) {
-    return start_behind(e, a, &(tri_ticket){&hold_ticket, h, 0});
+    return start_after(e, a, &(tri_ticket){&hold_ticket, h, 0});
 }
 
 // Notes the memory that the action's operations read and write. Their own threads do so later, and
@@ -178,7 +178,7 @@ static struct {
     _Atomic uint64_t number; // the group's number among those of its communicator; 0: none
     tri_comm proxy, *inner;
     tri_comm_backend backend;
-} late[HELD_RUN_STEPS];
+} delayed_groups[HELD_RUN_STEPS];
 
 static struct {
     const void *comm;
@@ -193,26 +193,26 @@ static uint64_t *latest_group_of(const tri_comm *comm) {
     return &latest_groups[i].number;
 }
 
-static int step_of_late(const tri_comm *proxy) {
+static int step_of_proxy(const tri_comm *proxy) {
     int step = 0;
-    while (proxy != &late[step].proxy) step++;
+    while (proxy != &delayed_groups[step].proxy) step++;
     return step;
 }
 
-static bool test_late(tri_comm *comm, tri_comm_ticket ticket) {
-    int step = step_of_late(comm);
-    tri_comm *inner = late[step].inner;
+static bool test_delayed(tri_comm *comm, tri_comm_ticket ticket) {
+    int step = step_of_proxy(comm);
+    tri_comm *inner = delayed_groups[step].inner;
     return is_done(&holds[step], 0) && inner->backend->test(inner, ticket);
 }
 
-static tri_status wait_late(tri_comm *comm, tri_comm_ticket ticket) {
-    tri_comm *inner = late[step_of_late(comm)].inner;
+static tri_status wait_delayed(tri_comm *comm, tri_comm_ticket ticket) {
+    tri_comm *inner = delayed_groups[step_of_proxy(comm)].inner;
     return inner->backend->wait(inner, ticket);
 }
 
-static tri_status start_late(tri_comm *comm, const tri_comm_op *ops, int count,
-                             tri_comm_ticket *out) {
-    tri_comm *inner = late[step_of_late(comm)].inner;
+static tri_status start_delayed(tri_comm *comm, const tri_comm_op *ops, int count,
+                                tri_comm_ticket *out) {
+    tri_comm *inner = delayed_groups[step_of_proxy(comm)].inner;
     return inner->backend->start(inner, ops, count, out);
 }
 
@@ -225,16 +225,16 @@ tri_status __wrap_staged_group_advance(staged_group *group, const staged_route *
                                        bool may_begin, bool may_travel, bool *moved) {
     staged_route slow = *route;
     for (int i = 0; i < HELD_RUN_STEPS; i++) {
-        if (group->base.number != atomic_load(&late[i].number)) continue;
-        if (group->op_count == 0 || group->ops[0].device.label != late[i].label) continue;
-        late[i].inner = route->inner;
-        late[i].backend = *route->inner->backend;
-        late[i].backend.test = test_late;
-        late[i].backend.wait = wait_late;
-        late[i].backend.start = start_late;
-        late[i].proxy = *route->inner;
-        late[i].proxy.backend = &late[i].backend;
-        slow.inner = &late[i].proxy;
+        if (group->base.number != atomic_load(&delayed_groups[i].number)) continue;
+        if (group->op_count == 0 || group->ops[0].device.label != delayed_groups[i].label) continue;
+        delayed_groups[i].inner = route->inner;
+        delayed_groups[i].backend = *route->inner->backend;
+        delayed_groups[i].backend.test = test_delayed;
+        delayed_groups[i].backend.wait = wait_delayed;
+        delayed_groups[i].backend.start = start_delayed;
+        delayed_groups[i].proxy = *route->inner;
+        delayed_groups[i].proxy.backend = &delayed_groups[i].backend;
+        slow.inner = &delayed_groups[i].proxy;
     }
     return __real_staged_group_advance(group, &slow, may_begin, may_travel, moved);
 }
@@ -262,14 +262,15 @@ static void before_action(void) {
     const tri_action *a = &e->run.step->schedule.actions[watched.action];
     if (p->notes && watched.step == 0) device_notes_now = &p->notes[watched.action];
     if (is_of_network(a)) memset(e->run.ops, 0, (size_t)e->run.most_ops * sizeof *e->run.ops);
-    if (watched.action == p->held && p->late) {
-        late[watched.step].label = e->labels.units[a->kind][a->subject];
-        atomic_store(&late[watched.step].number, *latest_group_of(engine_group_of(e, a)) + 1);
-    } else if (watched.action == p->held) {
+    if (watched.action == p->held_action && p->delays_results) {
+        delayed_groups[watched.step].label = e->labels.units[a->kind][a->subject];
+        atomic_store(&delayed_groups[watched.step].number,
+                     *latest_group_of(engine_group_of(e, a)) + 1);
+    } else if (watched.action == p->held_action) {
         (void)hold_up(e, a, &holds[watched.step]);
     }
-    if (p->behind >= 0 && watched.action > p->behind)
-        (void)start_behind(e, a, &e->run.tickets[p->dependency]);
+    if (p->last_unordered >= 0 && watched.action > p->last_unordered)
+        (void)start_after(e, a, &e->run.tickets[p->dependency]);
     if (p->most_delay_us == 0) return;
     hold *h = &delays[watched.step][watched.action];
     uint32_t word = tri_philox_at(p->seed, 0, 0, (uint64_t)watched.action);
@@ -287,8 +288,8 @@ static void after_action(void) {
     if (a->kind == TRI_ACTION_HOST_STEP) note_host_step(watched.engine, a->subject);
     device_notes_now = NULL;
     bool is_of_wait = watched.action == p->waiter || watched.action == p->dependency;
-    if (is_of_wait && !ticket->kind) watched.is_nothing = true;
-    if (p->held >= 0 && p->free[watched.action]) {
+    if (is_of_wait && !ticket->kind) watched.orders_nothing = true;
+    if (p->held_action >= 0 && p->awaited[watched.action]) {
         hold *h = &holds[watched.step];
         int at = atomic_load(&h->tickets_there);
         h->tickets[at] = *ticket;
@@ -307,19 +308,19 @@ void __wrap_tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
 static _Thread_local bool is_issuing;
 
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
-    if (is_issuing && watched.depth++ == 0 && (watched.is_action = is_next(action)))
+    if (is_issuing && watched.open_entries++ == 0 && (watched.is_action = is_next(action)))
         before_action();
     return __real_tri_ledger_begin(ledger, action);
 }
 
 tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
-    if (is_issuing) watched.depth++;
+    if (is_issuing) watched.open_entries++;
     return __real_tri_ledger_enter(ledger, kind, label);
 }
 
 void __wrap_tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
     __real_tri_ledger_end(ledger, mark);
-    if (!is_issuing || --watched.depth > 0 || !watched.is_action) return;
+    if (!is_issuing || --watched.open_entries > 0 || !watched.is_action) return;
     watched.is_action = false;
     after_action();
 }
@@ -438,14 +439,14 @@ static bool is_passing(const tri_engine *e, const void *memory) {
     return false;
 }
 
-static tri_status keep_images(held_run *r) {
+static tri_status save_memory(held_run *r) {
     for (int i = 0; i < allocation_count; i++) {
         size_t bytes = allocations[i].bytes;
         if (bytes == 0) continue;
-        r->images[i] = malloc(bytes);
-        if (!r->images[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
-        TRI_TRY(tri_queue_read(r->engine->queue, r->images[i], allocations[i].memory, bytes));
-        if (is_passing(r->engine, allocations[i].memory)) memset(r->images[i], 0x47, bytes);
+        r->saved_memory[i] = malloc(bytes);
+        if (!r->saved_memory[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a copy of memory");
+        TRI_TRY(tri_queue_read(r->engine->queue, r->saved_memory[i], allocations[i].memory, bytes));
+        if (is_passing(r->engine, allocations[i].memory)) memset(r->saved_memory[i], 0x47, bytes);
     }
     return TRI_OK;
 }
@@ -464,14 +465,14 @@ tri_status held_run_open(const random_run *run, const tri_plan *plan,
     out->offloaded = calloc(1, (size_t)plan->memory.offloaded + 1);
     if (!out->offloaded) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the state");
     TRI_TRY(copy_offloaded(out, out->offloaded, false));
-    return keep_images(out);
+    return save_memory(out);
 }
 
 void held_run_close(held_run *r) {
     tri_engine_destroy(r->engine);
     r->device->backend->close(r->device);
     free(r->offloaded);
-    for (int i = 0; i < HELD_RUN_ALLOCATIONS; i++) free(r->images[i]);
+    for (int i = 0; i < HELD_RUN_ALLOCATIONS; i++) free(r->saved_memory[i]);
     for (int k = 0; k < HELD_RUN_STEPS; k++)
         for (int i = 0; i < TRI_MAX_ROUNDS; i++) free(r->numbers[k][i]);
 }
@@ -480,8 +481,8 @@ void held_run_close(held_run *r) {
 // run.
 static tri_status begin_again(held_run *r) {
     for (int i = 0; i < allocation_count; i++)
-        if (allocations[i].bytes && r->images[i])
-            TRI_TRY(tri_queue_write(r->engine->queue, allocations[i].memory, r->images[i],
+        if (allocations[i].bytes && r->saved_memory[i])
+            TRI_TRY(tri_queue_write(r->engine->queue, allocations[i].memory, r->saved_memory[i],
                                     allocations[i].bytes));
     r->engine->is_stale = true;
     if (r->engine->host.device) {
@@ -519,13 +520,13 @@ static void watch(held_run *r, const held_run_plan *p, int step) {
     TRI_ASSERT(actions <= HELD_RUN_ACTIONS);
     hold *h = &holds[step];
     *h = (hold){.tickets = tickets[step], .end_us = now_us() + p->limit_us, .more_us = p->more_us};
-    for (int i = 0; p->held >= 0 && i < actions; i++) h->ticket_count += p->free[i];
+    for (int i = 0; p->held_action >= 0 && i < actions; i++) h->ticket_count += p->awaited[i];
     if (h->ticket_count == 0) h->end_us = now_us() + p->more_us;
     for (int i = 0; i < actions; i++) delays[step][i] = (hold){.ticket_count = 0};
     watched.engine = r->engine;
     watched.plan = p;
     watched.step = step;
-    watched.action = watched.depth = 0;
+    watched.action = watched.open_entries = 0;
     watched.is_action = false;
 }
 
@@ -562,13 +563,13 @@ static tri_status run_steps(held_run *r, const held_run_plan *p, uint64_t *bits)
 
 static tri_status hash_memory(held_run *r, uint64_t *bits) {
     for (int i = 0; i < allocation_count; i++) {
-        size_t bytes = r->images[i] ? allocations[i].bytes : 0;
-        char *image = malloc(bytes + 1);
-        if (!image) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+        size_t bytes = r->saved_memory[i] ? allocations[i].bytes : 0;
+        char *copy = malloc(bytes + 1);
+        if (!copy) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a copy of memory");
         tri_status status =
-            bytes ? tri_queue_read(r->engine->queue, image, allocations[i].memory, bytes) : TRI_OK;
-        add_bits(bits, image, bytes);
-        free(image);
+            bytes ? tri_queue_read(r->engine->queue, copy, allocations[i].memory, bytes) : TRI_OK;
+        add_bits(bits, copy, bytes);
+        free(copy);
         TRI_TRY(status);
     }
     return TRI_OK;
@@ -577,13 +578,13 @@ static tri_status hash_memory(held_run *r, uint64_t *bits) {
 tri_status held_run_steps(held_run *r, const held_run_plan *p, held_run_result *out) {
     bool is_far = r->device->backend == &held_run_device;
     *out = (held_run_result){.bits = FIRST_BITS, .memory = FIRST_BITS};
-    watched.is_nothing = false;
+    watched.orders_nothing = false;
     if (is_far) TRI_TRY(begin_again(r));
     leave_out(r->engine, p, r->run->shape, false);
     out->status = run_steps(r, p, &out->bits);
     leave_out(r->engine, p, r->run->shape, true);
-    for (int i = 0; i < HELD_RUN_STEPS; i++) atomic_store(&late[i].number, 0);
-    out->is_nothing = watched.is_nothing;
+    for (int i = 0; i < HELD_RUN_STEPS; i++) atomic_store(&delayed_groups[i].number, 0);
+    out->orders_nothing = watched.orders_nothing;
     for (int i = 0; i < HELD_RUN_STEPS; i++) out->expired |= atomic_load(&holds[i].expired);
     if (is_far) TRI_TRY(hash_memory(r, &out->memory));
     return hash_state(r, &out->bits);

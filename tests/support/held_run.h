@@ -29,20 +29,21 @@ typedef struct held_run {
     float *numbers[HELD_RUN_STEPS][TRI_MAX_ROUNDS]; // inputs and targets of each micro-batch
     // By allocation of device memory: its bytes before the first step. For memory that keeps
     // nothing from step to step, this is a pattern that no number has.
-    void *images[HELD_RUN_ALLOCATIONS];
+    void *saved_memory[HELD_RUN_ALLOCATIONS];
     float *offloaded; // the offloaded state before the first step
 } held_run;
 
 // What is held up in a run, and which wait is left out.
 typedef struct held_run_plan {
-    int held;               // the action that is held up; -1: none
-    bool late;              // `held` is a collective: delays not its begin, but its results
-    const bool *free;       // by action: whether `held` waits until this action is done
-    int behind;             // all actions after this one begin after `dependency` is done; -1: none
+    int held_action;        // the action that is held up; -1: none
+    bool delays_results;    // `held_action` is a collective: delays not its begin, but its results
+    const bool *awaited;    // by action: whether `held_action` waits until this action is done
     int waiter, dependency; // the two actions of the wait that is left out; -1: none is left out
-    int64_t more_us;        // time from the moment when all of `free` are done until `held` goes on
-    int64_t limit_us;       // the latest time, after the step was issued, at which `held` goes on
-    int most_delay_us;      // every action is delayed by a random time of at most this
+    int last_unordered; // the last action that may begin before `dependency` is done; -1: all may
+    // For this time after all that it awaits are done, `held_action` is still held up.
+    int64_t more_us;
+    int64_t limit_us;  // the latest time, after the step was issued, at which `held_action` goes on
+    int most_delay_us; // every action is delayed by a random time of at most this
     uint64_t seed;
     device_notes *notes; // by action: which memory it uses; NULL: this is not recorded
 } held_run_plan;
@@ -51,8 +52,8 @@ typedef struct held_run_result {
     tri_status status;
     uint64_t bits;   // hash of results and state
     uint64_t memory; // hash of all of the device's memory
-    bool expired;    // the held action went on because of limit_us, before all of `free` were done
-    bool is_nothing; // there is no work that the wait could order
+    bool expired;    // the held action went on because of limit_us, and not after what it awaited
+    bool orders_nothing; // there is no work that the wait could order
 } held_run_result;
 
 tri_status held_run_open(const random_run *run, const tri_plan *plan,

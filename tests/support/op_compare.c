@@ -71,7 +71,7 @@ tri_value op_bytes(op_case *c, tri_shape shape) {
     return source(c, tri_input(c->graph, "bytes", TRI_U8, shape), OP_SOURCE_BYTES, 0, 0);
 }
 
-tri_value op_place(op_case *c) {
+tri_value op_position(op_case *c) {
     return source(c, tri_position(c->graph), OP_SOURCE_POSITION, 0, 0);
 }
 

@@ -46,7 +46,7 @@ tri_value op_double(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_bytes(op_case *c, tri_shape shape);
-tri_value op_place(op_case *c);
+tri_value op_position(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
 // Draws the numbers of the case's sources.
 void op_sources_fill(op_session *session, const op_case *c);

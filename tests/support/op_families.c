@@ -219,7 +219,7 @@ static void build_max_pool2d(op_case *c) {
     tri_value in[] = {numbers(c, x), {0}}, dy = numbers(c, y);
     if (op_chance(c, 50)) {
         a.dropout = op_chance(c, 10) ? 1 : 0.25;
-        in[1] = op_place(c);
+        in[1] = op_position(c);
     }
     tri_value pool = tri_node_add(c->graph, &tri_op_max_pool2d, in, 2, &a, "");
     a.x_shape = x;
@@ -321,7 +321,7 @@ static void build_dropout(op_case *c) {
         a.stride = a.first + a.run + unit * op_draw(c, 0, 3);
     }
     tri_shape shape = any_shape(c);
-    tri_value in[] = {numbers(c, shape), op_place(c)};
+    tri_value in[] = {numbers(c, shape), op_position(c)};
     op_add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
 }
 

@@ -74,7 +74,7 @@ void op_build_network(op_case *c) {
     h = tri_linear(g, "fc1", tri_flatten(g, h), 64);
     h = tri_linear(g, "fc2", tri_leaky_relu(g, h, 0.9), 10);
     tri_value labels = op_labels(c, tri_shape_of(n), 10);
-    op_place(c);
+    op_position(c);
     for (int i = 0; i < g->parameter_count; i++)
         c->sources[c->source_count++] =
             (op_source){g->parameters[i].value, OP_SOURCE_NUMBERS, -0.1, 0.1};

@@ -184,11 +184,11 @@ bool order_graph_follows(order_graph *g, const order_wait *without, int from,
     return g->reached[event_of(g, without->rank, to, to_event)];
 }
 
-void order_graph_find_free(order_graph *g, const order_wait *without, int held, order_event event,
-                           bool *free) {
+void order_graph_find_independent(order_graph *g, const order_wait *without, int held,
+                                  order_event event, bool *independent) {
     follow(g, without, event_of(g, without->rank, held, event));
     for (int i = 0; i < schedule_of(g, without->rank)->count; i++)
-        free[i] = !g->reached[event_of(g, without->rank, i, ORDER_DONE)];
+        independent[i] = !g->reached[event_of(g, without->rank, i, ORDER_DONE)];
 }
 
 bool order_graph_loses(order_graph *g, const order_wait *without,

@@ -29,10 +29,10 @@ typedef struct order_wait {
 // `from_event` of action `from` if the wait `without` were missing.
 bool order_graph_follows(order_graph *graph, const order_wait *without, int from,
                          order_event from_event, int to, order_event to_event);
-// Sets free[i] for each action i of the wait's rank that can be done before this event of action
-// `held`, if the wait `without` is missing.
-void order_graph_find_free(order_graph *graph, const order_wait *without, int held,
-                           order_event event, bool *free);
+// Sets independent[i] for each action i of the wait's rank that can be done before this event of
+// action `held`, if the wait `without` is missing.
+void order_graph_find_independent(order_graph *graph, const order_wait *without, int held,
+                                  order_event event, bool *independent);
 
 // Whether, without the wait, two actions of its rank that conflict are no longer in order.
 bool order_graph_loses(order_graph *graph, const order_wait *without,

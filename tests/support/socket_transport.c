@@ -18,10 +18,9 @@ typedef struct head { // of a message
     uint32_t tag;
     uint32_t from;
     uint64_t bytes;
-    // The message's number: a sender counts its messages to each rank. In an ANSWER: the number of
-    // the message that was received. In the first head of a connection: the number in the sender's
-    // address.
-    uint64_t number;
+    // Identifies the message: a sender counts its messages to each rank. In an ANSWER: that of the
+    // message that was received. In the first head of a connection: the sender's address_id.
+    uint64_t id;
 } head;
 
 typedef struct outgoing { // a message that is being sent
@@ -74,7 +73,7 @@ struct tri_transport_end {
     int rank, size, listen_fd, epoll_fd;
     struct sockaddr_un address;
     socklen_t address_bytes;
-    uint64_t number; // makes the address of this tri_transport_end unique (make_address)
+    uint64_t address_id; // makes the address of this tri_transport_end unique (make_address)
     peer *peers;
     connection *connections;
     posted *posted, **last_posted;
@@ -92,10 +91,10 @@ static void watch_fd(tri_transport_end *end, int fd, int operation, uint32_t eve
     (void)epoll_ctl(end->epoll_fd, operation, fd, &event);
 }
 
-static socklen_t make_address(uint64_t number, struct sockaddr_un *out) {
+static socklen_t make_address(uint64_t address_id, struct sockaddr_un *out) {
     out->sun_family = AF_UNIX;
     int length = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "trireme-test-%llx",
-                          (unsigned long long)number);
+                          (unsigned long long)address_id);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
@@ -110,8 +109,8 @@ static tri_status socket_open(const tri_transport_job *job, tri_transport_end **
     }
     end->last_posted = &end->posted;
     end->last_early = &end->early;
-    end->number = (uint64_t)getpid() << 32 | (unsigned)opened++;
-    end->address_bytes = make_address(end->number, &end->address);
+    end->address_id = (uint64_t)getpid() << 32 | (unsigned)opened++;
+    end->address_bytes = make_address(end->address_id, &end->address);
     end->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     end->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *out = end;
@@ -170,7 +169,7 @@ static bool connect_to(tri_transport_end *end, int r) {
         lose(end, r);
         return false;
     }
-    struct head hello = {.from = (uint32_t)end->rank, .number = end->number};
+    struct head hello = {.from = (uint32_t)end->rank, .id = end->address_id};
     if (send(to->fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) lose(end, r);
     return !to->loss;
 }
@@ -227,7 +226,7 @@ static void socket_send(tri_transport_end *end, int r, uint32_t tag, const void 
         .state = TRI_REQUEST_LOST, .peer = r, .bytes = size, .handle = NULL};
     if (!connect_to(end, r)) return;
     head what = {
-        .tag = tag, .from = (uint32_t)end->rank, .bytes = size, .number = end->peers[r].sent++};
+        .tag = tag, .from = (uint32_t)end->rank, .bytes = size, .id = end->peers[r].sent++};
     request->state = TRI_REQUEST_PENDING;
     queue(end, r, &what, data, request);
 }
@@ -236,7 +235,7 @@ static void socket_send(tri_transport_end *end, int r, uint32_t tag, const void 
 static void take_answer(tri_transport_end *end, const head *answer) {
     for (outgoing **link = &end->peers[answer->from].unanswered; *link; link = &(*link)->next) {
         outgoing *out = *link;
-        if (out->head.number != answer->number) continue;
+        if (out->head.id != answer->id) continue;
         *link = out->next;
         out->request->state = TRI_REQUEST_DONE;
         end->moved = true;
@@ -252,7 +251,7 @@ static void finish(tri_transport_end *end, incoming *message) {
     message->request->bytes = message->head.bytes;
     end->moved = true;
     int from = (int)message->head.from;
-    head answer = {.tag = ANSWER, .from = (uint32_t)end->rank, .number = message->head.number};
+    head answer = {.tag = ANSWER, .from = (uint32_t)end->rank, .id = message->head.id};
     if (end->is_strict && connect_to(end, from)) queue(end, from, &answer, NULL, NULL);
     free(message);
 }
@@ -351,7 +350,7 @@ static bool read_some(tri_transport_end *end, connection *from, size_t *budget) 
             from->peer = (int)from->head.from;
             peer *sender = &end->peers[from->peer]; // whose address may not be known yet
             if (!sender->address_bytes)
-                sender->address_bytes = make_address(from->head.number, &sender->address);
+                sender->address_bytes = make_address(from->head.id, &sender->address);
             from->head_got = 0;
             return true;
         }

@@ -147,7 +147,8 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
-    const char *how;   // value of the variable EMULATED_NCCL: how the emulated NCCL fails
+    // Value of the variable EMULATED_NCCL: how the emulated NCCL fails; NULL: it does not fail.
+    const char *nccl_fault;
     bool kills;        // rank 1 ends
     bool aborts;       // rank 1 aborts
     bool messages;     // ranks send messages to their neighbours, instead of an all-reduce
@@ -173,7 +174,7 @@ static tri_status run_once(tri_comm *data, bool messages, float *x) {
 
 static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
     const fault *f = argument;
-    if (f->how) setenv("EMULATED_NCCL", f->how, 1);
+    if (f->nccl_fault) setenv("EMULATED_NCCL", f->nccl_fault, 1);
     tri_device *device = open_device(comm->rank);
     tri_comm *data = open_data(comm, device, 0);
     float *x;
@@ -198,15 +199,20 @@ static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_faults(void **state) {
     static fault faults[] = {
-        {.how = "error:1:2", .status = TRI_PEER_LOST, .says = "remote process exited"},
-        {.how = "hang:1:2", .status = TRI_TIMEOUT, .says = "all_reduce 'REDUCE a': not done after"},
+        {.nccl_fault = "error:1:2", .status = TRI_PEER_LOST, .says = "remote process exited"},
+        {.nccl_fault = "hang:1:2",
+         .status = TRI_TIMEOUT,
+         .says = "all_reduce 'REDUCE a': not done after"},
         {.aborts = true, .status = TRI_PEER_LOST, .says = "rank 1: no more"},
         {.kills = true, .status = TRI_PEER_LOST, .says = "rank 1"},
-        {.how = "error:1:2",
+        {.nccl_fault = "error:1:2",
          .messages = true,
          .status = TRI_PEER_LOST,
          .says = "remote process exited"},
-        {.how = "hang:1:2", .messages = true, .status = TRI_TIMEOUT, .says = " a': not done after"},
+        {.nccl_fault = "hang:1:2",
+         .messages = true,
+         .status = TRI_TIMEOUT,
+         .says = " a': not done after"},
         {.aborts = true, .messages = true, .status = TRI_PEER_LOST, .says = "rank 1: no more"},
         {.kills = true, .messages = true, .status = TRI_PEER_LOST, .says = "rank 1"},
     };

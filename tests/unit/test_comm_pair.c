@@ -16,50 +16,51 @@
 enum { MOST_COUNT = 70001 }; // elements of one rank: more than staging memory holds at one time
 
 typedef struct shape {
-    int hosts, places; // number of hosts, and of ranks on each host (places)
+    int hosts, local_size; // number of hosts, and of ranks on each host
     // Each communicator inside a host, and each across the hosts, is opened by itself, instead of
     // by splitting one communicator.
-    bool apart;
+    bool separate;
     int timeout_ms;
     int victim;          // the rank that does something wrong
     tri_comm_kind other; // the operation that some ranks call instead of the right one
 } shape;
 
-static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places = 3},
-                               {.hosts = 4, .places = 2}, {.hosts = 2, .places = 2, .apart = true},
-                               {.hosts = 1, .places = 3}, {.hosts = 3, .places = 1}};
+static const shape shapes[] = {
+    {.hosts = 2, .local_size = 2}, {.hosts = 2, .local_size = 3},
+    {.hosts = 4, .local_size = 2}, {.hosts = 2, .local_size = 2, .separate = true},
+    {.hosts = 1, .local_size = 3}, {.hosts = 3, .local_size = 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 // Opens a communicator that is not split from another one, for the ranks of this rank's host or,
 // with `across`, for the ranks with the same number on all hosts.
-static tri_comm *open_apart(tri_comm *job, ranks_table *table, const shape *s, bool across) {
-    int numbers[RANKS_MAX], host = job->rank / s->places, place = job->rank % s->places;
-    int size = across ? s->hosts : s->places;
+static tri_comm *open_separate(tri_comm *job, ranks_table *table, const shape *s, bool across) {
+    int numbers[RANKS_MAX], host = job->rank / s->local_size;
+    int local_rank = job->rank % s->local_size, size = across ? s->hosts : s->local_size;
     char name[32];
     for (int r = 0; r < size; r++)
-        numbers[r] = across ? r * s->places + place : host * s->places + r;
-    snprintf(name, sizeof name, "%s %d", across ? "across" : "inside", across ? place : host);
+        numbers[r] = across ? r * s->local_size + local_rank : host * s->local_size + r;
+    snprintf(name, sizeof name, "%s %d", across ? "across" : "inside", across ? local_rank : host);
     tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
     tri_shm_config config = {
         .job_ranks = numbers, .group = name, .control = job, .timeout_ms = s->timeout_ms};
     tri_comm *out;
-    CHECK_OK(tri_comm_shm_open_at(across ? host : place, size, &meeting, &config, &out));
+    CHECK_OK(tri_comm_shm_open_at(across ? host : local_rank, size, &meeting, &config, &out));
     return out;
 }
 
 static tri_comm *open_pair(tri_comm *job, ranks_table *table, const shape *s) {
-    tri_comm_pair parts = {0};
+    tri_comm_pair levels = {0};
     tri_comm *pair;
-    CHECK(job->size == s->hosts * s->places);
-    if (s->apart) {
-        parts.inside = open_apart(job, table, s, false);
-        parts.across = open_apart(job, table, s, true);
+    CHECK(job->size == s->hosts * s->local_size);
+    if (s->separate) {
+        levels.inside = open_separate(job, table, s, false);
+        levels.across = open_separate(job, table, s, true);
     } else {
-        CHECK_OK(job->backend->split(job, job->rank / s->places, job->rank, &parts.inside));
-        CHECK_OK(job->backend->split(job, job->rank % s->places, job->rank, &parts.across));
-        CHECK_OK(job->backend->split(job, 0, job->rank, &parts.direct));
+        CHECK_OK(job->backend->split(job, job->rank / s->local_size, job->rank, &levels.inside));
+        CHECK_OK(job->backend->split(job, job->rank % s->local_size, job->rank, &levels.across));
+        CHECK_OK(job->backend->split(job, 0, job->rank, &levels.direct));
     }
-    CHECK_OK(tri_comm_pair_open(&parts, &pair));
+    CHECK_OK(tri_comm_pair_open(&levels, &pair));
     CHECK(pair->rank == job->rank && pair->size == job->size);
     return pair;
 }
@@ -109,7 +110,7 @@ static void close_rig(rig *r) {
 
 // Sets send and recv of an operation. `in_place`: they overlap, if comm.h allows this for the kind
 // of operation.
-static void place(const rig *r, tri_comm_op *op, int which, bool in_place) {
+static void set_buffers(const rig *r, tri_comm_op *op, int which, bool in_place) {
     char *send = r->memory[2 * which], *recv = r->memory[2 * which + 1];
     size_t own = (size_t)r->job->rank * (size_t)op->count * tri_dtype_bytes(op->dtype);
     op->send = send;
@@ -127,7 +128,7 @@ static void compare(rig *r, tri_comm_op op, int seed, bool in_place) {
     int64_t received = tri_comm_recv_count(&op, r->job->size);
     for (int which = 0; which < 2; which++) {
         tri_comm *comm = which ? r->pair : r->job;
-        place(r, &ops[which], which, in_place);
+        set_buffers(r, &ops[which], which, in_place);
         ops[which].label = "TEST";
         for (int64_t i = 0; i < received; i++) put(op.dtype, ops[which].recv, i, (int)(i % 3));
         for (int64_t i = 0; i < sent; i++)
@@ -179,7 +180,7 @@ static void body_all_kinds(tri_comm *job, ranks_table *table, void *argument) {
 static void test_all_kinds(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_all_kinds, &s), 0);
+        assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_all_kinds, &s), 0);
     }
 }
 
@@ -192,8 +193,8 @@ static float uneven(int rank, int64_t i) {
 }
 
 static float sum_of_host(const shape *s, int host, int64_t i) {
-    float sum = uneven(host * s->places, i);
-    for (int l = 1; l < s->places; l++) sum += uneven(host * s->places + l, i);
+    float sum = uneven(host * s->local_size, i);
+    for (int l = 1; l < s->local_size; l++) sum += uneven(host * s->local_size + l, i);
     return sum;
 }
 
@@ -202,7 +203,7 @@ static void body_order(tri_comm *job, ranks_table *table, void *argument) {
     const shape *s = argument;
     static float send[8 * N], recv[N];
     tri_comm *pair = open_pair(job, table, s);
-    bool is_flat = s->hosts == 1 || s->places == 1, differs = false;
+    bool is_flat = s->hosts == 1 || s->local_size == 1, differs = false;
     unsigned can = pair->backend->abilities(pair);
     CHECK(!(can & TRI_COMM_RANK_ORDER) == !is_flat);
     CHECK(can & TRI_COMM_ACCUMULATES && can & TRI_COMM_WIRE_TYPES && can & TRI_COMM_HOST_MEMORY);
@@ -230,7 +231,7 @@ static void body_order(tri_comm *job, ranks_table *table, void *argument) {
 static void test_order(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_order, &s), 0);
+        assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_order, &s), 0);
     }
 }
 
@@ -279,8 +280,8 @@ static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
 static void test_mixed(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        if (s.apart) continue; // messages need communicators split from one of all ranks
-        assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_mixed, &s), 0);
+        if (s.separate) continue; // messages need communicators split from one of all ranks
+        assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_mixed, &s), 0);
     }
 }
 
@@ -308,7 +309,7 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
 }
 
 static void test_no_direct(void **state) {
-    shape s = {.hosts = 2, .places = 2, .apart = true};
+    shape s = {.hosts = 2, .local_size = 2, .separate = true};
     assert_int_equal(ranks_run(4, NULL, body_no_direct, &s), 0);
 }
 
@@ -380,7 +381,7 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
 }
 
 static void test_split(void **state) {
-    shape s = {.hosts = 4, .places = 2};
+    shape s = {.hosts = 4, .local_size = 2};
     assert_int_equal(ranks_run(8, NULL, body_split, &s), 0);
 }
 
@@ -400,7 +401,7 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
                       .send = x,
                       .recv = x,
                       .label = "REDUCE a"};
-    bool differs = s->victim < 0 ? job->rank >= s->places : job->rank == s->victim;
+    bool differs = s->victim < 0 ? job->rank >= s->local_size : job->rank == s->victim;
     if (differs && s->other == TRI_COMM_ALL_REDUCE) op.count = 5;
     if (differs) op.kind = s->other;
     tri_status status = tri_comm_run(pair, &op);
@@ -430,9 +431,9 @@ static void test_mismatch(void **state) {
     for (size_t i = 0; i < 2 * sizeof others / sizeof *others; i++) {
         shape s = shapes[i % 4];
         s.other = others[i / 2];
-        s.victim = i % 2 ? -1 : s.hosts * s.places - 1;
-        if (s.hosts == 1) s.victim = s.places - 1;
-        assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_mismatch, &s), 0);
+        s.victim = i % 2 ? -1 : s.hosts * s.local_size - 1;
+        if (s.hosts == 1) s.victim = s.local_size - 1;
+        assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_mismatch, &s), 0);
     }
 }
 
@@ -474,7 +475,7 @@ static void body_killed(tri_comm *job, ranks_table *table, void *argument) {
 static void test_killed(void **state) {
     for (int i = 0; i < 8; i++) {
         shape s = shapes[i % 4];
-        int size = s.hosts * s.places;
+        int size = s.hosts * s.local_size;
         s.victim = i * 5 % size;
         ranks all = ranks_start(size, NULL, body_killed, &s);
         for (int r = 0; r < size; r++)
@@ -503,7 +504,7 @@ static void body_abort(tri_comm *job, ranks_table *table, void *argument) {
 static void test_abort(void **state) {
     for (int i = 0; i < 4; i++) {
         shape s = shapes[i];
-        assert_int_equal(ranks_run(s.hosts * s.places, NULL, body_abort, &s), 0);
+        assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_abort, &s), 0);
     }
 }
 
@@ -533,9 +534,9 @@ static void test_late(void **state) {
     for (int i = 0; i < 4; i++) {
         shape s = shapes[i];
         s.timeout_ms = 3000; // the ranks also have so long to start, on a busy machine
-        s.victim = i == 3 ? 0 : s.hosts * s.places - 1;
+        s.victim = i == 3 ? 0 : s.hosts * s.local_size - 1;
         tri_shm_config config = {.timeout_ms = s.timeout_ms};
-        assert_int_equal(ranks_run(s.hosts * s.places, &config, body_late, &s), 0);
+        assert_int_equal(ranks_run(s.hosts * s.local_size, &config, body_late, &s), 0);
     }
 }
 

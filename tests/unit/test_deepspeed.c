@@ -338,7 +338,7 @@ static void test_contradictions(void **state) {
 // batch.micro that result.
 static const struct {
     int64_t train, micro, rounds, replicas;
-    int64_t global, size; // of the resulting batch; 0: refused
+    int64_t global, micro_size; // of the resulting batch; 0: refused
 } batches[] = {
     {32, 2, 8, 2, 32, 2}, // all three are given, and agree
     {32, 2, 4, 2, 0, 0},  // all three are given, and contradict each other
@@ -373,7 +373,7 @@ static void test_batch_arithmetic(void **state) {
         tri_status status = tri_recipe_settle_batch(&r, batches[i].replicas, &batch);
         if ((status == TRI_OK) != (batches[i].global > 0) ||
             (status == TRI_OK &&
-             (batch.global != batches[i].global || batch.micro != batches[i].size)))
+             (batch.global != batches[i].global || batch.micro != batches[i].micro_size)))
             fail_msg("row %zu: status %d, global %d, micro %d", i, status, (int)batch.global,
                      (int)batch.micro);
     }

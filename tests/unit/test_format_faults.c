@@ -18,7 +18,8 @@
 #include "data_fixture.h"
 
 static int calls_left; // how many calls still succeed before one fails; negative: none fails
-static int small;      // not 0: calls transfer one byte, and each second call is interrupted
+// Not 0: calls transfer one byte, and each second call is interrupted; counts the calls.
+static int short_calls;
 
 static bool fails(void) {
     if (calls_left < 0 || calls_left-- > 0) return false;
@@ -26,10 +27,10 @@ static bool fails(void) {
     return true;
 }
 
-static size_t some(size_t size) { return small && size > 1 ? 1 : size; }
+static size_t some(size_t size) { return short_calls && size > 1 ? 1 : size; }
 
 static bool interrupted(void) {
-    if (!small || small++ % 2) return false;
+    if (!short_calls || short_calls++ % 2) return false;
     errno = EINTR;
     return true;
 }
@@ -58,7 +59,7 @@ static int fault_rename(const char *from, const char *to) {
 static int setup(void **state) {
     if (fixture_setup(state)) return 1;
     calls_left = -1;
-    small = 0;
+    short_calls = 0;
     tri_os.open = fault_open;
     tri_os.read = fault_read;
     tri_os.pread = fault_pread;
@@ -204,11 +205,11 @@ static void test_each_call_fails_once(void **state) {
 
 static void test_little_at_a_time(void **state) {
     put_files();
-    small = 1;
+    short_calls = 1;
     for (int job = 0; job < JOBS; job++) {
         if (jobs[job].run() != TRI_OK) fail_msg("%s: %s", jobs[job].name, tri_error_message());
     }
-    assert_true(small > 100);
+    assert_true(short_calls > 100);
 }
 
 int main(void) {

@@ -31,8 +31,8 @@ typedef struct rank_memory {
     sums *gradients, *kept; // by unit
     // By block and micro-batch: what other blocks read of its results, and what BACKWARD reads.
     uint64_t *outputs, *internal;
-    uint64_t *back; // by block and micro-batch: the gradient of the block's input
-    bool *posted;   // by edge and micro-batch: this rank has begun to receive
+    uint64_t *back;  // by block and micro-batch: the gradient of the block's input
+    bool *receiving; // by edge and micro-batch: this rank has begun to receive
     int stepped;
 } rank_memory;
 
@@ -55,8 +55,8 @@ static size_t at(const tri_schedule_request *r, int which, int round) {
 
 static uint64_t *mail_at(const machine *m, int rank, int edge, int round) {
     const tri_schedule_request *r = &m->set->requests[rank];
-    int columns = m->set->mesh.ranks / r->pipeline;
-    return &m->mail[(size_t)(rank % columns) * at(r, r->edge_count, 0) + at(r, edge, round)];
+    int pipelines = m->set->mesh.ranks / r->pipeline;
+    return &m->mail[(size_t)(rank % pipelines) * at(r, r->edge_count, 0) + at(r, edge, round)];
 }
 
 // Returns the number of a rank's micro-batch among those of all replicas in the step.
@@ -93,13 +93,14 @@ static uint64_t compute(const machine *m, int rank, int block, int round, bool b
 
 // Whether all values that the block reads from other pipeline ranks have arrived: this rank has
 // begun to receive them, and the other rank has sent them.
-static bool has_come(const machine *m, int rank, int block, int round, bool back) {
+static bool has_received(const machine *m, int rank, int block, int round, bool back) {
     const tri_schedule_request *r = &m->set->requests[rank];
     for (int e = 0; e < r->edge_count; e++) {
         const tri_edge *edge = &r->edges[e];
         if (edge->to_block != block || edge->back != back) continue;
         if (edge->from_stage % r->pipeline == r->pipeline_rank) continue;
-        if (!m->ranks[rank].posted[at(r, e, round)]) fail_msg("edge %d is read unposted", e);
+        if (!m->ranks[rank].receiving[at(r, e, round)])
+            fail_msg("edge %d is read before its RECV", e);
         if (!*mail_at(m, rank, e, round)) return false;
     }
     return true;
@@ -110,7 +111,7 @@ static bool is_shared(const tri_schedule_request *r, int unit) { return unit == 
 // Whether one half of BACKWARD (BACKWARD_INPUT if `input`, else BACKWARD_WEIGHT) makes a gradient
 // of the unit (parameters that are reduced together). A unit that blocks share has one parameter:
 // block 0 makes its gradient in the first half, the others in the second.
-static bool makes(const tri_schedule_request *r, int block, int unit, bool input) {
+static bool makes_gradient(const tri_schedule_request *r, int block, int unit, bool input) {
     return !is_shared(r, unit) || input == (block == 0);
 }
 
@@ -131,7 +132,7 @@ static bool run_compute(machine *m, int rank, const tri_action *a) {
     const tri_schedule_block *b = &r->blocks[a->subject];
     size_t here = at(r, a->subject, a->round);
     bool back = a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT;
-    if (!has_come(m, rank, a->subject, a->round, back)) return false;
+    if (!has_received(m, rank, a->subject, a->round, back)) return false;
     if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE) {
         uint64_t value = compute(m, rank, a->subject, a->round, false, memory->parameters);
         memory->internal[here] = a->forgets ? noise(m) : value;
@@ -148,7 +149,7 @@ static bool run_compute(machine *m, int rank, const tri_action *a) {
         if (!whole && input != (a->kind == TRI_ACTION_BACKWARD_INPUT)) continue;
         for (int k = 0; k < b->unit_count; k++) {
             int u = b->units[k];
-            if (r->units[u].has_gradients && makes(r, a->subject, u, input))
+            if (r->units[u].has_gradients && makes_gradient(r, a->subject, u, input))
                 add(half_of(r, &memory->gradients[u], u, input),
                     gradient_of(memory->back[here], u, input), a->adds >> k & 1);
         }
@@ -162,7 +163,7 @@ static sums *reduced(const machine *m, int rank, int unit) {
     return scatters ? &memory->kept[unit] : &memory->gradients[unit];
 }
 
-// The number of ranks that take part in a collective; 0: not all have come to it yet.
+// The number of ranks that take part in a collective; 0: not all have reached it yet.
 static int find_members(const machine *m, int rank, const tri_action *a, int *members) {
     const tri_mesh *mesh = &m->set->mesh;
     static const int axes[TRI_ACTION_KIND_COUNT] = {[TRI_ACTION_GATHER] = TRI_AXIS_SHARD,
@@ -257,7 +258,7 @@ static bool run_next(machine *m, int rank) {
     }
     case TRI_ACTION_RECV_ALONG:
     case TRI_ACTION_RECV_BACK:
-        memory->posted[at(r, a->subject, a->round)] = true;
+        memory->receiving[at(r, a->subject, a->round)] = true;
         break;
     case TRI_ACTION_STEP:
     case TRI_ACTION_HOST_STEP:
@@ -288,7 +289,7 @@ static void start_rank(machine *m, int rank, bool gathered) {
     memory->outputs = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
     memory->internal = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
     memory->back = TRI_NEW_ARRAY(arena, uint64_t, at(r, r->block_count, 0));
-    memory->posted = TRI_NEW_ARRAY(arena, bool, at(r, r->edge_count, 0));
+    memory->receiving = TRI_NEW_ARRAY(arena, bool, at(r, r->edge_count, 0));
     for (int u = 0; u < r->unit_count; u++) {
         memory->parameters[u] = gathered ? parameters_of(u) : noise(m);
         memory->gradients[u] = noisy(m);
@@ -325,7 +326,7 @@ static void find_wanted(machine *m, const tri_schedule_request *like) {
             for (int k = 0; k < request.blocks[b].unit_count; k++) {
                 int u = request.blocks[b].units[k];
                 for (int input = 0; input < 2; input++)
-                    if (makes(&request, b, u, input))
+                    if (makes_gradient(&request, b, u, input))
                         *half_of(&request, &m->wanted[u], u, input) += gradient_of(value, u, input);
             }
         }
@@ -338,8 +339,8 @@ static void check(const schedule_case *c) {
     machine m = {.described = c, .set = &set, .noise = 77};
     const tri_schedule_request *r = &set.requests[0];
     m.ranks = TRI_NEW_ARRAY(set.arena, rank_memory, set.mesh.ranks);
-    int columns = set.mesh.ranks / r->pipeline;
-    m.mail = TRI_NEW_ARRAY(set.arena, uint64_t, (size_t)columns * at(r, r->edge_count, 0));
+    int pipelines = set.mesh.ranks / r->pipeline;
+    m.mail = TRI_NEW_ARRAY(set.arena, uint64_t, (size_t)pipelines * at(r, r->edge_count, 0));
     find_wanted(&m, r);
     for (int rank = 0; rank < set.mesh.ranks; rank++)
         start_rank(&m, rank, !tri_schedule_gathers(&set.requests[rank]));
