@@ -109,7 +109,7 @@ static int depth_of(const tri_ledger *ledger) {
 
 static void set_depth(tri_ledger *ledger, int depth) {
     atomic_store_explicit(&ledger->ring->depth, depth, memory_order_release);
-    atomic_fetch_add_explicit(&ledger->ring->moves, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ledger->ring->progress_count, 1, memory_order_relaxed);
 }
 
 void tri_ledger_step(tri_ledger *ledger, int64_t step) {

@@ -71,7 +71,7 @@ typedef struct tri_ledger_ring {
     _Atomic uint64_t begun;     // how many events have begun
     // Counts begun steps, and begins and ends of actions of the compute lane (lane 0). While the
     // count does not change, the rank makes no progress.
-    _Atomic uint64_t moves;
+    _Atomic uint64_t progress_count;
     // Actions of the compute lane (lane 0) that have not ended: open[0 … depth - 1], the outermost
     // first.
     _Atomic int32_t depth;

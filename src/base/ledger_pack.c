@@ -17,7 +17,7 @@ typedef struct packed_head {
     // How many kinds and events follow. The first `depth` events are the open actions.
     int32_t kinds, depth, events;
     int64_t realtime_offset_ns, steps, step;
-    uint64_t begun, moves;
+    uint64_t begun, progress_count;
     char host[64];
 } packed_head;
 
@@ -66,7 +66,7 @@ size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out) {
     head.steps = atomic_load(&ring->steps);
     head.step = atomic_load(&ring->step);
     head.begun = atomic_load(&ring->begun);
-    head.moves = atomic_load(&ring->moves);
+    head.progress_count = atomic_load(&ring->progress_count);
     memcpy(head.host, ring->host, sizeof head.host);
     char *at = (char *)out + sizeof head;
     for (int i = 0; i < head.kinds; i++, at += sizeof(packed_kind)) {
@@ -163,7 +163,7 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
     atomic_store(&ring->step, head->step);
     atomic_store(&ring->begun, head->begun);
     atomic_store(&ring->depth, head->depth);
-    atomic_store(&ring->moves, head->moves);
+    atomic_store(&ring->progress_count, head->progress_count);
 }
 
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring) {

@@ -37,8 +37,8 @@ enum {
     // more time than this lies between two checks of a process, it did not run in that time, so the
     // others' silence does not count.
     TRI_BEAT_LATE_MS = 3000,
-    TRI_SILENCE_MS = 15000, // a rank without a beat for so long is lost
-    TRI_SAID_MS = 2000,     // how long to wait for the store to tell what another rank does
+    TRI_SILENCE_MS = 15000,    // a rank without a beat for so long is lost
+    TRI_BEAT_ANSWER_MS = 2000, // how long to wait for the store to tell what another rank does
     // A rank that has asked what another rank does also gets that rank's new beats for this time.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.

@@ -59,9 +59,9 @@ static void refresh_folders(const char *path) {
 void checkpoint_await_file(checkpoint_patience *patience, const char *path, int64_t size_bytes) {
     int64_t pause_ns = CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
     while (!is_seen(path, size_bytes) && patience->left_ns > 0) {
-        if (!patience->is_said)
+        if (!patience->has_warned)
             tri_log(TRI_LOG_WARNING, "waiting for %s, which this host does not see yet", path);
-        patience->is_said = true;
+        patience->has_warned = true;
         if (pause_ns > patience->left_ns) pause_ns = patience->left_ns;
         int64_t begin_ns = tri_os.monotonic_ns();
         tri_os.sleep_ns(pause_ns);

@@ -186,7 +186,7 @@ struct tri_device_backend {
     // Whether work goes on after a call has returned. If so, the engine issues a step before it
     // reads the results of the previous one, so that the device never waits for the host; and
     // micro-batches are copied while the device computes, to memory of their own.
-    bool runs_ahead;
+    bool is_asynchronous;
     // Whether a queue can capture work that is issued to it, to repeat it as one (a CUDA graph),
     // which takes the host less time. If not, the next four members are NULL.
     bool captures;

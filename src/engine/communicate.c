@@ -116,7 +116,7 @@ tri_comm *engine_group_of(const tri_engine *e, const tri_action *a) {
     case TRI_LANE_SHARD:
         return e->data.shards;
     case TRI_LANE_REPLICATE:
-        return e->data.copies;
+        return e->data.replicate;
     case TRI_LANE_ALONG:
         return e->data.along;
     case TRI_LANE_BACK:

@@ -40,7 +40,7 @@ typedef struct tri_carried {
     int64_t updates; // how many steps have changed the parameters
 } tri_carried;
 
-enum { TRI_MAX_SHARED = 5 };
+enum { TRI_MAX_CALLER_NUMBERS = 5 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;
@@ -52,7 +52,8 @@ typedef struct tri_step_input {
     // the rate, because the host does not know yet which steps in flight become updates.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
-    double shared[TRI_MAX_SHARED]; // numbers of the caller, which the step also sums over all ranks
+    // Numbers of any meaning, which the step also sums over all ranks.
+    double caller_numbers[TRI_MAX_CALLER_NUMBERS];
     // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
     // Called when the oldest micro-batch that `next` has given is no longer read, so that the
@@ -69,7 +70,7 @@ typedef struct tri_step_input {
 typedef struct tri_step_output {
     double sum[TRI_MAX_METRICS],
         count[TRI_MAX_METRICS]; // by metric of the graph: sum and count over all replicas
-    double shared[TRI_MAX_SHARED];
+    double caller_sums[TRI_MAX_CALLER_NUMBERS]; // tri_step_input.caller_numbers, summed
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping
     double lr;            // the learning rate that was used

@@ -56,9 +56,9 @@ typedef struct engine_gap {
 // communicator can do all that actions need in the device's memory, it is also the data
 // communicator.
 typedef struct engine_groups {
-    tri_comm *world;  // all ranks
-    tri_comm *shards; // the ranks that divide one copy of the training state
-    tri_comm *copies; // the ranks that hold copies of this rank's shards
+    tri_comm *world;     // all ranks
+    tri_comm *shards;    // the ranks that divide one copy of the training state
+    tri_comm *replicate; // the ranks that hold copies of this rank's shards
     // The stages of this rank's pipeline, with one communicator for each direction.
     tri_comm *along, *back;
     tri_comm *tensor_parallel; // the ranks that share each layer with this rank
@@ -101,25 +101,25 @@ typedef struct engine_memory {
 // device's memory. See numbers.c.
 typedef struct engine_numbers {
     // Rows of results (loss and metrics), one for each micro-batch. In the same memory, behind the
-    // rows, lie `shared`, but only in a deterministic run, and `squares`.
-    double *rows;
-    // The caller's numbers (tri_step_input.shared), and this rank's sums of squares of gradients.
-    // In a deterministic run the ranks exchange the rows and all that lies behind them, and add in
-    // order. In any other run each rank first adds up its own rows, and the ranks exchange only
-    // `sums`. So `shared` lies in `sums` there.
-    double *shared, *squares;
+    // rows, lie `caller_numbers`, but only in a deterministic run, and `squares`.
+    double *result_rows;
+    // The caller's numbers (tri_step_input.caller_numbers), and this rank's sums of squares of
+    // gradients. In a deterministic run the ranks exchange the rows and all that lies behind them,
+    // and add in order. In any other run each rank first adds up its own rows, and the ranks
+    // exchange only `sums`. So `caller_numbers` lies in `sums` there.
+    double *caller_numbers, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
-    // host: a row of sums over the step, room for `shared`, the sum of squares, the step scalars,
-    // the carried numbers (tri_carried), and in which range each finder found a number that is not
-    // finite.
+    // host: a row of sums over the step, room for `caller_numbers`, the sum of squares, the step
+    // scalars, the carried numbers (tri_carried), and in which range each finder found a number
+    // that is not finite.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
     double *carried;      // the carried numbers among the results, for the next step
     double *control;      // input of the op step_numbers
     double *losses;       // input of the op loss_seeds
     float *seeds;         // output of the op loss_seeds
-    int64_t width;        // how many numbers a row of `rows` has
-    int64_t capacity;     // how many numbers `rows` has room for
+    int64_t width;        // how many numbers a row of `result_rows` has
+    int64_t capacity;     // how many numbers `result_rows` has room for
     int64_t square_count; // how many numbers `squares` has
     // What the finders (engine_make_finders) search for numbers that are not finite: the first
     // element and the end of each range of gradients.
@@ -176,10 +176,10 @@ typedef struct engine_staging {
 // A step in flight: its results, on their way to the host's memory. Each step in flight has room of
 // its own, so that the next step does not overwrite results before the host has read them.
 typedef struct engine_flight {
-    // Copies of what the step leaves in engine_numbers: its results, and the caller's numbers
-    // (`shared`). They lie in pinned memory of the host if the device offers it, so that copying
-    // does not block the host.
-    double *results, *shared;
+    // Copies of what the step leaves in engine_numbers: its results, and the caller's numbers. They
+    // lie in pinned memory of the host if the device offers it, so that copying does not block the
+    // host.
+    double *results, *caller_numbers;
     tri_step_shape shape;
     int64_t step;    // number of the step, as in tri_step_input
     tri_ticket done; // done when the step and the copy of its results are
@@ -405,11 +405,11 @@ tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
-// Sums the rows of engine_numbers.rows (losses and metrics) and, in training, the squares of
+// Sums the rows of engine_numbers.result_rows (losses and metrics) and, in training, the squares of
 // gradients, over all micro-batches and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// The offset of a metric's (sum, count) in a row of engine_numbers.rows. It is the same in all
-// programs and on all ranks, so that rows can be summed element by element.
+// The offset of a metric's (sum, count) in a row of engine_numbers.result_rows. It is the same in
+// all programs and on all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
 // Runs one of the kernels that numbers.c makes, such as engine_numbers.make_step. They belong to no
 // program, that is, not to the graph of a model.

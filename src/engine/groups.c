@@ -52,7 +52,8 @@ static tri_status open_data_groups(tri_engine *e) {
     unsigned tensor_parallel = 1u << TRI_AXIS_TENSOR_PARALLEL;
     TRI_TRY(open_data(e, h->world, TRI_COMM_NUMBERS, 0, &d->world));
     TRI_TRY(open_data(e, h->shards, TRI_COMM_BULK, 1u << sharing->shard_axis, &d->shards));
-    TRI_TRY(open_data(e, h->copies, TRI_COMM_BULK, 1u << sharing->replicate_axis, &d->copies));
+    TRI_TRY(
+        open_data(e, h->replicate, TRI_COMM_BULK, 1u << sharing->replicate_axis, &d->replicate));
     TRI_TRY(open_data(e, h->along, TRI_COMM_MESSAGES, 0, &d->along));
     TRI_TRY(open_data(e, h->back, TRI_COMM_MESSAGES, 0, &d->back));
     TRI_TRY(open_data(e, h->tensor_parallel, TRI_COMM_BULK, tensor_parallel, &d->tensor_parallel));
@@ -69,7 +70,7 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     TRI_ASSERT(world->size == plan->mesh.ranks && world->rank == plan->rank);
     e->groups.world = world;
     TRI_TRY(open_group(e, world, 1u << plan->sharing.shard_axis, &e->groups.shards));
-    TRI_TRY(open_group(e, world, 1u << plan->sharing.replicate_axis, &e->groups.copies));
+    TRI_TRY(open_group(e, world, 1u << plan->sharing.replicate_axis, &e->groups.replicate));
     TRI_TRY(open_group(e, world, pipeline, &e->groups.along));
     TRI_TRY(open_group(e, world, pipeline, &e->groups.back));
     TRI_TRY(open_group(e, world, tensor_parallel, &e->groups.tensor_parallel));
@@ -85,7 +86,7 @@ static void visit_groups(const tri_engine *e, void (*visit)(tri_comm *data, tri_
     const engine_groups *d = &e->data, *c = &e->groups;
     visit(d->world, c->world);
     visit(d->shards, c->shards);
-    visit(d->copies, c->copies);
+    visit(d->replicate, c->replicate);
     visit(d->along, c->along);
     visit(d->back, c->back);
     visit(d->tensor_parallel, c->tensor_parallel);
@@ -99,7 +100,7 @@ void engine_stop_groups(tri_engine *e) { visit_groups(e, stop); }
 
 void engine_close_groups(tri_engine *e) {
     const engine_groups *c = &e->groups; // the world belongs to the caller and is not closed
-    tri_comm *const groups[] = {c->shards, c->copies,          c->along,
+    tri_comm *const groups[] = {c->shards, c->replicate,       c->along,
                                 c->back,   c->tensor_parallel, c->replicas};
     visit_groups(e, tri_comm_data_close);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) tri_comm_close(groups[i]);

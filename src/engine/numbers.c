@@ -1,7 +1,8 @@
 // The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
-// squares of the gradients and the numbers that the engine's caller adds (tri_step_input.shared)
-// are summed over all ranks, in the device's memory. The step scalars are computed from the sums.
-// The carried numbers stay in the device's memory too. Read next: update.c.
+// squares of the gradients and the numbers that the engine's caller adds
+// (tri_step_input.caller_numbers) are summed over all ranks, in the device's memory. The step
+// scalars are computed from the sums. The carried numbers stay in the device's memory too.
+// Read next: update.c.
 //
 // Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the
@@ -61,8 +62,10 @@ static tri_status visit_ranges(tri_engine *e,
             if (!tri_bucket_is_trained(bucket) || p->own == 0) continue;
             int64_t grain = plan->deterministic ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
             int64_t grains = p->own / grain;
-            int64_t first = grains * plan->sharing.copy / plan->sharing.copies * grain;
-            int64_t end = grains * (plan->sharing.copy + 1) / plan->sharing.copies * grain;
+            int64_t first =
+                grains * plan->sharing.replicate_rank / plan->sharing.replicate_size * grain;
+            int64_t end =
+                grains * (plan->sharing.replicate_rank + 1) / plan->sharing.replicate_size * grain;
             if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
                 TRI_TRY(visit(e, u, bucket, first, end - first,
                               chunk + (p->own * plan->sharing.shard + first) / TRI_FLAT_CHUNK));
@@ -138,8 +141,8 @@ static tri_status allocate_all(tri_engine *e) {
     engine_numbers *n = &e->numbers;
     int terms = e->plan->graph->term_count;
     double *seeds;
-    TRI_TRY(allocate(e, n->capacity, &n->rows));
-    n->total_at = n->width + TRI_MAX_SHARED;
+    TRI_TRY(allocate(e, n->capacity, &n->result_rows));
+    n->total_at = n->width + TRI_MAX_CALLER_NUMBERS;
     n->scalars_at = n->total_at + 1;
     n->carried_at = n->scalars_at + TRI_STEP_SCALAR_COUNT;
     n->found_at = n->carried_at + TRI_CARRIED_COUNT;
@@ -182,13 +185,13 @@ tri_status engine_make_numbers(tri_engine *e) {
     // One more row of losses and metrics, which is not summed: tensor-parallel ranks after the
     // first write there, because their results equal those of the first, which must count only
     // once.
-    n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
+    n->capacity = (most_rows + 1) * n->width + TRI_MAX_CALLER_NUMBERS + n->square_count;
     return allocate_all(e);
 }
 
 void engine_release_numbers(tri_engine *e) {
     engine_numbers *n = &e->numbers;
-    void *const memory[] = {n->rows, n->sums, n->control, n->losses, n->seeds, n->ranges};
+    void *const memory[] = {n->result_rows, n->sums, n->control, n->losses, n->seeds, n->ranges};
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) tri_kernel_release(&n->sum_rows[i]);
     tri_kernel_release(&n->sum_squares);
     tri_kernel_release(&n->make_step);
@@ -203,8 +206,9 @@ char *engine_results(const tri_engine *e, int round) {
     if (e->plan->deterministic)
         row = row * e->plan->replicas + tri_mesh_replica(&e->plan->mesh, e->plan->rank);
     // All tensor-parallel ranks have the same results, so only those of the first rank are summed.
-    if (e->groups.tensor_parallel->rank > 0) return (char *)(n->rows + n->capacity - n->width);
-    return (char *)(n->rows + row * n->width);
+    if (e->groups.tensor_parallel->rank > 0)
+        return (char *)(n->result_rows + n->capacity - n->width);
+    return (char *)(n->result_rows + row * n->width);
 }
 
 tri_status engine_begin_numbers(tri_engine *e) {
@@ -212,13 +216,14 @@ tri_status engine_begin_numbers(tri_engine *e) {
     const tri_step_input *in = e->run.input;
     const tri_device_backend *device = e->device->backend;
     int64_t rows = row_count(e, e->run.step);
-    double *end = n->rows + rows * n->width;
+    double *end = n->result_rows + rows * n->width;
     bool in_order = e->plan->deterministic;
-    n->shared = in_order ? end : n->sums + n->width;
-    n->squares = in_order ? end + TRI_MAX_SHARED : end;
-    int64_t used = rows * n->width + (in_order ? TRI_MAX_SHARED + n->square_count : 0);
-    TRI_TRY(device->zero(e->queue, n->rows, (size_t)used * sizeof(double)));
-    TRI_TRY(device->copy_in(e->queue, n->shared, in->shared, sizeof in->shared));
+    n->caller_numbers = in_order ? end : n->sums + n->width;
+    n->squares = in_order ? end + TRI_MAX_CALLER_NUMBERS : end;
+    int64_t used = rows * n->width + (in_order ? TRI_MAX_CALLER_NUMBERS + n->square_count : 0);
+    TRI_TRY(device->zero(e->queue, n->result_rows, (size_t)used * sizeof(double)));
+    TRI_TRY(device->copy_in(e->queue, n->caller_numbers, in->caller_numbers,
+                            sizeof in->caller_numbers));
     if (!tri_step_trains(in->shape)) return TRI_OK;
     double control[TRI_STEP_CONTROL_COUNT] = {
         [TRI_CONTROL_CLIP] = in->clip,
@@ -258,17 +263,18 @@ tri_status engine_run_numbers(tri_engine *e, const tri_kernel *kernel, void *con
 
 tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     engine_numbers *n = &e->numbers;
-    void *rows = n->rows, *sums = n->sums, *squares = n->squares;
+    void *rows = n->result_rows, *sums = n->sums, *squares = n->squares;
     void *total = n->sums + n->total_at;
     const tri_kernel *sum_rows = &n->sum_rows[e->run.input->shape];
     for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
         TRI_TRY(engine_run_range_kernels(e, &e->squares, u));
     if (e->plan->deterministic)
-        TRI_TRY(reduce(e, n->rows, n->squares - n->rows + (squared ? n->square_count : 0)));
+        TRI_TRY(reduce(e, n->result_rows,
+                       n->squares - n->result_rows + (squared ? n->square_count : 0)));
     TRI_TRY(engine_run_numbers(e, sum_rows, &rows, &sums));
     if (squared) TRI_TRY(engine_run_numbers(e, &n->sum_squares, &squares, &total));
     if (e->plan->deterministic) return TRI_OK;
-    return reduce(e, n->sums, n->width + TRI_MAX_SHARED + squared);
+    return reduce(e, n->sums, n->width + TRI_MAX_CALLER_NUMBERS + squared);
 }
 
 // Sums the gradients of which each tensor-parallel rank has only one term, because it was computed

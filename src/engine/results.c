@@ -14,13 +14,13 @@
 
 tri_status engine_make_flights(tri_engine *e) {
     const tri_device_backend *device = e->device->backend;
-    int64_t count = e->numbers.result_count + TRI_MAX_SHARED;
+    int64_t count = e->numbers.result_count + TRI_MAX_CALLER_NUMBERS;
     for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++) {
         void *memory = device->alloc_host ? NULL : TRI_NEW_ARRAY(e->arena, double, count);
         if (device->alloc_host)
             TRI_TRY(device->alloc_host(e->device, (size_t)count * sizeof(double), &memory));
         e->flights.items[i].results = memory;
-        e->flights.items[i].shared = (double *)memory + e->numbers.result_count;
+        e->flights.items[i].caller_numbers = (double *)memory + e->numbers.result_count;
     }
     return TRI_OK;
 }
@@ -36,7 +36,7 @@ int engine_next_flight(const tri_engine *e) {
 }
 
 int tri_engine_steps_ahead(const tri_engine *e) {
-    return e->device->backend->runs_ahead && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
+    return e->device->backend->is_asynchronous && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
 }
 
 // Finds which elements of a parameter's gradient this rank has, counted from the beginning of this
@@ -102,7 +102,8 @@ tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
     }
     TRI_TRY(device->copy_out(e->queue, flight->results, n->sums,
                              (size_t)n->result_count * sizeof(double)));
-    TRI_TRY(device->copy_out(e->queue, flight->shared, n->shared, sizeof e->run.input->shared));
+    TRI_TRY(device->copy_out(e->queue, flight->caller_numbers, n->caller_numbers,
+                             sizeof e->run.input->caller_numbers));
     return device->record(e->queue, &flight->done);
 }
 
@@ -209,7 +210,7 @@ static tri_status collect(tri_engine *e, tri_step_output *out) {
     flights->count--;
     TRI_TRY(wait_for(e, flight));
     engine_note_times(e, flight);
-    memcpy(out->shared, flight->shared, sizeof out->shared);
+    memcpy(out->caller_sums, flight->caller_numbers, sizeof out->caller_sums);
     for (int i = 0; i < e->plan->graph->metric_count; i++) {
         out->sum[i] = flight->results[engine_metric_offset(i)];
         out->count[i] = flight->results[engine_metric_offset(i) + 1];

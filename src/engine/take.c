@@ -1,6 +1,6 @@
 // TAKE: copies a micro-batch from the loader's memory to the device's. On a device that works
-// asynchronously (runs_ahead) it has a queue of its own. So the next micro-batch is copied while
-// the device computes, and the loader gets its memory back when the copy is done.
+// asynchronously (is_asynchronous) it has a queue of its own. So the next micro-batch is copied
+// while the device computes, and the loader gets its memory back when the copy is done.
 // Read next: compute.c.
 #include "engine/engine_internal.h"
 
@@ -8,7 +8,7 @@
 
 tri_status engine_open_takes(tri_engine *e) {
     e->takes.queue = e->queue;
-    if (!e->device->backend->runs_ahead) return TRI_OK;
+    if (!e->device->backend->is_asynchronous) return TRI_OK;
     return tri_queue_open(e->device, &e->takes.queue);
 }
 

@@ -63,7 +63,7 @@ static cores cores_of_domain(const launch_topology *t, launch_binding binding, i
 // of n gets domain i * domains / n. If there are more workers than domains, consecutive workers
 // share one, because they exchange most with each other.
 static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
-                         launch_place *out) {
+                         launch_assignment *out) {
     int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
                   : binding == LAUNCH_BIND_CORE_COMPLEX ? t->caches
                                                         : t->nodes;
@@ -83,7 +83,7 @@ static void plan_domains(const launch_topology *t, launch_binding binding, int w
 // Finds each worker's GPU: with visible = "2,3", worker 0 has GPU 2 and worker 1 has GPU 3. False:
 // not every worker has one, or the list has names instead of numbers.
 static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
-                        launch_place *out) {
+                        launch_assignment *out) {
     const char *at = visible;
     for (int i = 0; i < workers; i++) {
         long gpu = i;
@@ -110,7 +110,8 @@ static int distance(const launch_core *a, const launch_core *b) { return abs(a->
 // GPUs are at this socket. A node goes as a whole to one of the workers that have the fewest CPUs:
 // to the one whose GPU is nearest. If the workers cannot get equally many of these nodes, none gets
 // any, so that all workers are equally fast.
-static void add_free_nodes(const launch_topology *t, int socket, int workers, launch_place *out) {
+static void add_free_nodes(const launch_topology *t, int socket, int workers,
+                           launch_assignment *out) {
     int free_nodes = 0, sharers = 0;
     bool *taken = calloc((size_t)t->nodes + 1, sizeof *taken);
     for (int i = 0; taken && i < workers; i++) {
@@ -143,7 +144,7 @@ static void add_free_nodes(const launch_topology *t, int socket, int workers, la
 
 // Gives each worker the cores near its GPU. Workers whose GPUs are near the same cores divide
 // these, in the order of the GPUs.
-static void plan_near_gpus(const launch_topology *t, int workers, launch_place *out) {
+static void plan_near_gpus(const launch_topology *t, int workers, launch_assignment *out) {
     for (int i = 0; i < workers; i++) {
         const launch_device *gpu = &t->gpus[out[i].gpu];
         int index = 0, sharers = 0;
@@ -157,17 +158,17 @@ static void plan_near_gpus(const launch_topology *t, int workers, launch_place *
     for (int socket = 0; socket < t->sockets; socket++) add_free_nodes(t, socket, workers, out);
 }
 
-static bool are_disjoint(const launch_place *places, int workers) {
+static bool are_disjoint(const launch_assignment *assignments, int workers) {
     launch_cpus all = {0};
     for (int i = 0; i < workers; i++)
         for (int b = 0; b < LAUNCH_MAX_CPUS / 8; b++) {
-            if (all.set[b] & places[i].cpus.set[b]) return false;
-            all.set[b] |= places[i].cpus.set[b];
+            if (all.set[b] & assignments[i].cpus.set[b]) return false;
+            all.set[b] |= assignments[i].cpus.set[b];
         }
     return true;
 }
 
-static void plan_in_order(const launch_topology *t, int workers, launch_place *out) {
+static void plan_in_order(const launch_topology *t, int workers, launch_assignment *out) {
     for (int i = 0; i < workers; i++) {
         out[i].cpus = (launch_cpus){0};
         add_share(t, (cores){0, t->core_count}, i, workers, &out[i].cpus);
@@ -175,8 +176,8 @@ static void plan_in_order(const launch_topology *t, int workers, launch_place *o
 }
 
 tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_binding binding,
-                            int workers, const char *visible, launch_place *out) {
-    for (int i = 0; i < workers; i++) out[i] = (launch_place){.gpu = -1};
+                            int workers, const char *visible, launch_assignment *out) {
+    for (int i = 0; i < workers; i++) out[i] = (launch_assignment){.gpu = -1};
     if (binding == LAUNCH_BIND_NONE) return TRI_OK;
     launch_cpus all = {0};
     for (int i = 0; i < t->core_count; i++) add_core(&t->cores[i], &all);
@@ -209,7 +210,7 @@ static const char *visible_devices(void) {
 }
 
 tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
-                            launch_topology *topology, launch_place *out) {
+                            launch_topology *topology, launch_assignment *out) {
     TRI_TRY(launch_topology_read(arena, NULL, binding == LAUNCH_BIND_AUTO, topology));
     return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
 }
@@ -228,13 +229,13 @@ static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
     return *text ? text : "-";
 }
 
-void launch_bind_print(tri_arena *arena, const launch_topology *t, const launch_place *places,
-                       int workers, FILE *out) {
+void launch_bind_print(tri_arena *arena, const launch_topology *t,
+                       const launch_assignment *assignments, int workers, FILE *out) {
     const char *masks = "";
     fprintf(out, "%-6s %-12s %-10s %-12s %6s  %s\n", "rank", "GPU", "NUMA node", "interfaces",
             "cores", "CPUs");
     for (int i = 0; i < workers; i++) {
-        const launch_place *p = &places[i];
+        const launch_assignment *p = &assignments[i];
         const char *nodes = "";
         const launch_core *first = NULL;
         int last = -1, count = 0;

@@ -9,11 +9,11 @@
 
 #include <stdio.h>
 
-// Where one worker runs.
-typedef struct launch_place {
+// The CPUs and the GPU with which one worker runs.
+typedef struct launch_assignment {
     launch_cpus cpus;
     int gpu; // number of the GPU in the topology; -1: none
-} launch_place;
+} launch_assignment;
 
 // Chooses for each of `workers` workers the CPUs and the GPU with which it runs.
 // - LAUNCH_BIND_AUTO: the workers get disjoint cores, near their GPUs. `visible` is the list in
@@ -26,14 +26,14 @@ typedef struct launch_place {
 // TRI_UNSUPPORTED: there are too few CPUs; the message says which are free.
 tri_status launch_bind_plan(tri_arena *arena, const launch_topology *topology,
                             launch_binding binding, int workers, const char *visible,
-                            launch_place *out);
+                            launch_assignment *out);
 // As launch_bind_plan, for this host, whose topology it finds and returns.
 tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
-                            launch_topology *topology, launch_place *out);
+                            launch_topology *topology, launch_assignment *out);
 // Prints a table of the workers with their GPUs and CPUs, then their CPUs as masks in one line:
 // "masks: 0x00fe,0xfe00", as Slurm's --cpu-bind=mask_cpu takes them.
 void launch_bind_print(tri_arena *arena, const launch_topology *topology,
-                       const launch_place *places, int workers, FILE *out);
+                       const launch_assignment *assignments, int workers, FILE *out);
 // Binds the calling process. It is async-signal-safe, because it runs in the worker's process
 // between fork and exec. Returns -1 with errno on failure.
 int launch_bind_apply(const launch_cpus *cpus);

@@ -31,9 +31,10 @@ tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
     if (usable < me.local_size || (long)usable * me.local_size <= host_cpus()) return TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "binding");
     launch_topology topology;
-    launch_place *places = TRI_NEW_ARRAY(arena, launch_place, me.local_size);
-    tri_status status = launch_bind_host(arena, LAUNCH_BIND_AUTO, me.local_size, &topology, places);
-    const launch_cpus *own = &places[me.local_rank].cpus;
+    launch_assignment *assignments = TRI_NEW_ARRAY(arena, launch_assignment, me.local_size);
+    tri_status status =
+        launch_bind_host(arena, LAUNCH_BIND_AUTO, me.local_size, &topology, assignments);
+    const launch_cpus *own = &assignments[me.local_rank].cpus;
     if (status == TRI_OK && launch_bind_apply(own) != 0)
         status = tri_os_fail("bind", "this process to its CPUs");
     for (int i = 0; status == TRI_OK && i < topology.core_count; i++)

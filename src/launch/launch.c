@@ -34,9 +34,9 @@ typedef struct run {
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
     launch_worker *workers;
-    launch_place *places; // the CPUs and GPU of each worker; NULL: workers are not bound
-    sigset_t mask;        // the signal mask from before the run
-    sigset_t handled;     // the signals that signal_fd reads
+    launch_assignment *assignments; // the CPUs and GPU of each worker; NULL: workers are not bound
+    sigset_t mask;                  // the signal mask from before the run
+    sigset_t handled;               // the signals that signal_fd reads
     int signal_fd;
     int stdin_fd;    // standard input of the workers; -1: they inherit it
     bool own_groups; // each worker is the leader of a process group
@@ -64,7 +64,7 @@ static tri_status start_worker(run *r, tri_arena *arena, int local_rank) {
         .handled = &r->handled,
         .stdin_fd = r->stdin_fd,
     };
-    if (r->places) start.cpus = r->places[local_rank].cpus;
+    if (r->assignments) start.cpus = r->assignments[local_rank].cpus;
     TRI_TRY(launch_worker_spawn(w, &start));
     if (w->own_group) launch_guardian_add(&r->guardian, w->pid);
     return TRI_OK;
@@ -329,10 +329,11 @@ static tri_status plan_binding(run *r, tri_arena *arena) {
     const launch_options *o = r->options;
     launch_topology topology;
     if (o->binding == LAUNCH_BIND_NONE) return TRI_OK;
-    r->places = TRI_NEW_ARRAY(arena, launch_place, o->workers);
-    TRI_TRY(launch_bind_host(arena, o->binding, o->workers, &topology, r->places));
+    r->assignments = TRI_NEW_ARRAY(arena, launch_assignment, o->workers);
+    TRI_TRY(launch_bind_host(arena, o->binding, o->workers, &topology, r->assignments));
     if (o->shows_binding)
-        launch_bind_print(arena, &topology, r->places, o->workers, *o->program ? stderr : stdout);
+        launch_bind_print(arena, &topology, r->assignments, o->workers,
+                          *o->program ? stderr : stdout);
     return TRI_OK;
 }
 

@@ -1,5 +1,5 @@
-// Which nodes take part in an attempt, and where their ranks find rank 0. With one node nothing has
-// to be agreed on; with several, their launchers agree (nodes.h).
+// Which nodes take part in an attempt (one start of the workers), and where their ranks find rank
+// 0. With one node nothing has to be agreed on; with several, their launchers agree (nodes.h).
 #ifndef TRIREME_LAUNCH_MEMBERS_H
 #define TRIREME_LAUNCH_MEMBERS_H
 

@@ -21,17 +21,17 @@ static bool is_folder(const char *path) {
 // Finds the folder with the sites' profiles from the folder of the program, which is installed as
 // bin/trireme or built as build/PRESET/bin/trireme.
 static tri_status find_folder(tri_arena *arena, const char **out) {
-    static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
+    static const char *const folders[] = {"../share/trireme/sites", "../../../sites"};
     char program[PATH_MAX];
     bool known = tri_program_file(program) && tri_program_folder(program);
-    for (size_t i = 0; known && i < sizeof places / sizeof *places; i++) {
-        *out = tri_arena_printf(arena, "%s/%s", program, places[i]);
+    for (size_t i = 0; known && i < sizeof folders / sizeof *folders; i++) {
+        *out = tri_arena_printf(arena, "%s/%s", program, folders[i]);
         if (is_folder(*out)) return TRI_OK;
     }
     return TRI_FAIL(TRI_NOT_FOUND,
                     "there is no folder of sites beside this program (%s/%s); give --site the "
                     "path of a profile",
-                    known ? program : "?", places[0]);
+                    known ? program : "?", folders[0]);
 }
 
 static tri_status read_profile(tri_arena *arena, const char *path, tri_site *out) {

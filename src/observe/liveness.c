@@ -15,10 +15,10 @@
 
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
-typedef struct rank_view { // what this process has seen of one rank
-    uint64_t moves;        // `moves` of its tri_ledger_ring, a count that changes with its progress
-    int64_t moved_ns;      // when `moves` was last seen to change
-    bool is_reported;      // the rank was reported as stuck, and has not made progress since
+typedef struct rank_view {   // what this process has seen of one rank
+    uint64_t progress_count; // of its tri_ledger_ring: it changes whenever the rank makes progress
+    int64_t progressed_ns;   // when this process last saw that count change
+    bool is_reported;        // the rank was reported as stuck, and has not made progress since
 } rank_view;
 
 struct tri_liveness {
@@ -70,17 +70,18 @@ static void observe(tri_liveness *l, int64_t now_ns) {
         // costs messages. The other ranks look only at themselves.
         if (l->config.comm->rank != 0 && r != l->config.comm->rank) continue;
         rank_view *view = &l->ranks[r];
-        uint64_t moves = atomic_load_explicit(&ring_of(l, r)->moves, memory_order_relaxed);
-        if (moves == view->moves && !late) continue;
-        if (moves != view->moves) view->is_reported = false;
-        view->moves = moves;
-        view->moved_ns = now_ns;
+        uint64_t progress_count =
+            atomic_load_explicit(&ring_of(l, r)->progress_count, memory_order_relaxed);
+        if (progress_count == view->progress_count && !late) continue;
+        if (progress_count != view->progress_count) view->is_reported = false;
+        view->progress_count = progress_count;
+        view->progressed_ns = now_ns;
     }
     l->looked_ns = now_ns;
 }
 
 static int64_t still_ms(const tri_liveness *l, int rank) {
-    return (l->looked_ns - l->ranks[rank].moved_ns) / 1000000;
+    return (l->looked_ns - l->ranks[rank].progressed_ns) / 1000000;
 }
 
 static bool is_still(const tri_liveness *l, int rank) {
@@ -103,7 +104,7 @@ static int find_still(const tri_liveness *l, int *waiting, bool *all) {
         if (!is_still(l, r) || tri_ledger_waits(ring)) continue;
         // A rank without an open action may have ended, unless others wait for it.
         if (*waiting < 0 && atomic_load(&ring->depth) == 0) continue;
-        if (found < 0 || l->ranks[r].moved_ns < l->ranks[found].moved_ns) found = r;
+        if (found < 0 || l->ranks[r].progressed_ns < l->ranks[found].progressed_ns) found = r;
     }
     return found;
 }
@@ -157,7 +158,7 @@ static void end_if_stuck(tri_liveness *l, int64_t now_ns) {
     if (status == TRI_OK) return;
     rank_view *own = &l->ranks[comm->rank];
     if (!l->failed_ns) l->failed_ns = now_ns;
-    int64_t since = own->moved_ns > l->failed_ns ? own->moved_ns : l->failed_ns;
+    int64_t since = own->progressed_ns > l->failed_ns ? own->progressed_ns : l->failed_ns;
     bool stuck = now_ns - since >= TRI_STILL_AFTER_MS * (int64_t)1000000;
     if (stuck && l->config.give_up) l->config.give_up(status);
 }

@@ -3,14 +3,14 @@
 #include "ops/pool_window.h"
 #include "ops/rules.h"
 
-void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
+void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t window,
                     int64_t *begin, int64_t *end) {
     pool_axis a = {.in = in,
                    .out = attr->out[axis],
                    .kernel = attr->kernel[axis],
                    .stride = attr->stride[axis],
                    .padding = attr->padding[axis]};
-    pool_window_at(&a, place, begin, end);
+    pool_window_at(&a, window, begin, end);
 }
 
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],

@@ -198,10 +198,10 @@ typedef struct tri_avg_pool2d_attr {
     tri_shape x_shape; // only for avg_pool2d_grad: the shape of x
 } tri_avg_pool2d_attr;
 
-// Finds the elements [*begin, *end) of x that pooling window number `place` covers along axis 0 (H)
-// or 1 (W). `in` is the size of x along that axis. ops_avg_divisor takes the ranges of both axes
-// and gives the number by which the sum over the window is divided.
-void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
+// Finds the elements [*begin, *end) of x that pooling window number `window` covers along axis 0
+// (H) or 1 (W). `in` is the size of x along that axis. ops_avg_divisor takes the ranges of both
+// axes and gives the number by which the sum over the window is divided.
+void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t window,
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
                         const int64_t end[2]);

@@ -14,15 +14,15 @@ typedef struct pool_axis {
     int64_t in, out, kernel, stride, padding;
 } pool_axis;
 
-// Window number `place` covers elements [*begin, *end) of x.
-TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t place, int64_t *begin,
+// Window number `window` covers elements [*begin, *end) of x.
+TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_t *begin,
                                       int64_t *end) {
     if (a->out > 0) { // the windows cover the axis and differ in size by at most one element
-        *begin = place * a->in / a->out;
-        *end = ((place + 1) * a->in + a->out - 1) / a->out;
+        *begin = window * a->in / a->out;
+        *end = ((window + 1) * a->in + a->out - 1) / a->out;
         return;
     }
-    int64_t first = place * a->stride - a->padding;
+    int64_t first = window * a->stride - a->padding;
     *begin = first > 0 ? first : 0;
     *end = first + a->kernel < a->in ? first + a->kernel : a->in;
 }

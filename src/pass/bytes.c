@@ -14,7 +14,9 @@ typedef struct bytes {
     int *block_of;         // block_of[v]: the block that reads the normalised copy made[v]
 } bytes;
 
-static tri_value own(bytes *b, tri_value value, int block) {
+// Gets the normalised copy of `value`, the images or a view of them, for the nodes of `block`. Adds
+// the nodes that make it, unless the block has it already.
+static tri_value normalized_copy(bytes *b, tri_value value, int block) {
     tri_graph *g = b->graph;
     if (tri_value_is(b->made[value.id]) && b->block_of[value.id] == block) return b->made[value.id];
     tri_value made;
@@ -22,7 +24,7 @@ static tri_value own(bytes *b, tri_value value, int block) {
         made = tri_node_add(g, &tri_op_normalize_bytes, &value, 1, b->scale, "");
     } else {
         const tri_node *view = &b->nodes[tri_value_get(g, value)->node];
-        tri_value from = own(b, view->inputs[0], block);
+        tri_value from = normalized_copy(b, view->inputs[0], block);
         made = tri_node_add(g, view->op, &from, 1, view->attr, view->name);
     }
     b->made[value.id] = made;
@@ -63,14 +65,14 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
     for (int i = 0; i < count; i++) {
         tri_node node = b.nodes[i];
         TRI_ASSERT(node.phase == TRI_PHASE_FORWARD);
-        // Views of the images are left out here, because `own` adds them again, as views of
-        // normalised images, in each block that reads them.
+        // Views of the images are left out here, because normalized_copy adds them again, as views
+        // of normalised images, in each block that reads them.
         if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue;
         graph->phase = node.phase;
         graph->block = node.block;
         for (int k = 0; k < node.input_count; k++)
             if (b.is_images[node.inputs[k].id])
-                node.inputs[k] = own(&b, node.inputs[k], node.block);
+                node.inputs[k] = normalized_copy(&b, node.inputs[k], node.block);
         for (int k = 0; k < node.output_count; k++)
             graph->values[node.outputs[k].id].node = graph->node_count;
         TRI_PUSH(graph->arena, graph->nodes, graph->node_count, graph->node_capacity) = node;

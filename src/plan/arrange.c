@@ -20,7 +20,7 @@ static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, do
         *out = reuse_graphs_of->graph;
         *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);
         for (int b = 0; b < reuse_graphs_of->block_count; b++)
-            (*costs)[b] = reuse_graphs_of->blocks[b].forward_s;
+            (*costs)[b] = reuse_graphs_of->blocks[b].forward_flops;
         return TRI_OK;
     }
     tri_model_request model = *request->model;
@@ -109,8 +109,9 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     }
     plan->sharing.shards = mesh->size[plan->sharing.shard_axis];
     plan->sharing.shard = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.shard_axis);
-    plan->sharing.copies = mesh->size[plan->sharing.replicate_axis];
-    plan->sharing.copy = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.replicate_axis);
+    plan->sharing.replicate_size = mesh->size[plan->sharing.replicate_axis];
+    plan->sharing.replicate_rank =
+        tri_mesh_coordinate(mesh, plan->rank, plan->sharing.replicate_axis);
     plan->sharing.releases =
         plan->effective_strategy->shards_parameters && plan->sharing.shards > 1;
     plan->sharing.scatters_rounds =
@@ -164,7 +165,7 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     for (int b = 0; b < g->block_count; b++)
         plan->blocks[b] = (tri_schedule_block){.stage = plan->stages.of_block[b],
                                                .recompute = is_recomputed(plan, request, b),
-                                               .forward_s = costs[b],
-                                               .backward_s = 2 * costs[b]};
+                                               .forward_flops = costs[b],
+                                               .backward_flops = 2 * costs[b]};
     return TRI_OK;
 }

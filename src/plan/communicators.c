@@ -44,7 +44,7 @@ static int64_t nccl_bytes(const tri_plan *plan, int64_t *estimate) {
     } groups[] = {
         {plan->mesh.ranks, TRI_COMM_NUMBERS},
         {plan->sharing.shards, TRI_COMM_BULK},
-        {plan->sharing.copies, TRI_COMM_BULK},
+        {plan->sharing.replicate_size, TRI_COMM_BULK},
         {plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL], TRI_COMM_BULK},
         {tri_mesh_size(&plan->mesh, TRI_AXES_REPLICAS), TRI_COMM_NUMBERS},
     };

@@ -66,7 +66,7 @@ static bool has_samples(const work *w, const tri_action *at) {
 
 // Whether the block has made all its gradients of the action's micro-batch when this action ends.
 // After BACKWARD_INPUT it has not, because BACKWARD_WEIGHT makes the rest of them.
-static bool contributes(const tri_action *at) {
+static bool completes_gradients(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
 
@@ -150,7 +150,7 @@ static int find_ranges(const work *w, int unit, gathered_range *out) {
             out[count++] = (gathered_range){.unit = unit, .first = at};
         out[count - 1].last = at;
         open += a->kind == TRI_ACTION_FORWARD;
-        open -= contributes(a);
+        open -= completes_gradients(a);
     }
     return count;
 }
@@ -253,12 +253,12 @@ static void put_sums(work *w, int unit) {
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
     int first = w->first_use[unit], end = w->first_use[unit + 1], last = -1;
     for (int i = first; i < end; i++)
-        if (contributes(&w->compute.actions[w->uses[i]])) last = i;
+        if (completes_gradients(&w->compute.actions[w->uses[i]])) last = i;
     for (int i = first; i <= last; i++) {
         const tri_action *a = &w->compute.actions[w->uses[i]];
-        if (!contributes(a) || (i < last && !by_round)) continue;
+        if (!completes_gradients(a) || (i < last && !by_round)) continue;
         int next = i + 1;
-        while (next <= last && !contributes(&w->compute.actions[w->uses[next]])) next++;
+        while (next <= last && !completes_gradients(&w->compute.actions[w->uses[next]])) next++;
         if (i < last && w->compute.actions[w->uses[next]].round == a->round) continue;
         put_sum(w, unit, first, i + 1);
         first = i + 1;
@@ -281,7 +281,7 @@ static void put_reductions(work *w) {
         put_sums(w, u);
         int done = 0;
         for (int i = w->first_use[u]; i < w->first_use[u + 1]; i++)
-            if (contributes(&w->compute.actions[w->uses[i]])) done = w->uses[i] + 1;
+            if (completes_gradients(&w->compute.actions[w->uses[i]])) done = w->uses[i] + 1;
         if (tri_schedule_scatters(r)) done++;
         if (r->replicate > 1) put(w, done++, AT_REDUCE, TRI_ACTION_REDUCE, u);
         if (unit->holder_count > 1) put(w, done = w->compute.count, AT_TIE, TRI_ACTION_TIE, u);

@@ -212,8 +212,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return sent * others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_REDUCE:
         whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
-        return sent * 2 * (plan->sharing.copies - 1.0) / plan->sharing.copies * whole /
-               rates->link_bytes_per_s;
+        return sent * 2 * (plan->sharing.replicate_size - 1.0) / plan->sharing.replicate_size *
+               whole / rates->link_bytes_per_s;
     case TRI_ACTION_TIE:
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:

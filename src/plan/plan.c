@@ -342,7 +342,7 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
                        .replicas = tri_mesh_replicas(&request->mesh),
                        .deterministic = request->deterministic,
                        .comm = request->comm,
-                       .takes_ahead = device->backend->runs_ahead};
+                       .takes_ahead = device->backend->is_asynchronous};
     tri_status status = make_plan(plan, device, request);
     if (status != TRI_OK) {
         tri_plan_destroy(plan);

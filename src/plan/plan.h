@@ -87,11 +87,11 @@ enum { TRI_MAX_PROGRAMS = 8 };
 
 // How the ranks share the training state, which the mesh and the strategy decide.
 typedef struct tri_plan_sharing {
-    // The axes along which ranks divide one state, and along which they hold copies.
+    // The axes along which ranks divide one state, and along which they hold copies of it.
     tri_axis shard_axis, replicate_axis;
-    int shards, shard;    // size of the shard axis, and this rank's coordinate on it
-    int copies, copy;     // the same two numbers for the replicate axis
-    bool releases;        // parameters are whole only from GATHER to RELEASE
+    int shards, shard;                  // size of shard_axis, and this rank's coordinate on it
+    int replicate_size, replicate_rank; // size of replicate_axis, and this rank's coordinate on it
+    bool releases;                      // parameters are whole only from GATHER to RELEASE
     bool scatters_rounds; // SCATTER follows every micro-batch; only until then gradients are whole
     // Gradients take memory only from the first action that writes them to the end of the step, so
     // they lie where activations lay before. This is so in a run of one rank, where no communicator
@@ -138,8 +138,8 @@ struct tri_plan {
     tri_device_description device; // the device for which the kernels were chosen
     bool deterministic;
     tri_comm_choice comm; // the recipe's choice of what connects the ranks
-    // The device works asynchronously (runs_ahead), so a micro-batch is copied to it while it
-    // computes the one before.
+    // The device is asynchronous, so a micro-batch is copied to it while it computes the one
+    // before.
     bool takes_ahead;
     int optimizer_states;         // optimizer states per trained parameter
     const tri_strategy *strategy; // the recipe's strategy

@@ -171,10 +171,10 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // the units that it reads, its own first
     int unit_count;
-    // Costs of one sample: flops, in spite of the names' ending. Unless the recipe names the
-    // stages, they are cut so that the largest sum of forward_s over a stage is as small as
-    // possible. The costs are the same on every rank, so another rank's plan may copy forward_s.
-    double forward_s, backward_s;
+    // Costs of one sample. Unless the recipe names the stages, they are cut so that the largest sum
+    // of forward_flops over a stage is as small as possible. The costs are the same on every rank,
+    // so another rank's plan may copy forward_flops.
+    double forward_flops, backward_flops;
 } tri_schedule_block;
 
 // A strategy: how the ranks of the shard axis share the training state.
@@ -219,9 +219,9 @@ struct tri_schedule_request {
     int rounds;                 // micro-batches of a replica in the step
     const int64_t *round_sizes; // by micro-batch: its samples on this rank; 0: none
     bool training;              // false: evaluation, FORWARD only
-    // The device works asynchronously (runs_ahead). The action TAKE, which brings the inputs of a
-    // micro-batch to the device, then comes one micro-batch earlier than these inputs are used, so
-    // that they are copied while the device computes the micro-batch before.
+    // The device is asynchronous. The action TAKE, which brings the inputs of a micro-batch to the
+    // device, then comes one micro-batch earlier than these inputs are used, so that they are
+    // copied while the device computes the micro-batch before.
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
     // ranks divide the samples. For that, gradients are scattered after every micro-batch, and

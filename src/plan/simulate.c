@@ -19,12 +19,12 @@ typedef struct rank_state {
     bool queued;
 } rank_state;
 
-// A meeting: ranks of a group wait until all of the group have reached a collective. A communicator
-// does one collective at a time, so one entry for each group is enough.
-typedef struct meeting {
+// A collective that not all ranks of its group have reached yet. A communicator does one collective
+// at a time, so one entry for each group is enough.
+typedef struct collective {
     int arrived;
     double start_s;
-} meeting;
+} collective;
 
 typedef struct execution {
     const tri_mesh *mesh;
@@ -34,13 +34,13 @@ typedef struct execution {
     // Where the ranks of a group wait for each other before a collective, by lane (tri_lane). Lanes
     // SHARD and REPLICATE: groups[lane][r] is for the group whose lowest rank is r. Lane COMPUTE
     // has one entry, for NORM, in which all ranks take part.
-    meeting *groups[TRI_LANE_COUNT];
+    collective *groups[TRI_LANE_COUNT];
     // By the lowest rank of a tensor-parallel group: where its ranks wait for each other, because
     // they run each block's actions together.
-    meeting *compute;
+    collective *compute;
     // Where ranks wait for each other before the action TIE of a unit (a parameter that several
     // stages read): [lowest rank of a group along the pipeline][unit].
-    meeting *ties;
+    collective *ties;
     int *tied_ranks; // indexed as `ties`: how many ranks have the action TIE
     // [lowest rank of a group along the pipeline][edge][micro-batch]: a SEND waits for its RECV, or
     // the RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
@@ -103,8 +103,8 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
 // Lets the rank arrive at a collective of `wanted` ranks. The collective begins when all have
 // arrived, so the last rank starts it for all of them. All are among the `count` ranks lowest,
 // lowest + stride, …
-static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
-                 int stride, int count, double now_s) {
+static void join_collective(execution *x, collective *m, int wanted, int rank, tri_lane lane,
+                            int lowest, int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];
     tri_action action = r->schedule->actions[r->head[lane]];
     r->arrived[lane] = true;
@@ -120,13 +120,14 @@ static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, 
     }
 }
 
-static void come_to_group(execution *x, meeting *groups, int rank, tri_lane lane, tri_axis axis,
-                          double now_s) {
+static void join_group(execution *x, collective *groups, int rank, tri_lane lane, tri_axis axis,
+                       double now_s) {
     int lowest = lowest_along(x->mesh, rank, axis), size = x->mesh->size[axis];
-    come(x, &groups[lowest], size, rank, lane, lowest, stride_of(x->mesh, axis), size, now_s);
+    join_collective(x, &groups[lowest], size, rank, lane, lowest, stride_of(x->mesh, axis), size,
+                    now_s);
 }
 
-static void come_to_message(execution *x, int rank, tri_lane lane, double now_s) {
+static void join_message(execution *x, int rank, tri_lane lane, double now_s) {
     rank_state *r = &x->ranks[rank];
     int *slot = &x->messages[message_at(x, rank, &r->schedule->actions[r->head[lane]])];
     r->arrived[lane] = true;
@@ -151,28 +152,30 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const tri_action *a = &r->schedule->actions[r->head[lane]];
     switch (a->kind) {
     case TRI_ACTION_NORM:
-        come(x, x->groups[lane], x->mesh->ranks, rank, lane, 0, 1, x->mesh->ranks, now_s);
+        join_collective(x, x->groups[lane], x->mesh->ranks, rank, lane, 0, 1, x->mesh->ranks,
+                        now_s);
         break;
     case TRI_ACTION_TIE: {
         size_t at = tie_at(x, rank, a->subject);
-        come(x, &x->ties[at], x->tied_ranks[at], rank, lane,
-             lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE), stride_of(x->mesh, TRI_AXIS_PIPELINE),
-             x->mesh->size[TRI_AXIS_PIPELINE], now_s);
+        join_collective(x, &x->ties[at], x->tied_ranks[at], rank, lane,
+                        lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE),
+                        stride_of(x->mesh, TRI_AXIS_PIPELINE), x->mesh->size[TRI_AXIS_PIPELINE],
+                        now_s);
         break;
     }
     case TRI_ACTION_SEND_ALONG:
     case TRI_ACTION_RECV_ALONG:
     case TRI_ACTION_SEND_BACK:
     case TRI_ACTION_RECV_BACK:
-        come_to_message(x, rank, lane, now_s);
+        join_message(x, rank, lane, now_s);
         break;
     default:
         if (lane == TRI_LANE_SHARD)
-            come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_SHARD, now_s);
+            join_group(x, x->groups[lane], rank, lane, TRI_AXIS_SHARD, now_s);
         else if (lane == TRI_LANE_REPLICATE)
-            come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
+            join_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
         else if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
-            come_to_group(x, x->compute, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
+            join_group(x, x->compute, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
         else
             finish_head(x, rank, lane, now_s);
     }
@@ -238,16 +241,16 @@ static void start_rank(tri_arena *arena, execution *x, int rank) {
     }
 }
 
-static void start_meetings(tri_arena *arena, execution *x) {
+static void make_collectives(tri_arena *arena, execution *x) {
     int ranks = x->mesh->ranks;
-    size_t columns = (size_t)(ranks / x->mesh->size[TRI_AXIS_PIPELINE]);
-    x->groups[TRI_LANE_SHARD] = TRI_NEW_ARRAY(arena, meeting, ranks);
-    x->groups[TRI_LANE_REPLICATE] = TRI_NEW_ARRAY(arena, meeting, ranks);
-    x->groups[TRI_LANE_COMPUTE] = TRI_NEW(arena, meeting);
-    x->compute = TRI_NEW_ARRAY(arena, meeting, ranks);
-    x->ties = TRI_NEW_ARRAY(arena, meeting, columns * (size_t)x->units);
-    x->tied_ranks = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->units);
-    x->messages = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->edges *(size_t)x->rounds);
+    size_t pipelines = (size_t)(ranks / x->mesh->size[TRI_AXIS_PIPELINE]);
+    x->groups[TRI_LANE_SHARD] = TRI_NEW_ARRAY(arena, collective, ranks);
+    x->groups[TRI_LANE_REPLICATE] = TRI_NEW_ARRAY(arena, collective, ranks);
+    x->groups[TRI_LANE_COMPUTE] = TRI_NEW(arena, collective);
+    x->compute = TRI_NEW_ARRAY(arena, collective, ranks);
+    x->ties = TRI_NEW_ARRAY(arena, collective, pipelines * (size_t)x->units);
+    x->tied_ranks = TRI_NEW_ARRAY(arena, int, pipelines *(size_t)x->units);
+    x->messages = TRI_NEW_ARRAY(arena, int, pipelines *(size_t)x->edges *(size_t)x->rounds);
     for (int rank = 0; rank < ranks; rank++)
         for (int i = 0; i < x->ranks[rank].schedule->count; i++) {
             const tri_action *a = &x->ranks[rank].schedule->actions[i];
@@ -261,7 +264,7 @@ tri_execution tri_execute(const tri_mesh *mesh, const tri_simulated_rank *ranks)
     x.ranks = TRI_NEW_ARRAY(arena, rank_state, mesh->ranks);
     x.queue = TRI_NEW_ARRAY(arena, int, mesh->ranks);
     for (int rank = 0; rank < mesh->ranks; rank++) start_rank(arena, &x, rank);
-    start_meetings(arena, &x);
+    make_collectives(arena, &x);
     for (int rank = mesh->ranks - 1; rank >= 0; rank--) enqueue(&x, rank);
     while (x.queued) {
         int rank = x.queue[--x.queued];

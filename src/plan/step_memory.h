@@ -27,9 +27,9 @@ typedef enum tri_heap {
     // Parameters that GATHER has collected, and gradients that wait for SCATTER. Communicators send
     // from this heap and receive into it.
     TRI_HEAP_STATE,
-    // The first inputs of a step, on a device that works asynchronously (runs_ahead). This heap
-    // exists twice and steps alternate between the two, because these inputs are copied while the
-    // previous step still computes.
+    // The first inputs of a step, on an asynchronous device. This heap exists twice and steps
+    // alternate between the two, because these inputs are copied while the previous step still
+    // computes.
     TRI_HEAP_INPUTS,
     TRI_HEAP_COUNT
 } tri_heap;

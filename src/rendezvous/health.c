@@ -86,10 +86,11 @@ static void want(tri_health *h, int rank) {
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();
-    struct timespec until = tri_condition_deadline(TRI_SAID_MS);
+    struct timespec until = tri_condition_deadline(TRI_BEAT_ANSWER_MS);
     if (r->known_ns && begin_ns - r->known_ns < TRI_BEAT_MS * INT64_C(1000000)) return;
     while (r->known_ns < begin_ns && !atomic_load(&h->is_over) && !atomic_load(&r->is_lost) &&
-           tri_os.monotonic_ns() - atomic_load(&h->heard_ns) < TRI_SAID_MS * INT64_C(1000000))
+           tri_os.monotonic_ns() - atomic_load(&h->heard_ns) <
+               TRI_BEAT_ANSWER_MS * INT64_C(1000000))
         if (pthread_cond_timedwait(&h->answered, &h->lock, &until) == ETIMEDOUT) break;
 }
 

@@ -50,7 +50,7 @@ const char *tri_health_loss(const tri_health *health, int rank);
 // for which all wait; TRI_HEALTH_NOBODY: for none.
 void tri_health_set_awaited(tri_health *health, int rank);
 // Waits until the rank's latest beat is known, which is then at most two seconds old. If the store
-// does not answer, it waits at most TRI_SAID_MS.
+// does not answer, it waits at most TRI_BEAT_ANSWER_MS.
 void tri_health_ask(tri_health *health, int rank);
 // Asks for the latest beat (sign of life) of `rank` as tri_health_ask does. Returns for which rank
 // `rank` waits according to that beat.

@@ -48,7 +48,7 @@ struct store_server {
     int port, wake;
     pthread_mutex_t lock; // protects `next`
     tri_identity *next;   // the start of the run to serve next; NULL: none
-    bool has_said_full;
+    bool has_warned;
     store_strangers strangers;
     struct pollfd *clients; // the clients' entries in `fds`
     int client_end;         // entries of `clients` from this index on are not in use
@@ -68,11 +68,11 @@ static void leave(store_server *s, int client) {
 static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
-    if (!s->has_said_full)
+    if (!s->has_warned)
         tri_log(TRI_LOG_WARNING, "the store on %s cannot accept another of %d ranks: %s%s",
                 s->identity.host, s->identity.size, strerror(errno),
                 errno == EMFILE ? "; raise ulimit -n" : "");
-    s->has_said_full = true;
+    s->has_warned = true;
     usleep(NO_ROOM_US);
 }
 
@@ -93,10 +93,10 @@ static int accept_at(store_server *s, int listener) {
 static void add_client(store_server *s, int fd) {
     int client = store_core_join(s->core);
     if (client == STORE_NO_CLIENT) {
-        if (!s->has_said_full)
+        if (!s->has_warned)
             tri_log(TRI_LOG_WARNING, "the store on %s closes a connection: it has %d, the most",
                     s->identity.host, TRI_MAX_STORE_CLIENTS);
-        s->has_said_full = true;
+        s->has_warned = true;
         tri_os.close(fd);
         return;
     }

@@ -69,7 +69,7 @@ static void cpu_seconds(double *machine, double *own) {
 // How many cores other processes may use before a measurement is rejected: almost none if kernels
 // run on the cores; half of the cores if a device computes, because the host then only issues work.
 static double cores_of_others(const tri_session *s) {
-    return s->device->backend->runs_ahead ? 0.5 * tri_os_cpus() : 0.08;
+    return s->device->backend->is_asynchronous ? 0.5 * tri_os_cpus() : 0.08;
 }
 
 static tri_status collect_step(bench_run *run) {
@@ -79,7 +79,7 @@ static tri_status collect_step(bench_run *run) {
     TRI_TRY(train_take_carried(run->session, &run->progress, &out));
     run->progress.step++;
     run->loss = train_mean(&out, 0);
-    run->all_end = run->all_end || out.shared[SHARED_END] > 0;
+    run->all_end = run->all_end || out.caller_sums[SHARED_END] > 0;
     return TRI_OK;
 }
 
@@ -108,7 +108,7 @@ static tri_step_shape next_shape(const bench_run *run) {
 }
 
 // Issues one step as the training loop does, and collects the oldest step in flight: this step or,
-// on a device that works asynchronously (runs_ahead), the one before it.
+// on a device that works asynchronously, the one before it.
 static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
     int64_t step = run->progress.step + run->in_flight;
@@ -121,7 +121,7 @@ static tri_status run_step(bench_run *run, bool end) {
                             .context = &run->feed};
     int ahead = tri_engine_steps_ahead(s->engine);
     for (int i = 0; i <= ahead; i++) input.lr[i] = s->recipe->optimizer.lr;
-    if (s->identity.rank == 0) input.shared[SHARED_END] = end;
+    if (s->identity.rank == 0) input.caller_numbers[SHARED_END] = end;
     TRI_TRY(tri_engine_issue(s->engine, &input));
     return ++run->in_flight > ahead ? collect_step(run) : TRI_OK;
 }

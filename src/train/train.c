@@ -168,17 +168,17 @@ static tri_status finish_step(train_loop *loop) {
     return save && loop->saves ? train_save(loop, behind) : TRI_OK;
 }
 
-static void share_decisions(train_loop *loop, double shared[TRI_MAX_SHARED]) {
+static void share_decisions(train_loop *loop, double numbers[TRI_MAX_CALLER_NUMBERS]) {
     double now = tri_os_seconds();
     double interval = loop->recipe->checkpoint.train_time_interval;
-    shared[SHARED_SIGNAL] = tri_signals_seen() != 0;
-    shared[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
-    shared[SHARED_SAVING] = train_saving_ready(loop);
+    numbers[SHARED_SIGNAL] = tri_signals_seen() != 0;
+    numbers[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
+    numbers[SHARED_SAVING] = train_saving_ready(loop);
     if (loop->session->identity.rank != 0) return;
-    shared[SHARED_JOB_ENDS] += train_job_ends(loop);
-    shared[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
-                                now - loop->started_s >= loop->recipe->trainer.max_time;
-    shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
+    numbers[SHARED_JOB_ENDS] += train_job_ends(loop);
+    numbers[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
+                                 now - loop->started_s >= loop->recipe->trainer.max_time;
+    numbers[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
 // Returns the shape of the step that comes `ahead` steps after the one whose results were read
@@ -212,7 +212,7 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
                             .context = feed};
     for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i);
-    share_decisions(loop, input.shared);
+    share_decisions(loop, input.caller_numbers);
     feed->step = input.step + 1;
     double before = tri_os_seconds(), waited = tri_session_waited_s(loop->session);
     TRI_TRY(tri_engine_issue(engine, &input));
@@ -255,12 +255,13 @@ static tri_status collect_step(train_loop *loop) {
     loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
     report_step(loop, &out);
-    loop->job_ends = loop->job_ends || out.shared[SHARED_JOB_ENDS] > 0;
-    loop->is_interrupted = loop->is_interrupted || loop->job_ends || out.shared[SHARED_SIGNAL] > 0;
-    loop->stop = loop->stop || out.shared[SHARED_TIME_IS_UP] > 0;
-    loop->is_time_to_save = loop->is_time_to_save || out.shared[SHARED_TIME_TO_SAVE] > 0;
+    loop->job_ends = loop->job_ends || out.caller_sums[SHARED_JOB_ENDS] > 0;
+    loop->is_interrupted =
+        loop->is_interrupted || loop->job_ends || out.caller_sums[SHARED_SIGNAL] > 0;
+    loop->stop = loop->stop || out.caller_sums[SHARED_TIME_IS_UP] > 0;
+    loop->is_time_to_save = loop->is_time_to_save || out.caller_sums[SHARED_TIME_TO_SAVE] > 0;
     TRI_TRY(train_lock_check(loop->lock));
-    TRI_TRY(train_advance_saving(loop, out.shared[SHARED_SAVING]));
+    TRI_TRY(train_advance_saving(loop, out.caller_sums[SHARED_SAVING]));
     return loop->in_flight == 0 ? finish_step(loop) : TRI_OK;
 }
 
@@ -268,9 +269,9 @@ static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
 }
 
-// Whether a step may be issued now. On a device that works asynchronously (runs_ahead), one step
-// may be in flight, unless something is due after that step. A decision to end or to save waits
-// until no step is in flight.
+// Whether a step may be issued now. On an asynchronous device, one step may be in
+// flight, unless something is due after that step. A decision to end or to save waits until no step
+// is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
     if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;

@@ -78,7 +78,7 @@ def check_one_rank(_):
     check_points(found, [1], [4, 4])
 
 
-def check_device_that_runs_ahead(_):
+def check_asynchronous_device(_):
     points = sweep(2, "--device", "far")["points"]
     assert [p["ranks"] for p in points] == [1, 2], points
     assert all(p["measured"]["waiting"] is None for p in points), points
@@ -159,7 +159,7 @@ def check_refused_by_ranks(folder):
     assert os.listdir(folder) == [], os.listdir(folder)
 
 
-CHECKS = [check_strong, check_weak, check_one_rank, check_device_that_runs_ahead, check_alone,
+CHECKS = [check_strong, check_weak, check_one_rank, check_asynchronous_device, check_alone,
           check_started_by_loader, check_table, check_refused, check_refused_by_ranks]
 
 if __name__ == "__main__":

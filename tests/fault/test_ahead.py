@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A device that runs ahead of the host has a step in flight while results are read. Whatever ends
-or changes a run then (an overflow, a loss that is not finite, a signal, a limit, a lost rank, data
-that fail), what it leaves is what the CPU leaves, to the last bit.
+"""An asynchronous device has a step in flight while results are read. Whatever ends or changes
+a run then (an overflow, a loss that is not finite, a signal, a limit, a lost rank, data that fail),
+what it leaves is what the CPU leaves, to the last bit.
 
 usage: test_ahead.py BUILD_FOLDER
 """
@@ -39,7 +39,7 @@ def said(done, text):
 
 
 def both(folder, name, *words, code=0, ranks=1):
-    """The run on the CPU and on a device that runs ahead; their folders and what they said."""
+    """The run on the CPU and on an asynchronous device; their folders and what they said."""
     places, done = [], []
     for device in ("cpu", "far"):
         places.append(os.path.join(folder, f"{name}-{ranks}-{device}"))

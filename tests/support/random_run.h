@@ -23,7 +23,7 @@ typedef struct random_run {
 
     tri_optimizer optimizer;
     // By rank: the plan for a device whose work is done when a call returns, and the plan for one
-    // that works asynchronously (runs_ahead).
+    // that works asynchronously.
     tri_plan *near[RANDOM_RUN_RANKS], *far[RANDOM_RUN_RANKS];
 } random_run;
 

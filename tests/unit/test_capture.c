@@ -28,28 +28,28 @@ static bool is_awaited(const tri_schedule *s, int action) {
 // (computation, a communicator, …) waits for another, and no two neighbouring parts could be one.
 static void check(const tri_schedule *s, const bool *may) {
     tri_arena *arena = tri_arena_create(NULL, "test");
-    tri_capture *runs;
-    int count = tri_capture_find(arena, s, may, &runs), at = 0, inside = 0, before = -1;
+    tri_capture *parts;
+    int count = tri_capture_find(arena, s, may, &parts), at = 0, inside = 0, before = -1;
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
         if (tri_action_lane(a->kind) != TRI_LANE_COMPUTE) continue;
-        bool covered = at < count && runs[at].first <= i && i <= runs[at].last;
+        bool covered = at < count && parts[at].first <= i && i <= parts[at].last;
         assert_int_equal(covered, may[i]);
-        if (covered && i > runs[at].first)
+        if (covered && i > parts[at].first)
             assert_true(a->dependency_count == 0 && !is_awaited(s, before));
-        if (covered && i == runs[at].first && at > 0 && before == runs[at - 1].last)
+        if (covered && i == parts[at].first && at > 0 && before == parts[at - 1].last)
             assert_true(a->dependency_count > 0 || is_awaited(s, before));
         inside += covered;
         before = i;
-        if (!covered || i < runs[at].last) continue;
-        assert_int_equal(runs[at++].actions, inside);
+        if (!covered || i < parts[at].last) continue;
+        assert_int_equal(parts[at++].actions, inside);
         inside = 0;
     }
     assert_int_equal(at, count);
     tri_arena_destroy(arena);
 }
 
-static void test_runs(void **state) {
+static void test_parts(void **state) {
     (void)state;
     static const schedule_case cases[] = {
         {.strategy = "ddp",
@@ -109,7 +109,7 @@ static tri_kernel_def losses, others;
 static const tri_kernel_def *kernels[] = {&losses, &others, NULL};
 static tri_device_backend capturing;
 
-static void plan_step(tri_arena *arena, bool captures, bool runs_ahead, tri_plan **out) {
+static void plan_step(tri_arena *arena, bool captures, bool is_asynchronous, tri_plan **out) {
     static const tri_task task = {.name = "test", .build = model};
     static const tri_field fields[] = {{"inputs", TRI_F32, {1, {5}}},
                                        {"labels", TRI_I64, {0, {0}}}};
@@ -127,7 +127,7 @@ static void plan_step(tri_arena *arena, bool captures, bool runs_ahead, tri_plan
     capturing = tri_device_null;
     capturing.kernels = kernels;
     capturing.captures = captures;
-    capturing.runs_ahead = runs_ahead;
+    capturing.is_asynchronous = is_asynchronous;
     tri_device_description device = {.backend = &capturing, .threads = 1, .alignment = 64};
     ok(tri_plan_create(arena, &device, &request, out));
 }
@@ -165,7 +165,7 @@ static void test_what_may(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_runs),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts),
                                        cmocka_unit_test(test_what_may)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

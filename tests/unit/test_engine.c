@@ -354,8 +354,8 @@ static void end_course(rig *r, course *c, float *own) {
     for (int kind = 0; kind < 2; kind++) free(c->numbers[kind]);
 }
 
-// A device that runs ahead of the host gives the same bits as one whose results are read after each
-// step: loss scales, learning rates and bias corrections follow the updates, not the steps.
+// An asynchronous device gives the same bits as one whose results are read after each step: loss
+// scales, learning rates and bias corrections follow the updates, not the steps.
 static void test_overflow_in_flight(void **state) {
     (void)state;
     static const tri_loss_scale_options options = {

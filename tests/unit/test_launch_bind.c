@@ -16,21 +16,22 @@ static launch_topology read_host(const char *name) {
     return host;
 }
 
-static const char *cpus_of(const launch_place *place) {
-    return launch_cpus_text(arena, &place->cpus);
+static const char *cpus_of(const launch_assignment *assignment) {
+    return launch_cpus_text(arena, &assignment->cpus);
 }
 
-static const char *masks_of(const launch_topology *host, const launch_place *places, int count) {
+static const char *masks_of(const launch_topology *host, const launch_assignment *assignments,
+                            int count) {
     const char *text = "";
     for (int i = 0; i < count; i++)
         text = tri_arena_printf(arena, "%s%s%s", text, i ? "," : "",
-                                launch_cpus_mask(arena, &places[i].cpus, host->cpu_width));
+                                launch_cpus_mask(arena, &assignments[i].cpus, host->cpu_width));
     return text;
 }
 
 static void plan(const launch_topology *host, int workers, const char *visible,
-                 launch_place *places) {
-    assert_int_equal(launch_bind_plan(arena, host, LAUNCH_BIND_AUTO, workers, visible, places),
+                 launch_assignment *assignments) {
+    assert_int_equal(launch_bind_plan(arena, host, LAUNCH_BIND_AUTO, workers, visible, assignments),
                      TRI_OK);
 }
 
@@ -38,45 +39,45 @@ static void plan(const launch_topology *host, int workers, const char *visible,
 static void lumi_gets_the_published_masks(void **state) {
     (void)state;
     launch_topology host = read_host("lumi-g");
-    launch_place places[8];
+    launch_assignment assignments[8];
     assert_int_equal(host.core_count, 56);
     assert_int_equal(host.gpu_count, 8);
-    plan(&host, 8, NULL, places);
-    assert_string_equal(masks_of(&host, places, 8),
+    plan(&host, 8, NULL, assignments);
+    assert_string_equal(masks_of(&host, assignments, 8),
                         "0x00fe000000000000,0xfe00000000000000,0x0000000000fe0000,"
                         "0x00000000fe000000,0x00000000000000fe,0x000000000000fe00,"
                         "0x000000fe00000000,0x0000fe0000000000");
     // Fewer ranks, each with a GPU that the job chose.
-    plan(&host, 2, "4,6", places);
-    assert_string_equal(cpus_of(&places[0]), "1-7,9-15,17-23,25-31");
-    assert_string_equal(cpus_of(&places[1]), "33-39,41-47,49-55,57-63");
+    plan(&host, 2, "4,6", assignments);
+    assert_string_equal(cpus_of(&assignments[0]), "1-7,9-15,17-23,25-31");
+    assert_string_equal(cpus_of(&assignments[1]), "33-39,41-47,49-55,57-63");
 }
 
 // GPUs 0 to 3 are at NUMA nodes 3, 1, 7 and 5. Each rank also gets the free node beside its own.
 static void juwels_follows_its_gpus(void **state) {
     (void)state;
     launch_topology host = read_host("juwels-booster");
-    launch_place places[4];
+    launch_assignment assignments[4];
     assert_int_equal(host.nodes, 8);
     static const int published[] = {3, 1, 7, 5};
     for (int i = 0; i < 4; i++)
         assert_int_equal(host.cores[host.gpus[i].first_core].node_number, published[i]);
-    plan(&host, 4, "0,1,2,3", places);
+    plan(&host, 4, "0,1,2,3", assignments);
     static const char *const cpus[] = {"12-23,60-71", "0-11,48-59", "36-47,84-95", "24-35,72-83"};
-    for (int i = 0; i < 4; i++) assert_string_equal(cpus_of(&places[i]), cpus[i]);
+    for (int i = 0; i < 4; i++) assert_string_equal(cpus_of(&assignments[i]), cpus[i]);
 }
 
 static void alps_has_blocks_of_72_cores(void **state) {
     (void)state;
     launch_topology host = read_host("alps");
-    launch_place places[4];
-    plan(&host, 4, NULL, places);
+    launch_assignment assignments[4];
+    plan(&host, 4, NULL, assignments);
     for (int i = 0; i < 4; i++)
-        assert_string_equal(cpus_of(&places[i]),
+        assert_string_equal(cpus_of(&assignments[i]),
                             tri_arena_printf(arena, "%d-%d", 72 * i, 72 * i + 71));
-    plan(&host, 4, "3,2,1,0", places); // as on Perlmutter, where GPUs are in reverse order
-    assert_string_equal(cpus_of(&places[0]), "216-287");
-    assert_string_equal(cpus_of(&places[3]), "0-71");
+    plan(&host, 4, "3,2,1,0", assignments); // as on Perlmutter, where GPUs are in reverse order
+    assert_string_equal(cpus_of(&assignments[0]), "216-287");
+    assert_string_equal(cpus_of(&assignments[3]), "0-71");
 }
 
 // The CPUs of different workers are disjoint, and each worker has some. If there are more workers
@@ -84,18 +85,18 @@ static void alps_has_blocks_of_72_cores(void **state) {
 static void any_number_of_workers(void **state) {
     (void)state;
     static const char *const names[] = {"lumi-g", "juwels-booster", "alps"};
-    launch_place *places = TRI_NEW_ARRAY(arena, launch_place, 512);
+    launch_assignment *assignments = TRI_NEW_ARRAY(arena, launch_assignment, 512);
     for (int n = 0; n < 3; n++) {
         launch_topology host = read_host(names[n]);
         for (int workers = 1; workers <= host.cpu_count; workers += workers < 20 ? 1 : 13) {
             launch_cpus all = {0};
             int most = 0, least = host.cpu_count;
-            plan(&host, workers, NULL, places);
+            plan(&host, workers, NULL, assignments);
             for (int i = 0; i < workers; i++) {
-                int count = launch_cpus_count(&places[i].cpus);
-                assert_true(count > 0 && places[i].cpus.bound);
+                int count = launch_cpus_count(&assignments[i].cpus);
+                assert_true(count > 0 && assignments[i].cpus.bound);
                 for (int cpu = 0; cpu < host.cpu_width; cpu++) {
-                    if (!launch_cpus_has(&places[i].cpus, cpu)) continue;
+                    if (!launch_cpus_has(&assignments[i].cpus, cpu)) continue;
                     assert_false(launch_cpus_has(&all, cpu));
                     launch_cpus_add(&all, cpu);
                 }
@@ -113,8 +114,8 @@ static void any_number_of_workers(void **state) {
 static void impossible_requests_say_what_is_free(void **state) {
     (void)state;
     launch_topology host = read_host("lumi-g");
-    launch_place *places = TRI_NEW_ARRAY(arena, launch_place, 64);
-    assert_int_equal(launch_bind_plan(arena, &host, LAUNCH_BIND_AUTO, 57, NULL, places),
+    launch_assignment *assignments = TRI_NEW_ARRAY(arena, launch_assignment, 64);
+    assert_int_equal(launch_bind_plan(arena, &host, LAUNCH_BIND_AUTO, 57, NULL, assignments),
                      TRI_UNSUPPORTED);
     assert_non_null(strstr(tri_error_message(), "57 workers"));
     assert_non_null(strstr(tri_error_message(), "56 are free here: 1-7,9-15,17-23"));
@@ -123,7 +124,7 @@ static void impossible_requests_say_what_is_free(void **state) {
 static void domains_are_distributed_in_order(void **state) {
     (void)state;
     launch_topology host = read_host("juwels-booster");
-    launch_place places[4];
+    launch_assignment assignments[4];
     static const struct {
         launch_binding binding;
         int workers;
@@ -136,22 +137,22 @@ static void domains_are_distributed_in_order(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int workers = cases[i].workers;
-        assert_int_equal(launch_bind_plan(arena, &host, cases[i].binding, workers, NULL, places),
-                         TRI_OK);
-        assert_string_equal(cpus_of(&places[0]), cases[i].first);
-        assert_string_equal(cpus_of(&places[workers - 1]), cases[i].last);
+        assert_int_equal(
+            launch_bind_plan(arena, &host, cases[i].binding, workers, NULL, assignments), TRI_OK);
+        assert_string_equal(cpus_of(&assignments[0]), cases[i].first);
+        assert_string_equal(cpus_of(&assignments[workers - 1]), cases[i].last);
     }
 }
 
 static void the_map_is_a_table_and_masks(void **state) {
     (void)state;
     launch_topology host = read_host("lumi-g");
-    launch_place places[8];
+    launch_assignment assignments[8];
     char *text = NULL;
     size_t size;
-    plan(&host, 8, NULL, places);
+    plan(&host, 8, NULL, assignments);
     FILE *out = open_memstream(&text, &size);
-    launch_bind_print(arena, &host, places, 8, out);
+    launch_bind_print(arena, &host, assignments, 8, out);
     fclose(out);
     const char *row = strstr(text, "\n0 ");
     assert_non_null(row);

@@ -277,7 +277,8 @@ static void test_packed(void **state) {
             assert_true(size <= sizeof bytes && tri_ledger_unpack(bytes, size, there));
             tri_ledger_text(ring, text, sizeof text);
             assert_string_equal(tri_ledger_text(there, other, sizeof other), text);
-            assert_true(there->moves == ring->moves && there->depth == ring->depth);
+            assert_true(there->progress_count == ring->progress_count &&
+                        there->depth == ring->depth);
             assert_string_equal(there->host, ring->host);
             assert_false(tri_ledger_unpack(bytes, size - 1, there));
             if (moment == 0) tri_ledger_end(ledger, sum);

@@ -335,7 +335,7 @@ static void test_orders(void **state) {
     assert_null(tri_strategy_find("zero4"));
 }
 
-// TAKE stands before the first action that needs its micro-batch; on a device that runs ahead,
+// TAKE stands before the first action that needs its micro-batch; on an asynchronous device,
 // behind the first action of the micro-batch before.
 static void test_take(void **state) {
     (void)state;

@@ -27,8 +27,10 @@ typedef struct sums {
 // One rank's memory.
 typedef struct rank_memory {
     int next;
-    uint64_t *parameters;   // by unit (parameters that are reduced together)
-    sums *gradients, *kept; // by unit
+    uint64_t *parameters; // by unit (parameters that are reduced together)
+    // By unit: what compute actions have added up; and, with SCATTER, the sums over ranks of this
+    // rank's shard.
+    sums *gradients, *kept;
     // By block and micro-batch: what other blocks read of its results, and what BACKWARD reads.
     uint64_t *outputs, *internal;
     uint64_t *back;  // by block and micro-batch: the gradient of the block's input

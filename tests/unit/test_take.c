@@ -1,6 +1,6 @@
-// The action TAKE: on a device that runs ahead of the host, a micro-batch is copied to the device
-// while the one before computes, and the loader gets its memory back after the copy and not before.
-// On other devices no second micro-batch is taken, and no memory is planned for it.
+// The action TAKE: on an asynchronous device, a micro-batch is copied to the device while the one
+// before computes, and the loader gets its memory back after the copy and not before. On other
+// devices no second micro-batch is taken, and no memory is planned for it.
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"

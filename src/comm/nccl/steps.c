@@ -69,7 +69,7 @@ typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
     const tri_comm_op *op;
-    tri_dtype travels;    // the type in which terms travel
+    tri_dtype wire_type;  // the type in which terms travel
     size_t width;         // size of that type in bytes
     int64_t begin, count; // the window: its first element, and how many it has
     // The two halves of the scratch memory: `terms` receives the other ranks' terms, and `packed`
@@ -78,7 +78,7 @@ typedef struct exchange {
 } exchange;
 
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
-static bool narrows(const exchange *x) { return x->travels != x->op->dtype; }
+static bool narrows(const exchange *x) { return x->wire_type != x->op->dtype; }
 
 static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
@@ -102,9 +102,9 @@ static const char *source(const exchange *x, int r) {
     return (const char *)x->op->send + (size_t)at * tri_dtype_bytes(x->op->dtype);
 }
 
-// Finds this rank's terms of the elements that rank r adds up, in the type in which they travel: in
-// `packed` if this is another type than the operation's, else in `send`.
-static const char *travelling(const exchange *x, int r) {
+// Finds this rank's terms of the elements that rank r adds up, in the wire type: in `packed` if
+// this is another type than the operation's, else in `send`.
+static const char *wire_terms(const exchange *x, int r) {
     int64_t begin;
     (void)range(x, r, &begin);
     return narrows(x) ? x->packed + (size_t)begin * x->width : source(x, r);
@@ -117,7 +117,7 @@ static char *result(const exchange *x, int64_t begin) {
 static tri_status pack(exchange *x) {
     for (int r = 0; narrows(x) && r < x->comm->size; r++) {
         int64_t begin, count = range(x, r, &begin);
-        TRI_TRY(add_cast(x->steps, x->op->dtype, source(x, r), x->travels,
+        TRI_TRY(add_cast(x->steps, x->op->dtype, source(x, r), x->wire_type,
                          x->packed + (size_t)begin * x->width, count));
     }
     return TRI_OK;
@@ -130,7 +130,7 @@ static tri_status exchange_terms(exchange *x) {
     for (int r = 0; r < x->comm->size; r++) {
         if (r == own) continue;
         int64_t count = range(x, r, &begin);
-        TRI_TRY(add_message(x->steps, CUDA_SEND, r, travelling(x, r), count * (int64_t)x->width));
+        TRI_TRY(add_message(x->steps, CUDA_SEND, r, wire_terms(x, r), count * (int64_t)x->width));
         TRI_TRY(add_message(x->steps, CUDA_RECV, r, x->terms + (size_t)r * (size_t)mine * x->width,
                             mine * (int64_t)x->width));
     }
@@ -140,18 +140,18 @@ static tri_status exchange_terms(exchange *x) {
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
-    bool rounds = narrows(x) && !scatters(x); // the sum travels in the wire type too
+    bool sum_in_wire_type = narrows(x) && !scatters(x); // because the sum is sent too
     cuda_ordered_sum sum = {.count = mine,
                             .ranks = x->comm->size,
                             .own = own,
                             .accumulate = x->op->accumulate,
-                            .term_type = x->travels,
-                            .out_type = rounds ? x->travels : x->op->dtype,
+                            .term_type = x->wire_type,
+                            .out_type = sum_in_wire_type ? x->wire_type : x->op->dtype,
                             .terms = x->terms,
-                            .own_term = travelling(x, own)};
-    sum.out = rounds        ? x->packed + (size_t)begin * x->width
-              : scatters(x) ? result(x, 0)
-                            : result(x, begin);
+                            .own_term = wire_terms(x, own)};
+    sum.out = sum_in_wire_type ? x->packed + (size_t)begin * x->width
+              : scatters(x)    ? result(x, 0)
+                               : result(x, begin);
     return mine ? add_step(x->steps, (nccl_step){.kind = NCCL_SUM, .sum = sum}) : TRI_OK;
 }
 
@@ -169,15 +169,15 @@ static tri_status exchange_sums(exchange *x) {
                             count * (int64_t)x->width));
     }
     if (!narrows(x)) return TRI_OK;
-    return add_cast(x->steps, x->travels, whole, x->op->dtype, result(x, 0), x->count);
+    return add_cast(x->steps, x->wire_type, whole, x->op->dtype, result(x, 0), x->count);
 }
 
 static tri_status add_sums(nccl_steps *steps, const tri_comm *comm, const tri_comm_op *op,
                            const nccl_sums *sums) {
     exchange x = {.steps = steps, .comm = comm, .op = op, .terms = sums->scratch};
     x.packed = sums->scratch + sums->scratch_bytes / 2;
-    x.travels = op->wire != TRI_F32 ? op->wire : op->dtype;
-    x.width = tri_dtype_bytes(x.travels);
+    x.wire_type = op->wire != TRI_F32 ? op->wire : op->dtype;
+    x.width = tri_dtype_bytes(x.wire_type);
     int64_t most = sums->scratch_bytes / 2 / (int64_t)x.width - comm->size;
     if (scatters(&x)) most /= comm->size;
     TRI_ASSERT(most > 0);

@@ -9,7 +9,7 @@
 enum { PROGRESS_ACTION_BYTES = 224 };
 
 // The next three functions take a rank's number in the job. What ranks of other hosts do may be
-// known to the store only; then these functions wait up to TRI_SAID_MS for its answer.
+// known to the store only; then these functions wait up to TRI_BEAT_ANSWER_MS for its answer.
 
 // Writes "rank 1 (host b, pid 7)", without the parts that are not known.
 void progress_describe(const progress_family *family, int job_rank, char *out, size_t size);

@@ -49,18 +49,18 @@ static tri_status grad_workspace(const tri_device_description *device, const tri
 
 static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
-    cuda_attention_grad p = {.of = attention_of(graph, node)};
+    cuda_attention_grad p = {.forward = attention_of(graph, node)};
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
 static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_attention_grad p = *(const cuda_attention_grad *)kernel->state;
-    p.of.q = args->in[0];
-    p.of.k = args->in[1];
-    p.of.v = args->in[2];
-    p.of.y = args->in[3];
+    p.forward.q = args->in[0];
+    p.forward.k = args->in[1];
+    p.forward.v = args->in[2];
+    p.forward.y = args->in[3];
     p.dy = args->in[4];
-    p.of.log_sum_exp = args->in[5];
+    p.forward.log_sum_exp = args->in[5];
     p.dq = args->out[0];
     p.dk = args->out[1];
     p.dv = args->out[2];

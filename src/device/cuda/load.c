@@ -37,11 +37,11 @@ static const char *choose_module(void) {
 
 // Says once why --device auto takes no GPU although this host has one.
 static void warn(const tri_device_config *config) {
-    static bool is_said;
-    if (!config->is_optional || config->index > 0 || is_said) return;
+    static bool has_warned;
+    if (!config->is_optional || config->index > 0 || has_warned) return;
     tri_log(TRI_LOG_WARNING, "this host has a GPU that --device auto cannot use: %s",
             tri_error_message());
-    is_said = true;
+    has_warned = true;
 }
 
 tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out) {

@@ -26,7 +26,7 @@ typedef struct cuda_attention {
 } cuda_attention;
 
 typedef struct cuda_attention_grad {
-    cuda_attention of; // the forward call, whose results the gradient reads
+    cuda_attention forward; // its operands and results, which the gradient reads
     const void *dy;
     void *dq, *dk, *dv;
     float *dots; // room for [samples, heads, queries]: the scalar products of the rows of dy and y

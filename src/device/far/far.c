@@ -297,6 +297,6 @@ const tri_device_backend tri_device_far = {
     .zero = far_zero,
     .add = far_add,
     .host_memory = false,
-    .runs_ahead = true,
+    .is_asynchronous = true,
     .takes_bytes = true,
 };

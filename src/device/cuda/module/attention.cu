@@ -183,7 +183,7 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
 // Computes dots[query] = the scalar product of the query's rows of dy and y, one warp for each. The
 // gradient of softmax subtracts it.
 template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
-    const cuda_attention &f = p.of;
+    const cuda_attention &f = p.forward;
     int64_t rows = f.samples * f.queries * f.heads;
     for (int64_t r = gpu_thread() / GPU_WARP; r < rows; r += gpu_threads() / GPU_WARP) {
         const T *y = (const T *)f.y + r * f.width, *dy = (const T *)p.dy + r * f.width;
@@ -211,7 +211,7 @@ template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     GPU_SHARED(float, a, tile *sizes<D>::stride);
     GPU_SHARED(float, b, tile *sizes<D>::stride);
     GPU_SHARED(float, weights, tile *(tile + 1));
-    const cuda_attention &f = p.of;
+    const cuda_attention &f = p.forward;
     int64_t tiles = (f.queries + tile - 1) / tile, heads = f.samples * f.heads;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
         int64_t n = item % heads / f.heads, head = item % f.heads;
@@ -255,7 +255,7 @@ template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     GPU_SHARED(float, a, tile *sizes<D>::stride);
     GPU_SHARED(float, b, tile *sizes<D>::stride);
     GPU_SHARED(float, weights, tile *(tile + 1));
-    const cuda_attention &f = p.of;
+    const cuda_attention &f = p.forward;
     int64_t tiles = (f.keys + tile - 1) / tile, heads = f.samples * f.kv_heads;
     int64_t group = f.heads / f.kv_heads, steps = (f.queries + tile - 1) / tile;
     for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
@@ -312,7 +312,7 @@ tri_status launch_wide(cuda_stream *stream, const cuda_attention *p, char *why) 
 
 template <typename T, int D>
 tri_status launch_wide(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
-    const cuda_attention *f = &p->of;
+    const cuda_attention *f = &p->forward;
     int64_t tile = sizes<D>::tile, rows = f->samples * f->queries * f->heads;
     int64_t queries = (f->queries + tile - 1) / tile, keys = (f->keys + tile - 1) / tile;
     tri_status status = gpu_launch(
@@ -343,6 +343,7 @@ extern "C" tri_status cuda_launch_attention(cuda_stream *stream, const cuda_atte
 
 extern "C" tri_status cuda_launch_attention_grad(cuda_stream *stream, const cuda_attention_grad *p,
                                                  char *why) {
-    return gpu_with_real(p->of.type,
-                         [=](auto *type) { return launch_as(stream, type, p, p->of.width, why); });
+    return gpu_with_real(p->forward.type, [=](auto *type) {
+        return launch_as(stream, type, p, p->forward.width, why);
+    });
 }

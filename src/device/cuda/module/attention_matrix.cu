@@ -246,7 +246,7 @@ struct query_facts {
 
 GPU_DEVICE query_facts facts_of(const cuda_attention_grad &p, int64_t head, int64_t t,
                                 int64_t key) {
-    const cuda_attention &f = p.of;
+    const cuda_attention &f = p.forward;
     if (t >= f.queries) return {0, 0, 0};
     int64_t seen = seen_by(f, t) - key;
     return {seen < 0 ? 0 : (int)(seen < 64 ? seen : 64),
@@ -268,7 +268,7 @@ GPU_DEVICE void differentiate(const query_facts &query, int key, float factor, f
 template <bool of_keys, int n>
 GPU_DEVICE void differentiate(const cuda_attention_grad &p, int64_t head, int64_t query,
                               int64_t key, gpu_matrix_c (&scores)[n], gpu_matrix_c (&ds)[n]) {
-    float factor = p.of.scale * LOG2_E;
+    float factor = p.forward.scale * LOG2_E;
     query_facts rows[2];
     for (int h = 0; !of_keys && h < 2; h++) rows[h] = facts_of(p, head, query + row_at(2 * h), key);
     GPU_UNROLL
@@ -294,7 +294,7 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
     // the warps compute with the other.
     GPU_DYNAMIC_SHARED(T, x);
     T *dx = x + S::rows * S::stride, *others = dx + S::rows * S::stride;
-    const cuda_attention &f = p.of;
+    const cuda_attention &f = p.forward;
     int64_t all = of_keys ? f.kv_heads : f.heads, heads = f.samples * all;
     int64_t tiles = ((of_keys ? f.keys : f.queries) + S::rows - 1) / S::rows;
     int64_t group = f.heads / f.kv_heads;
@@ -359,7 +359,7 @@ tri_status launch(cuda_stream *stream, const cuda_attention *p, char *why) {
 
 template <typename T, int D>
 tri_status launch(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
-    const cuda_attention *f = &p->of;
+    const cuda_attention *f = &p->forward;
     int64_t rows = shape<D>::rows, queries = (f->queries + rows - 1) / rows;
     int64_t keys = (f->keys + rows - 1) / rows;
     tri_status status =
@@ -389,7 +389,7 @@ bool attention_has_matrix(const cuda_attention *p) {
 
 bool attention_has_matrix(const cuda_attention_grad *p) {
     uintptr_t addresses = (uintptr_t)p->dy | (uintptr_t)p->dq | (uintptr_t)p->dk | (uintptr_t)p->dv;
-    return attention_has_matrix(&p->of) && addresses % 16 == 0;
+    return attention_has_matrix(&p->forward) && addresses % 16 == 0;
 }
 
 tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, char *why) {
@@ -397,7 +397,7 @@ tri_status attention_by_matrix(cuda_stream *stream, const cuda_attention *p, cha
 }
 
 tri_status attention_grad_by_matrix(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
-    return launch_as(stream, p->of.type, p->of.width, p, why);
+    return launch_as(stream, p->forward.type, p->forward.width, p, why);
 }
 #else
 bool attention_has_matrix(const cuda_attention *) { return false; }

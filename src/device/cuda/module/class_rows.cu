@@ -87,7 +87,7 @@ GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
 
 // The functions that reduce a row to one or two numbers.
 template <int function, typename T, typename access>
-GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *indices) {
+GPU_DEVICE void reduce_row(const cuda_class_rows &p, int64_t r, float *scratch, double *indices) {
     constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r);
     bool is_first = threadIdx.x == 0;
@@ -125,7 +125,7 @@ GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, doub
 
 // The functions that compute another row from a row, such as log-softmax.
 template <int function, typename T, typename access>
-GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
+GPU_DEVICE void map_row(const cuda_class_rows &p, int64_t r, float *scratch) {
     constexpr int n = access::count;
     scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};
     T *y = (T *)p.y + r * p.width;
@@ -176,9 +176,9 @@ template <int function, typename T, typename access> GPU_KERNEL class_rows(cuda_
     GPU_SHARED(double, indices, MAX_WARPS);
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         if constexpr (makes_rows<function>)
-            transform<function, T, access>(p, r, scratch);
+            map_row<function, T, access>(p, r, scratch);
         else
-            reduce<function, T, access>(p, r, scratch, indices);
+            reduce_row<function, T, access>(p, r, scratch, indices);
     }
 }
 

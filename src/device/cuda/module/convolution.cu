@@ -29,11 +29,11 @@ enum {
 };
 
 // The sizes of one group's product: rows x columns, summed over `depth`.
-struct sizes {
+struct product_shape {
     int64_t rows, columns, depth;
 };
 
-GPU_DEVICE sizes sizes_of(const cuda_convolution &p) {
+GPU_DEVICE product_shape product_shape_of(const cuda_convolution &p) {
     int64_t area = (int64_t)p.kernel[0] * p.kernel[1];
     int64_t channels = p.channels / p.groups, features = p.features / p.groups;
     int64_t in = p.samples * p.in[0] * p.in[1], out = p.samples * p.out[0] * p.out[1];
@@ -99,8 +99,8 @@ GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group,
 
 // The weight in row `row` of the first matrix, at tap k.
 template <int kind, typename T>
-GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t group, int64_t row,
-                           int64_t k) {
+GPU_DEVICE float weight_at(const cuda_convolution &p, const product_shape &s, int64_t group,
+                           int64_t row, int64_t k) {
     if (row >= s.rows || k >= s.depth) return 0;
     if (kind == CUDA_FORWARD)
         return gpu_get(((const T *)p.b)[(group * s.rows + row) * s.depth + k]);
@@ -114,91 +114,93 @@ GPU_DEVICE float weight_at(const cuda_convolution &p, const sizes &s, int64_t gr
 
 // The elements of the result that a thread block computes: its group, rows and columns, and, for
 // the gradient of the weight, its range of pixels.
-struct work {
+struct block_tile {
     int64_t group, slice, row, column, begin, end;
 };
 
-GPU_DEVICE work work_of(const cuda_convolution &p, const sizes &s) {
+GPU_DEVICE block_tile block_tile_of(const cuda_convolution &p, const product_shape &s) {
     int64_t rows = (s.rows + TILE - 1) / TILE, columns = (s.columns + TILE - 1) / TILE;
     int64_t at = blockIdx.x;
-    work w = {};
-    w.row = at % rows * TILE; // thread blocks that run together read the same columns
+    block_tile tile = {};
+    tile.row = at % rows * TILE; // thread blocks that run together read the same columns
     at /= rows;
-    w.column = at % columns * TILE;
+    tile.column = at % columns * TILE;
     at /= columns;
-    w.group = at % p.groups;
-    w.slice = at / p.groups;
-    w.end = s.depth;
+    tile.group = at % p.groups;
+    tile.slice = at / p.groups;
+    tile.end = s.depth;
     if (p.kind == CUDA_GRAD_WEIGHT) {
-        w.begin = w.slice * p.slice;
-        if (w.end > w.begin + p.slice) w.end = w.begin + p.slice;
+        tile.begin = tile.slice * p.slice;
+        if (tile.end > tile.begin + p.slice) tile.end = tile.begin + p.slice;
     }
-    return w;
+    return tile;
 }
 
 // Finds the columns of the second matrix from which a thread loads in every tile: one pixel, in
 // own[0], or, for the gradient of the weight, LOADS taps. This is done once, before the loop over
 // the tiles, because it takes divisions.
 template <int kind>
-GPU_DEVICE void find_own(const cuda_convolution &p, const sizes &s, const work &w, position *own) {
+GPU_DEVICE void find_own(const cuda_convolution &p, const product_shape &s, const block_tile &tile,
+                         position *own) {
     int thread = (int)threadIdx.x;
     if constexpr (kind == CUDA_GRAD_WEIGHT)
         for (int i = 0; i < LOADS; i++)
-            own[i] = tap_of(p, w.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns,
+            own[i] = tap_of(p, tile.column + thread / DEPTH + i * (THREADS / DEPTH), s.columns,
                             p.channels / p.groups);
     else
-        own[0] =
-            position_of(w.column + thread % TILE, s.columns, kind == CUDA_FORWARD ? p.out : p.in);
+        own[0] = position_of(tile.column + thread % TILE, s.columns,
+                             kind == CUDA_FORWARD ? p.out : p.in);
 }
 
 // Loads the tiles of both matrices for taps k to k + DEPTH - 1. Neighbouring threads read
 // neighbouring memory: of weights along the taps, of images along the pixels.
 template <int kind, typename T>
-GPU_DEVICE void load_taps(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
-                          position own, float *left, float *right) {
+GPU_DEVICE void load_taps(const cuda_convolution &p, const product_shape &s, const block_tile &tile,
+                          int64_t k, position own, float *left, float *right) {
     int thread = (int)threadIdx.x, depth = thread % DEPTH;
     for (int i = 0; i < LOADS; i++) {
         int row = thread / DEPTH + i * (THREADS / DEPTH);
-        left[depth * LINE + row] = weight_at<kind, T>(p, s, w.group, w.row + row, k + depth);
+        left[depth * LINE + row] = weight_at<kind, T>(p, s, tile.group, tile.row + row, k + depth);
     }
     for (int i = 0; i < LOADS; i++) {
         int number = thread / TILE + i * (THREADS / TILE);
         position tap = tap_of(p, k + number, s.depth,
                               (kind == CUDA_FORWARD ? p.channels : p.features) / p.groups);
         right[number * LINE + thread % TILE] = kind == CUDA_FORWARD
-                                                   ? x_at<T>(p, p.a, w.group, own, tap)
-                                                   : dy_at<T>(p, p.a, w.group, own, tap);
+                                                   ? x_at<T>(p, p.a, tile.group, own, tap)
+                                                   : dy_at<T>(p, p.a, tile.group, own, tap);
     }
 }
 
 // Loads the tiles of both matrices of the weight's gradient for pixels k to k + DEPTH - 1.
 // Neighbouring threads read neighbouring pixels.
 template <typename T>
-GPU_DEVICE void load_pixels(const cuda_convolution &p, const sizes &s, const work &w, int64_t k,
-                            const position *own, float *left, float *right) {
+GPU_DEVICE void load_pixels(const cuda_convolution &p, const product_shape &s,
+                            const block_tile &tile, int64_t k, const position *own, float *left,
+                            float *right) {
     int thread = (int)threadIdx.x, depth = thread % DEPTH;
-    position pixel = position_of(k + depth, w.end, p.out);
+    position pixel = position_of(k + depth, tile.end, p.out);
     for (int i = 0; i < LOADS; i++) {
         int row = thread / DEPTH + i * (THREADS / DEPTH);
-        bool inside = pixel.outer >= 0 && w.row + row < s.rows;
+        bool inside = pixel.outer >= 0 && tile.row + row < s.rows;
         left[depth * LINE + row] =
             inside ? gpu_get(((const T *)p.b)[offset_of(p, p.out, p.features, pixel.outer,
-                                                        w.group * s.rows + w.row + row, pixel.row,
-                                                        pixel.column)])
+                                                        tile.group * s.rows + tile.row + row,
+                                                        pixel.row, pixel.column)])
                    : 0;
-        right[depth * LINE + row] = x_at<T>(p, p.a, w.group, pixel, own[i]);
+        right[depth * LINE + row] = x_at<T>(p, p.a, tile.group, pixel, own[i]);
     }
 }
 
 template <int kind, typename T, typename O>
-GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, int64_t row,
-                      int64_t column, float sum) {
+GPU_DEVICE void store(const cuda_convolution &p, const product_shape &s, const block_tile &tile,
+                      int64_t row, int64_t column, float sum) {
     if (row >= s.rows || column >= s.columns) return;
-    int64_t line = w.group * s.rows + row;
+    int64_t line = tile.group * s.rows + row;
     if (kind == CUDA_GRAD_WEIGHT) {
         int64_t at = line * s.columns + column;
         if (p.slice_sums)
-            p.slice_sums[w.slice * p.groups * s.rows * s.columns + at] = sum;
+            p.slice_sums[tile.slice * p.groups * s.rows * s.columns + at] = sum;
         else
             gpu_put(&((O *)p.c)[at], sum);
         return;
@@ -214,18 +216,18 @@ GPU_DEVICE void store(const cuda_convolution &p, const sizes &s, const work &w, 
 template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
     GPU_SHARED(float, left, DEPTH *LINE);
     GPU_SHARED(float, right, DEPTH *LINE);
-    sizes s = sizes_of(p);
-    work w = work_of(p, s);
+    product_shape s = product_shape_of(p);
+    block_tile tile = block_tile_of(p, s);
     position own[LOADS];
-    find_own<kind>(p, s, w, own);
+    find_own<kind>(p, s, tile, own);
     int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
     int own_column = (int)threadIdx.x % (TILE / OWN) * OWN;
     float sums[OWN][OWN] = {};
-    for (int64_t k = w.begin; k < w.end; k += DEPTH) {
+    for (int64_t k = tile.begin; k < tile.end; k += DEPTH) {
         if (kind == CUDA_GRAD_WEIGHT)
-            load_pixels<T>(p, s, w, k, own, left, right);
+            load_pixels<T>(p, s, tile, k, own, left, right);
         else
-            load_taps<kind, T>(p, s, w, k, own[0], left, right);
+            load_taps<kind, T>(p, s, tile, k, own[0], left, right);
         gpu_barrier();
         for (int d = 0; d < DEPTH; d++)
             for (int i = 0; i < OWN; i++)
@@ -235,7 +237,8 @@ template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
     }
     for (int i = 0; i < OWN; i++)
         for (int j = 0; j < OWN; j++)
-            store<kind, T, O>(p, s, w, w.row + own_row + i, w.column + own_column + j, sums[i][j]);
+            store<kind, T, O>(p, s, tile, tile.row + own_row + i, tile.column + own_column + j,
+                              sums[i][j]);
 }
 
 // Adds up the sums of the slices, in their order, to the gradient of each weight.
