@@ -39,7 +39,8 @@ enum {
     TRI_BEAT_LATE_MS = 3000,
     TRI_SILENCE_MS = 15000,    // a rank without a beat for so long is lost
     TRI_BEAT_ANSWER_MS = 2000, // how long to wait for the store to tell what another rank does
-    // A rank that has asked what another rank does also gets that rank's new beats for this time.
+    // After a rank has asked the store what another rank does, the store also passes on that rank's
+    // new beats (signs of life) to it for this time.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.
     TRI_REFUSAL_GATHER_MS = 3000,

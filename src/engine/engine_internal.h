@@ -265,7 +265,8 @@ struct tri_engine {
     tri_queue *queue; // the queue of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;  // loss scale and count of updates after the last collected step
+    tri_carried carried;  // loss scale and count of updates after the last step that was collected:
+                          // whose results were read
     tri_storage *storage; // NULL: no state is offloaded
     engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c

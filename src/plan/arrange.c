@@ -99,8 +99,10 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
-        // A deterministic run without shards is scheduled as zero2, with its replicas as shards. So
-        // the copies need another axis. SHARD has size 1 here, so there is one copy.
+        // A deterministic run whose strategy shards nothing is scheduled as zero2, with its
+        // replicas as shards. The replicate axis is then taken, so the axis along which the whole
+        // set of shards is repeated must be another one: SHARD. Its size is 1, so the set exists
+        // once.
         plan->sharing.replicate_axis = TRI_AXIS_SHARD;
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -56,9 +56,9 @@ typedef struct tri_flat_bucket {
     int64_t elements; // elements of all shards together, padding included
     int64_t own;      // elements of one shard
     // Where the bucket begins, in elements: in a buffer of whole buckets, and in a buffer that has
-    // only this rank's shards. The units (parameters that are gathered and reduced together) lie in
-    // a buffer one after the other. Parameters have such buffers for each width: TRI_FLAT_STORED
-    // and TRI_FLAT_HALF.
+    // only this rank's shards. A buffer holds the buckets of all units (parameters that are
+    // gathered and reduced together), one after the other. Parameters have such buffers for each
+    // width: TRI_FLAT_STORED and TRI_FLAT_HALF.
     int64_t offset, own_offset;
     // Where the bucket's gradients begin: in a buffer of whole buckets, and in a buffer that has
     // only this rank's shards.

@@ -170,8 +170,8 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-// Records that the node's segment touches the value. While `touches` is NULL it only counts, so
-// that the lists can be allocated.
+// Records that the node's segment (the nodes of its block and phase) reads or writes the value's
+// memory. While `touches` is NULL it only counts, so that the lists can be allocated.
 static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     uint32_t home = c->home[value.id];
@@ -227,9 +227,9 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles made so far. All values of a bundle are read and written by the same segments, so
-// they have equal lists in locating.touches. by_touches finds the bundle by that list; first_of[b]
-// is the first value of bundle b.
+// The bundles made so far. All values of a bundle are read and written by the same segments (the
+// nodes of one block in one phase), so they have equal lists in locating.touches. by_touches finds
+// the bundle by that list; first_of[b] is the first value of bundle b.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;

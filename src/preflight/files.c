@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct shared_note { // the contents of a rank's file
-    // `again` is ~rank, by which a reader recognises contents that are not those of a rank.
+    // `again` is ~rank. If a reader finds anything else there, no rank has written these contents.
     uint64_t job, rank, again;
 } shared_note;
 

@@ -46,9 +46,9 @@ typedef struct train_loop {
     tri_arena *saving_arena;      // memory of the save in progress
     int64_t saving_step;          // number of the step that the save in progress contains
     double saving_worked_s; // how long the last save worked, without the training steps in between
-    // Number of a step, counted from 1. Up to this step the sums of train_saving_ready are ignored:
-    // these steps were issued before the save began its present stage (to write, or to commit), so
-    // their sums tell of an earlier stage.
+    // The last step (counted from 1) that was issued before the save began its present stage: to
+    // write, or to commit. In each step the ranks add up how many of them are ready for the next
+    // stage (train_saving_ready). Sums of steps up to this one tell of an earlier stage.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;

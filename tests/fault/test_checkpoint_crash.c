@@ -358,8 +358,9 @@ static bool has_text(const char *path, const char *text) {
     return same;
 }
 
-// tri_os_replace_file has written a file twice. Checks that every state that a crash may leave has
-// one of the two contents in full. `without`: the recorded call that is left out; -1: none.
+// tri_os_replace_file has written a file twice. Checks that the file is whole in every state that
+// a crash may leave: it has the text that was last reported as written, or a later one, or before
+// the first report it may be missing. `without`: the recorded call that is left out; -1: none.
 static bool file_is_good(const crash_log *log, int without) {
     static const char *const texts[] = {"", "one", "two"};
     crash_disk *disk = crash_disk_new();

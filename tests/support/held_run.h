@@ -53,7 +53,7 @@ typedef struct held_run_result {
     uint64_t bits;   // hash of results and state
     uint64_t memory; // hash of all of the device's memory
     bool expired;    // the held action went on because of limit_us, and not after what it awaited
-    bool orders_nothing; // there is no work that the wait could order
+    bool orders_nothing; // the wait that is left out has no work to order
 } held_run_result;
 
 tri_status held_run_open(const random_run *run, const tri_plan *plan,

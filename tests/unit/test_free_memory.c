@@ -72,7 +72,8 @@ static void test_full_group(void **state) {
     assert_int_equal(tri_free_memory(8, &whose), 1);
 }
 
-// A batch system limits a group of its job, in which this process's group lies.
+// A batch system limits the memory of the job's control group (job_1). This process is in a control
+// group inside of it (job_1/step_0).
 static void test_job_group(void **state) {
     static const char *const folders[] = {"job_1", "job_1/step_0", "memory", "memory/uid_0",
                                           "memory/uid_0/job_1"};

@@ -53,7 +53,7 @@ static void one_slow_rank(void **state) {
 // What all ends (hosts) together find, each by its own pairs and the summaries of the others.
 typedef struct findings {
     int slow_ends, slow_end;  // how many ends are slow, and the last of them
-    int faults, end, partner; // how many pairs have a fault of `kind`, and the last pair's ends
+    int faults, end, partner; // how many pairs have the fault, and the ends of one of them
     size_t bytes;             // how many bytes a rank holds of the results of all ends
 } findings;
 

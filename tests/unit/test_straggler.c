@@ -144,7 +144,8 @@ static void test_not_named(void **state) {
     assert_null(run(s, &step, 400, alike, uneven));
     assert_null(run(s, &step, 400, little, even));
     tri_straggler_destroy(s);
-    // A slow action that is rare makes nobody wait.
+    // A rank that is slow in only one of 50 steps is not named: over all compared steps the others
+    // hardly wait for it.
     s = tri_straggler_create(&world);
     for (int i = 0; i < 400; i++) {
         if (i % 50 == 0) did(2, "STEP", 1, 20);

@@ -32,7 +32,7 @@ typedef struct nccl_comm {
     bool is_first; // there is no group before the current one
     // For each earlier group, the comparison of the ranks' calls has begun or is done.
     bool all_compare;
-    bool collectives_compare; // likewise for each earlier group that consists of collectives
+    bool collectives_compare; // the same for those earlier groups that consist of collectives
     bool messages_done;       // all earlier groups that consist of messages are done
     bool collectives_done;    // all earlier groups that consist of collectives are done
 } nccl_comm;

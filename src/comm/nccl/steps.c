@@ -69,7 +69,7 @@ typedef struct exchange {
     nccl_steps *steps;
     const tri_comm *comm;
     const tri_comm_op *op;
-    tri_dtype wire_type;  // the type in which terms travel
+    tri_dtype wire_type;  // the type in which terms (of the sum) are sent
     size_t width;         // size of that type in bytes
     int64_t begin, count; // the window: its first element, and how many it has
     // The two halves of the scratch memory: `terms` receives the other ranks' terms, and `packed`

@@ -25,7 +25,8 @@ bool progress_group_done(const progress_comm *comm, uint64_t ticket);
 // Returns one of the sends and receives at the head of the queue. comm->messages of them, one
 // behind the other in the queue, advance at the same time; index 0 is the first.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the function `wake` that progress_notify was given: once after each progress_notify.
+// Calls the function `wake` that progress_notify was given, unless it was called since then: each
+// progress_notify leads to one call.
 void progress_call_listener(progress_comm *comm);
 
 #endif

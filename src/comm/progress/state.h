@@ -160,7 +160,8 @@ struct progress_family {
     // these lists (failure.c).
     progress_family *linked;
     _Atomic bool spread; // this family's failure was passed on to those in `linked`
-    // The value that set_awaited has last stored: 1 + the rank's number in the job; 0: none.
+    // The rank for which this rank waits, as the others were last told (set_awaited): 1 + its
+    // number in the job; 0: it waits for none.
     _Atomic int awaited_rank;
     pthread_mutex_t lock; // protects `comms`
     progress_comm *comms;

@@ -44,7 +44,7 @@ struct threaded_comm {
     const threaded_kind *kind;
     tri_comm *inner;
     tri_device *device;
-    // Tickets that have to be done before the next group begins.
+    // Tickets that have to be done before the next operation group may begin.
     tri_ticket after[THREADED_MOST_AFTER];
     int after_count;
     pthread_t thread;

@@ -5,7 +5,7 @@
 
 #include "device/cpu/internal.h"
 
-enum { ATTENTION_KEYS = 64 }; // keys in a block
+enum { ATTENTION_KEYS = 64 }; // the kernels go through the keys in blocks of this many
 
 typedef struct attention_state {
     const cpu_device *device;

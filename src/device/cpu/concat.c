@@ -1,5 +1,5 @@
-// Joins plain tensors of any type along one axis. Its gradient takes one of them out again. Both
-// are copies of runs of consecutive elements.
+// Joins row-major tensors of any type along one axis. The gradient takes the part of one input out
+// of the joined tensor's gradient. Both copy runs of consecutive elements.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>

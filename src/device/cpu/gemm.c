@@ -9,8 +9,8 @@
 enum {
     K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of `a`: six rows take 12 KB
     // Up to this k, `a` is packed in groups of 16 rows: such a group and a panel of b fit into the
-    // L1 cache. If k is larger, `a` is packed as whole rows, so that tiles add up more of k at a
-    // time.
+    // L1 cache. If k is larger, each row of `a` is packed by itself: a tile reads only six rows, so
+    // it can add up K_BLOCK_ROWS of k at a time.
     K_GROUPS = 128,
     ROW_PADDING = 16, // floats behind a packed row, so that rows lie in different sets of the cache
     // If `a` has at most this many columns, and each column is contiguous, `a` is not packed.

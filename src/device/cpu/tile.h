@@ -35,8 +35,8 @@ typedef struct cpu_tile {
     int64_t ahead_step;
 } cpu_tile;
 
-// Computes a tile of at most 6 rows and 64 columns: as many sums as the registers hold. Adds up
-// each sum in the order of k.
+// Computes a tile of at most 6 rows and 64 columns, whose sums stay in registers. Adds up each sum
+// in the order of the axis k.
 void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
 // As cpu_tile_multiply, for any number of rows. Needs AVX-512.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);

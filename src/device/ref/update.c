@@ -1,4 +1,5 @@
-// Optimizer updates, the running averages of batch norm, and the step scalars.
+// Optimizer updates, the running averages of batch norm, and the step scalars: numbers that updates
+// read, such as the learning rate and the factor of the gradients.
 #include "device/ref/node.h"
 
 #include "ops/step_rule.h"
