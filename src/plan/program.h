@@ -100,8 +100,8 @@ typedef struct tri_program {
     bool training;
     // By node: its kernel; NULL: a view, a collective, or a node of a block on another rank.
     const tri_kernel_def **kernels;
-    // By node: bit k is set if output k is the gradient of a parameter, and the kernel can add it to
-    // earlier ones.
+    // By node: bit k is set if output k is the gradient of a parameter, and the kernel can add it
+    // to earlier ones.
     unsigned *adds;
     tri_location *locations;                  // by value
     bool *recomputed;                         // recomputed[i]: RECOMPUTE runs node i again

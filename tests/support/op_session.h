@@ -22,7 +22,7 @@ tri_device *op_device_open(const tri_device_backend *backend, int threads);
 // add. Fails the test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
-// How many outputs kernels have added to a number so far.
+// Returns to how many outputs kernels have added their results so far, instead of overwriting them.
 int op_added(const op_session *session);
 // Moves all values `bytes` further in memory than the device aligns them. Not after in_place.
 void op_session_shift(op_session *session, size_t bytes);

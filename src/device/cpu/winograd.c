@@ -27,7 +27,7 @@ enum {
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
     WEIGHT_FLOATS = CPU_LANES * CPU_LANES * TAPS, // of a block of weights
     WEIGHT_GRAIN = CPU_LANES == 16 ? 4 : 16,      // blocks of weights that are worth another thread
-    M_STEP = BLOCK * CHUNK + CPU_BLOCK,           // as winograd_step
+    M_STEP = BLOCK * CHUNK + CPU_BLOCK, // floats between two positions of m, as winograd_step says
 };
 
 // The correlation that is computed: x [n, c, in] with 3×3 taps makes y [n, o, out]. Arrays hold the

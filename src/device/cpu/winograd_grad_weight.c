@@ -17,9 +17,11 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK = 48,              // tiles that are transformed together
-    GROUPS = 16,             // at most
-    MOST_CHANNELS = 96 * 96, // of x times of dy: of more, m does not stay in the L2 cache
+    BLOCK = 48,  // tiles that are transformed together
+    GROUPS = 16, // the most groups into which the tiles are divided
+    // Channels of x times channels of dy. With more of these pairs, the sums m do not stay in the
+    // L2 cache.
+    MOST_CHANNELS = 96 * 96,
     // Channels of x whose sums stay in registers, with CHUNK channels of dy: two vectors.
     ROWS = CPU_LANES / 2,
     CHUNK = 2 * CPU_LANES,
@@ -114,7 +116,8 @@ CPU_LANES_INLINE cpu_lanes transform_gradients(const float *pixels, int64_t widt
     return sum;
 }
 
-// Transforms dy of `count` tiles, and adds their pixels to the sums [o].
+// Transforms dy of `count` tiles to w, and adds the tiles' pixels of dy to `sums` [o], which
+// becomes the gradient of the bias.
 static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_tile *tiles,
                                             int64_t count, float *w, float *sums) {
     const grad_state *t = job->state;
@@ -179,7 +182,7 @@ static CPU_LANES_TARGET void multiply_positions(const grad_state *t, const float
     }
 }
 
-// Turns m into the gradient of the weight.
+// Transforms m, sums of products, to the 3×3 taps of the weight's gradient.
 static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, float *gradients) {
     const winograd_grid *g = &t->grid;
     for (int64_t o = 0; o < g->o; o += CPU_LANES)

@@ -21,8 +21,8 @@
 
 enum {
     WINOGRAD_OUT = 4,                                 // results on a side of a tile
-    WINOGRAD_TAPS = 3,                                // taps on a side
-    WINOGRAD_IN = 6,                                  // pixels on a side
+    WINOGRAD_TAPS = 3,                                // taps on a side of the kernel
+    WINOGRAD_IN = 6,                                  // pixels on a side of what a tile reads
     WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN,   // numbers of a transformed tile
     WINOGRAD_PIXEL = CPU_LANES == 16 ? CPU_BLOCK : 1, // floats from pixel to pixel of an image
 };
@@ -34,7 +34,7 @@ enum {
 #define WINOGRAD_FORMATS ((conv_formats){CPU_PLAIN, CPU_PLAIN, CPU_PLAIN})
 #endif
 
-// The points a = 5/8 and b = 3/2, and their powers.
+// The evaluation points a = 5/8 and b = 3/2 of the polynomials (see above), and their squares.
 #define WINOGRAD_A 0.625f
 #define WINOGRAD_B 1.5f
 #define WINOGRAD_A2 (WINOGRAD_A * WINOGRAD_A)
@@ -44,7 +44,7 @@ enum {
 #define WINOGRAD_GA (1 / (2 * WINOGRAD_A2 * (WINOGRAD_A2 - WINOGRAD_B2)))
 #define WINOGRAD_GB (1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)))
 
-// y[6] = Bᵀ x[6].
+// The transform of pixels: y[6] = Bᵀ x[6].
 CPU_LANES_INLINE void winograd_pixels(const cpu_lanes *x, int step, cpu_lanes *y) {
     const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
     const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
@@ -62,7 +62,7 @@ CPU_LANES_INLINE void winograd_pixels(const cpu_lanes *x, int step, cpu_lanes *y
     y[5] = CPU_OP(fmadd_ps)(product, x1, CPU_OP(fnmadd_ps)(sum, x3, x5));
 }
 
-// y[4] = Aᵀ x[6].
+// The transform of products to results: y[4] = Aᵀ x[6].
 CPU_LANES_INLINE void winograd_results(const cpu_lanes *x, int step, cpu_lanes *y) {
     const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
     const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
@@ -97,7 +97,7 @@ CPU_LANES_INLINE void winograd_taps(const cpu_lanes *x, int step, cpu_lanes *y) 
     y[5] = x[2 * step];
 }
 
-// y[6] = A x[4].
+// The transform of the results' gradients: y[6] = A x[4].
 CPU_LANES_INLINE void winograd_gradients(const cpu_lanes *x, int step, cpu_lanes *y) {
     const cpu_lanes a = CPU_OP(set1_ps)(WINOGRAD_A), a2 = CPU_OP(set1_ps)(WINOGRAD_A2);
     const cpu_lanes b = CPU_OP(set1_ps)(WINOGRAD_B), b2 = CPU_OP(set1_ps)(WINOGRAD_B2);
@@ -112,7 +112,7 @@ CPU_LANES_INLINE void winograd_gradients(const cpu_lanes *x, int step, cpu_lanes
     y[5] = x3;
 }
 
-// y[3] = Gᵀ x[6].
+// The transform of sums of products to gradients of the taps: y[3] = Gᵀ x[6].
 CPU_LANES_INLINE void winograd_tap_gradients(const cpu_lanes *x, int step, cpu_lanes *y) {
     const cpu_lanes zero = CPU_OP(set1_ps)(WINOGRAD_G0);
     const cpu_lanes half_a = CPU_OP(set1_ps)(WINOGRAD_GA), half_b = CPU_OP(set1_ps)(WINOGRAD_GB);
