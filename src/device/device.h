@@ -177,7 +177,7 @@ struct tri_device_backend {
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
     // Adds: to[i] += from[i], in F32. In this way gradients of several micro-batches are
-    // accumulated.
+    // accumulated, except those that kernels add as they compute them (tri_kernel_def.adds).
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
     // Whether host code may read and write device memory. If so, communicators use it directly. If
     // not, what they send has to be copied through the host's memory, or a library such as NCCL
