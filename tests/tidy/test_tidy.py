@@ -350,7 +350,7 @@ BANNED_NAMES = [  # in identifiers, between the words of which they are made
     (r"crossings?", "edge value"),
     (r"stretch(es)?", "heap"),
     (r"(tri|checkpoint)_pieces?", "chunk"),
-    (r"(tri|launch|op)_(column|place|things?|moves|transfers?)", "see the glossary"),
+    (r"tri_(column|place|things?|moves|transfers?)|(launch|op)_places?", "see the glossary"),
     (r"(cuda|launch)_pass(es)?", "kind (of a convolution)"),
     (r"(tri|flat|staged|pass|gradient)_parts?", "slice, bucket, source, term or shard"),
 ]
