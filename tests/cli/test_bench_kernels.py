@@ -16,7 +16,8 @@ RECIPE = os.path.join(os.path.dirname(__file__), "..", "..", "recipes", "mnist-c
 def run(*words, isa=None):
     command = [TRIREME, "bench", "kernels", *words, "--seconds", "0.01"]
     env = dict(os.environ)
-    env.pop("TRIREME_CPU_ISA", None)
+    for limit in ("TRIREME_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        env.pop(limit, None)
     if isa:
         env["TRIREME_CPU_ISA"] = isa
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout

@@ -44,11 +44,11 @@ typedef struct winograd_state {
 typedef struct winograd_job {
     const winograd_state *state;
     cpu_epilogue epilogue;
-    const float *x, *weight; // nChw16c; OIhw16i16o
-    float *y;                // nChw16c
-    float *u;                // the transformed weight [o / 32][36][c][32]
-    // For each thread its buffers for 12 tiles: v [36][c / 16][12][16], the transformed pixels of
-    // x, and m [36][12][32], the products of v and u.
+    const float *x, *weight; // with AVX-512 nChw16c and OIhw16i16o, with AVX2 plain; y as x
+    float *y;
+    float *u; // the transformed weight [o / CHUNK][36][c][CHUNK]
+    // For each thread its buffers for 12 tiles: v [36][c / lanes][12][lanes], the transformed
+    // pixels of x, and m [36][12][CHUNK], the products of v and u. `lanes` is CPU_LANES.
     float *blocks;
 } winograd_job;
 

@@ -1,6 +1,7 @@
 // The gradient of a convolution's weight by Winograd's formula (winograd_transform.h), for the
-// shapes of conv_is_winograd with at most 96 × 96 pairs of a channel of x and one of dy. If oneDNN
-// itself has no Winograd convolution (from version 3 on), for all shapes of conv_is_winograd.
+// shapes of conv_is_winograd with at most 96 × 96 pairs of a channel of x and one of dy. For all
+// shapes of conv_is_winograd if oneDNN itself has no Winograd convolution: with AVX2, and from its
+// version 3 on.
 //
 // A block of tiles goes through two steps: the 6×6 pixels of x and the 4×4 pixels of dy that belong
 // to each tile are transformed, to 36 matrices v [tiles, c] and w [tiles, o]; then vᵀ·w is added to
@@ -41,14 +42,15 @@ typedef struct grad_state {
 
 typedef struct grad_job {
     const grad_state *state;
-    const float *x, *dy; // nChw16c
-    float *dweight;      // OIhw16i16o
+    const float *x, *dy; // with AVX-512 nChw16c, with AVX2 plain
+    float *dweight;      // with AVX-512 OIhw16i16o, with AVX2 plain
     float *dbias;        // NULL: there is no bias
-    // For each group of tiles, its gradients: of the weight, [o / 16][c / 16][9][16][16], and then
-    // of the bias, [o]. They are added up at the end.
+    // For each group of tiles, its gradients: of the weight, [o / lanes][c / lanes][9][lanes of
+    // c][lanes of o], and then of the bias, [o]. They are added up at the end. `lanes` is
+    // CPU_LANES.
     float *groups;
-    // For each thread its buffers: transformed tiles of x, v [36][c / 16][48][16], and of dy,
-    // w [36][o / 16][48][16], and their products m [36][o / 32][c][32].
+    // For each thread its buffers: transformed tiles of x, v [36][c / lanes][48][lanes], and of dy,
+    // w [36][o / lanes][48][lanes], and their products m [36][o / CHUNK][c][CHUNK].
     float *threads;
 } grad_job;
 
