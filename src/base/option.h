@@ -71,10 +71,11 @@ typedef struct tri_option {
     double min, max; // limits of a number, or of the elements of a list; both are allowed values
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // table of a nested map
-    // Only for manuals, which list the keys of each kind: one table for each kind, whose section is
-    // the kind's name; NULL at the end. Two sorts of rows have kinds. In a list such as
-    // data.transform, each element is of one kind. Under a row TRI_OPTION_IS_REST, as in the
-    // section `model`, the kind (here model.name) decides which keys there are.
+    // For a row whose keys depend on a name that the user chooses: one table for each name, which
+    // is the table's section; NULL at the end. Only the manual reads them, to list the keys. There
+    // are two sorts of such rows: a list whose elements are each of one kind, such as
+    // data.transform, and a row TRI_OPTION_IS_REST, such as in the section `model`, where
+    // model.name is the name.
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option

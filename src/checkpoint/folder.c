@@ -48,8 +48,8 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// Sorts steps, the newest first. Steps that cannot be read come before all others: one of them may
-// be the newest, and must be reported before an older step is used.
+// Sorts checkpoints, the newest first. Checkpoints that cannot be read come before all others: one
+// of them may be the newest, and must be reported before an older one is used.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;

@@ -6,7 +6,6 @@
 #include "device/queue.h"
 #include "engine/engine.h"
 #include "engine/storage.h"
-#include "plan/round_gradients.h"
 
 // The pointers of one node's inputs and outputs, collected for one call of its kernel.
 typedef struct engine_args {
@@ -86,7 +85,7 @@ typedef struct engine_memory {
     // the micro-batches; else NULL.
     float *own_gradients;
     // The gradients of one compute action that kernels cannot add to earlier ones directly
-    // (plan/round_gradients.h).
+    // (plan/round_gradients.c).
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;

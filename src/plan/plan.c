@@ -9,7 +9,6 @@
 #include "comm/options.h"
 #include "data/sampler.h"
 #include "ops/ops.h"
-#include "plan/round_gradients.h"
 
 #include <string.h>
 

@@ -126,7 +126,7 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Length of the round gradients (round_gradients.h). The compute action that needs the most
+    // Length of the round gradients (tri_round_gradients). The compute action that needs the most
     // decides.
     int64_t round_elements;
 } tri_plan_sizes;
@@ -177,6 +177,25 @@ enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same
 // (takes_ahead). If the step counts its labels first, in order to divide the loss by their number,
 // all its micro-batches of this replica are read twice: then the result is at least their number.
 int64_t tri_plan_held_batches(const tri_plan *plan);
+
+// A range of gradients that is made in the round gradients, and then added to those that are there:
+// a whole bucket, or one parameter of a bucket in which kernels add others directly.
+typedef struct tri_round_range {
+    int unit;
+    tri_bucket_kind bucket;
+    int parameter;        // -1: the whole bucket
+    int64_t first;        // elements from the start of the bucket
+    int64_t elements, at; // `at`: elements from the start of the round gradients
+    bool drop;            // of RECOMPUTE: statistics that FORWARD has made already; not added
+} tri_round_range;
+
+// Lists the action's ranges. Returns how many elements the round gradients need. `ranges` has room
+// for tri_round_range_limit(plan); NULL: they are only counted.
+int64_t tri_round_gradients(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
+                            tri_round_range *ranges, int *count);
+int tri_round_range_limit(const tri_plan *plan);
+// Whether the program's kernels add the gradient, which one of the block's nodes makes, directly.
+bool tri_round_adds(const tri_program *program, const tri_gradient_info *gradient);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.
 

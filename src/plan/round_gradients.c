@@ -1,8 +1,11 @@
-// Lists the gradients that cannot be added to earlier ones directly. round_gradients.h says where
-// they go.
-#include "plan/round_gradients.h"
-
+// Lists the gradients that cannot be added to earlier ones directly, and where they go: into the
+// round gradients. A compute action may make gradients although earlier ones are there, of an
+// earlier micro-batch or of another block. Most kernels overwrite their outputs. So these gradients
+// go into memory of their own, the round gradients, and are added afterwards. Kernels that can add
+// (tri_kernel_def.adds) do so directly, which spares a write and a read of each gradient, and the
+// memory. docs/decisions/0028-what-products-take-over.md says more.
 #include "plan/memory.h"
+#include "plan/plan.h"
 
 typedef struct listing {
     const tri_plan *plan;

@@ -198,7 +198,7 @@ static void never_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
     CHECK(strstr(path, "step-00000001"));
     see_again();
-    // Rank 1 had to wait in both calls of tri_checkpoint_find, and said so each time.
+    // Rank 1 had to wait in both calls of tri_checkpoint_find, and logged it each time.
     CHECK(lines_said(said, "waiting for ") == 2 * (comm->rank == 1));
     tri_arena_destroy(arena);
 }

@@ -44,7 +44,7 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
     } else {
         tri_value in[] = {compare_input(&c, TRI_U8, y), compare_input(&c, TRI_F32, y)};
         if (blocked) make_blocked(&c, in[1]);
-        // Chooses pixels inside the image for most windows, and no gradient for the others.
+        // Most windows get a pixel inside the image as their largest, the others no gradient.
         int64_t count = tri_shape_count(&y);
         uint8_t *index = compare_alloc((size_t)count);
         for (int64_t i = 0; i < count; i++) {

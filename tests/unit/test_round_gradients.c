@@ -4,7 +4,7 @@
 #include "device/cuda/cuda.h"
 #include "device/far/far.h"
 #include "device/ref/ref.h"
-#include "plan/round_gradients.h"
+#include "plan/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

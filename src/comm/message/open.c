@@ -126,8 +126,8 @@ static tri_status meet(const open_call *call, message_card *cards) {
     return TRI_OK;
 }
 
-// Finds which neighbour is silent: `from`, from which nothing came, or `to`, to which nothing could
-// be sent.
+// After an exchange that failed, finds the rank that does not take part: `to`, if nothing could be
+// sent to it, else `from`, from which nothing came.
 static int find_silent(const tri_transport_request requests[2], int from, int to) {
     bool has_sent = requests[1].state <= TRI_REQUEST_DONE;
     return has_sent && requests[0].state != TRI_REQUEST_DONE ? from : to;
