@@ -18,7 +18,8 @@ from bundle import BUILD, NAME, NOBODY, can_mount, in_root, make, make_root  # n
 HOME = "/users/a user"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 ITEMS = ("machine", "device", "graphs", "failure", "losses-mnist-convnet", "repeats-llama-tiny",
-         "trap", "trap-op", "trap-refused", "strategy-fsdp", "sanitizer-memcheck")
+         "trap", "trap-op", "trap-refused", "nccl", "ranks-fsdp", "strategy-fsdp",
+         "sanitizer-memcheck")
 
 
 def add_tools(root):
