@@ -211,9 +211,7 @@ static const cli_flag flags[] = {
     {"json", NULL, "one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
-    {"kernels", "[MODEL ... | RECIPE ...]",
-     "each kernel's time and percentage of the peak, for a model or recipe; of convolutions by "
-     "Winograd's algorithm also the time of the direct one"},
+    {"kernels", "[MODEL ... | RECIPE ...]", "each kernel's time, and its percentage of the peak"},
     {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
     {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},

@@ -19,7 +19,6 @@ typedef struct embedding_job {
     const int64_t *ids;
     const void *from; // the table, or dy
     void *to;
-    bool adds; // the gradient is added to what `to` holds
 } embedding_job;
 
 static void gather_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -40,8 +39,7 @@ CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const embedding_job *job = context;
     const embedding_state *s = job->state;
     float *table = job->to;
-    if (!job->adds)
-        memset(table + begin * s->width, 0, (size_t)((end - begin) * s->width) * sizeof *table);
+    memset(table + begin * s->width, 0, (size_t)((end - begin) * s->width) * sizeof *table);
     for (int64_t i = 0; i < s->ids; i++) {
         int64_t row = job->ids[i] - s->attr.first;
         if (row < begin || row >= end) continue;
@@ -60,7 +58,7 @@ static tri_status check_ids(const embedding_state *s, const int64_t *ids) {
 
 static tri_status gather_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const embedding_state *s = kernel->state;
-    embedding_job job = {s, args->in[0], args->in[1], args->out[0], false};
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
     TRI_TRY(check_ids(s, job.ids));
     cpu_parallel(s->device, s->ids, 1 + 8192 / s->width, gather_range, &job);
     return TRI_OK;
@@ -68,7 +66,7 @@ static tri_status gather_run(const tri_kernel *kernel, const tri_kernel_args *ar
 
 static tri_status scatter_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const embedding_state *s = kernel->state;
-    embedding_job job = {s, args->in[0], args->in[1], args->out[0], args->adds & 1};
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
     TRI_TRY(check_ids(s, job.ids));
     cpu_parallel(s->device, s->rows, 1 + 8192 / s->width, scatter_range(s->device, s->bf16), &job);
     return TRI_OK;
@@ -99,11 +97,6 @@ static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
     return TRI_OK;
 }
 
-static unsigned embedding_adds(const tri_device_description *device, const tri_graph *graph,
-                               const tri_node *node) {
-    return node->op == &tri_op_embedding_grad_weight;
-}
-
 static void embedding_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define EMBEDDING_KERNEL(opname, run_function)                                                     \
@@ -111,7 +104,6 @@ static void embedding_release(tri_kernel *kernel) { free(kernel->state); }
         .op = &tri_op_##opname,                                                                    \
         .name = "rows",                                                                            \
         .supports = embedding_supports,                                                            \
-        .adds = embedding_adds,                                                                    \
         .prepare = embedding_prepare,                                                              \
         .run = run_function,                                                                       \
         .release = embedding_release,                                                              \

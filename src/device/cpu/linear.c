@@ -83,12 +83,6 @@ void linear_layouts(const tri_device_description *device, const tri_graph *graph
     in[1] = linear_weight_layout(device, graph, node->inputs[1], &s);
 }
 
-unsigned linear_adds(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node) {
-    linear_shape s = linear_shape_of(graph, node);
-    return linear_task_of(node) == LINEAR_GRAD_WEIGHT && s.result == TRI_F32 ? 3 : 0;
-}
-
 enum { SUM_COLUMNS = 64, SUM_GRAIN = 1 << 15 };
 
 typedef struct sum_job {
@@ -213,10 +207,9 @@ static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *ar
     gemm.b.data = args->in[state->b];
     gemm.c.data = args->out[0];
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
-    gemm.accumulate = args->adds & 1;
     cpu_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], args->adds & 2);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
 }
 
@@ -229,7 +222,6 @@ static void linear_release(tri_kernel *kernel) { free(kernel->state); }
         .supports = linear_supports,                                                               \
         .layouts = linear_layouts,                                                                 \
         .workspace = linear_workspace,                                                             \
-        .adds = linear_adds,                                                                       \
         .prepare = linear_prepare,                                                                 \
         .run = linear_run,                                                                         \
         .release = linear_release,                                                                 \

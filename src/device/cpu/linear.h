@@ -26,9 +26,6 @@ cpu_epilogue linear_epilogue(const tri_node *node);
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
 // Chooses a kernel's layouts: x and y are plain. W is in its home layout, unless the layout pass
 // has already made W plain.
-// Which gradients the kernels can add to earlier ones (tri_kernel_def.adds).
-unsigned linear_adds(const tri_device_description *device, const tri_graph *graph,
-                     const tri_node *node);
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 

@@ -77,10 +77,9 @@ static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args
     gemm.b = args->in[state->b];
     gemm.c = args->out[0];
     gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
-    gemm.accumulate = args->adds & 1;
     cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
-        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], args->adds & 2);
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1], false);
     return TRI_OK;
 }
 
@@ -92,7 +91,6 @@ static void bf16_release(tri_kernel *kernel) { free(kernel->state); }
         .name = "bf16-product",                                                                    \
         .supports = bf16_supports,                                                                 \
         .workspace = bf16_workspace,                                                               \
-        .adds = linear_adds,                                                                       \
         .prepare = bf16_prepare,                                                                   \
         .run = bf16_run,                                                                           \
         .release = bf16_release,                                                                   \

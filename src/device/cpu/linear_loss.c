@@ -126,12 +126,6 @@ static tri_status head_workspace(const tri_device_description *device, const tri
     return TRI_OK;
 }
 
-// The gradients of the weight and of the bias.
-static unsigned head_adds(const tri_device_description *device, const tri_graph *graph,
-                          const tri_node *node) {
-    return is_gradient(node) ? 6 : 0;
-}
-
 static tri_status head_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     head_state *state = calloc(1, sizeof *state);
@@ -231,11 +225,9 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
         shape.rows = c.rows.rows;
         char *dx = (char *)args->out[0] + first * s->shape.in * element;
         cpu_class_gradient(s->device, &c.rows, factor, c.terms, gradient, c.of_row);
-        multiply(s, &s->grad_weight, shape.rows, c.x, gradient, NULL, first > 0 || args->adds & 2,
-                 args->out[1], c.workspace);
-        if (s->bias)
-            linear_sum_columns(s->device, &shape, gradient, args->out[2],
-                               first > 0 || args->adds & 4);
+        multiply(s, &s->grad_weight, shape.rows, c.x, gradient, NULL, first > 0, args->out[1],
+                 c.workspace);
+        if (s->bias) linear_sum_columns(s->device, &shape, gradient, args->out[2], first > 0);
         multiply(s, &s->grad_input, shape.rows, gradient, args->in[1], NULL, false, dx,
                  c.workspace);
     }
@@ -250,7 +242,6 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
         .supports = head_supports,                                                                 \
         .layouts = head_layouts,                                                                   \
         .workspace = head_workspace,                                                               \
-        .adds = head_adds,                                                                         \
         .prepare = head_prepare,                                                                   \
         .run = run_function,                                                                       \
         .release = head_release,                                                                   \
