@@ -35,8 +35,9 @@ static const mismatch mismatches[] = {
     {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
     {{OP(RECV, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"recv 'edge 3'", "'REDUCE a'"}},
-    // Rank 0 calls a message, the others a collective. A layer that exchanges descriptions of the
-    // calls then fails in this exchange, so its error has the label of the collective alone.
+    // Rank 0 sends a message while rank 1 begins a collective. A layer that exchanges descriptions
+    // of the calls then fails in this exchange, which for a collective is an all-gather with the
+    // collective's label. So the error has to contain that label, but not "all_reduce".
     {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"send 'edge 3'", "'REDUCE a'"}},
 };

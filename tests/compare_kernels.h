@@ -191,9 +191,9 @@ static inline void compare_values(const compare_case *c, const tri_value_info *i
     }
 }
 
-// Runs the last node of the graph on both devices and compares the results. Its inputs are random,
-// integers up to `limit`; an entry of `plain_in` that is not NULL is used as that input instead,
-// and still belongs to the caller. Frees all other inputs and the results.
+// Runs the last node of the graph on both devices and compares the results. The node's inputs are
+// random numbers, in integer inputs from 0 to `limit`. If plain_in[i] is not NULL, it is used as
+// input i instead, and still belongs to the caller. Frees all other inputs and the results.
 static inline void compare_last_node(compare_case *c, void *const *plain_in, int64_t limit) {
     const char *message = "";
     if (tri_graph_status(c->graph, &message) != TRI_OK) fail_msg("%s", message);

@@ -294,10 +294,10 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 }
 
 typedef struct ledger_view {
-    // Of the compute lane (lane 0): the innermost open action that is not a wait.
+    // The innermost open action of the compute lane (lane 0) that is not a wait.
     tri_ledger_event computes;
-    // Of all other lanes (communicators, storage): the newest action that is open, and the newest
-    // that has ended.
+    // Two actions among those of all lanes except the compute lane (communicators, storage, …):
+    // the newest that is open, and the newest that has ended.
     tri_ledger_event operates, operated;
 } ledger_view;
 

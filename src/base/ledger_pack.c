@@ -1,8 +1,8 @@
 // Packs a ledger (the record of a rank's latest actions) as bytes for processes that share no
-// memory: the totals, the open actions of the computing thread, and two actions of all others
-// (communicators, copies, …) together: the newest that has not ended, and the newest that has. The
-// bytes need no conversion, because the ranks that send and receive them run the same program on
-// machines with the same byte order.
+// memory: the totals, the open actions of the compute lane (lane 0), and two actions of all other
+// lanes (communicators, copies, …) together: the newest that has not ended, and the newest that
+// has. The bytes need no conversion, because the ranks that send and receive them run the same
+// program on machines with the same byte order.
 #include "base/ledger.h"
 
 #include <pthread.h>
@@ -149,8 +149,9 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
         packed_event event;
         memcpy(&event, at, sizeof event);
         // Readers look up the name of an event's kind. An event whose kind has no name gets the
-        // number 0, so that readers ignore it. Only an open action needs an entry then, because its
-        // index says how deep it is nested; any other would overwrite the entry of another event.
+        // number 0, so that readers ignore it. An open action is stored even so, because its index
+        // in `open` says how deep it is nested. Any other such event is left out: its entry in
+        // `events` would be chosen by its number, and so be that of another event.
         if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
         if (i < head->depth)
             unpack_event(&event, &ring->open[i]);

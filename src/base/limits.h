@@ -33,25 +33,25 @@ enum {
     // all of them again.
     TRI_STORE_PROBE_MS = 2000,
     TRI_BEAT_MS = 1000, // time between two beats of a rank over the network
-    // Ranks and the store also check regularly whether others have been silent for too long. If
-    // more time than this lies between two checks of a process, it did not run in that time, so the
-    // others' silence does not count.
+    // Ranks and the store check regularly whether a rank has been silent for too long. If more time
+    // than this lies between two checks of a process, that process did not run in this time, so the
+    // silence of others does not count.
     TRI_BEAT_LATE_MS = 3000,
     TRI_SILENCE_MS = 15000,    // a rank without a beat for so long is lost
     TRI_BEAT_ANSWER_MS = 2000, // how long to wait for the store to tell what another rank does
-    // After a rank has asked the store what another rank does, the store also passes on that rank's
-    // new beats (signs of life) to it for this time.
+    // If rank A has asked the store what rank B does, the store sends A each new beat (sign of
+    // life) of B for this time, so that A need not ask again.
     TRI_FOLLOWED_MS = 10000,
     // How long to wait until all ranks have told why they end with exit code 2.
     TRI_REFUSAL_GATHER_MS = 3000,
-    // Then one of these ranks prints the reasons. The others wait for it at most this time before
-    // they end, because a launcher may end all ranks once one has ended.
+    // One of the ranks that end with exit code 2 prints the reason for all. The others wait at most
+    // this time until it has printed: a launcher may end all ranks once one has ended.
     TRI_REFUSAL_SPEAK_MS = 1000,
     TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
     // How long a rank tries to get an answer from rank 0 before it prints by itself why it ends.
     TRI_REFUSAL_LOOK_MS = 5000,
-    // How long a rank that has printed by itself still tries to reach rank 0, so that the other
-    // ranks learn why it ends.
+    // How long a rank that has printed by itself why it ends still tries to reach rank 0, so that
+    // the other ranks learn the reason.
     TRI_REFUSAL_END_MS = 5000,
     TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,
@@ -102,8 +102,8 @@ enum {
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
     TRI_PAIR_SCRATCH_BYTES = 3 << 20,
-    // Scratch memory, and most ranks, of a communicator that adds abilities to another one
-    // (comm/generic).
+    // A communicator of comm/generic, which adds abilities to another one: the size of its scratch
+    // memory, and how many ranks it may have.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
     TRI_COMM_YIELD_US = 500,      // how long a waiting rank yields its core before it sleeps
@@ -116,8 +116,9 @@ enum {
     TRI_MAX_LANES = 32,                 // lanes of a rank: compute, communicators, storage, …
     TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
     TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
-    // A rank is reported as slow if it takes longer than expected by more than this percentage, and
-    // if the difference is more than this percentage of the time of the compared steps.
+    // A rank is reported as slow if its actions take more than this percentage longer than expected
+    // (straggler.h), and if this extra time is more than this percentage of the time in which the
+    // compared steps were made.
     TRI_STRAGGLER_PERCENT = 25,
     // A lack of cores is reported if the time that threads waited for a core, added up over all
     // threads, is at least this percentage of the wall-clock time.
@@ -144,8 +145,8 @@ enum {
 
 enum {                                  // limits of communicators over messages
     TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with a header
-    // If there are many ranks the limit is smaller, so that the data of all ranks together are no
-    // larger than this.
+    // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to at least 64 bytes, so that
+    // the data of all ranks together are no larger than this.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
     // If there are many ranks and each has data of at most this size, a rank passes on what it has
     // received together with its own data (Bruck's algorithm). So each rank sends only log2(ranks)

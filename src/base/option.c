@@ -311,7 +311,7 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
 }
 
 // Rejects unknown keys, so that no misspelt key is ignored. If the table has a row
-// TRI_OPTION_IS_REST, collects them in its member instead.
+// TRI_OPTION_IS_REST, stores the unknown keys in the member of that row instead.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
     const tri_option *rest_row = tri_option_row_of_type(c->table, TRI_OPTION_IS_REST);

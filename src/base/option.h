@@ -71,11 +71,11 @@ typedef struct tri_option {
     double min, max; // limits of a number, or of the elements of a list; both are allowed values
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // table of a nested map
-    // For a row whose keys depend on a name that the user chooses: one table for each name, which
-    // is the table's section; NULL at the end. Only the manual reads them, to list the keys. There
-    // are two sorts of such rows: a list whose elements are each of one kind, such as
-    // data.transform, and a row TRI_OPTION_IS_REST, such as in the section `model`, where
-    // model.name is the name.
+    // Tables of the keys below this row, if those keys depend on a name that the user chooses: one
+    // table for each possible name, which is the table's `section`; NULL at the end. For example,
+    // the keys of an element of data.transform depend on the transform's name, and the keys that
+    // the row TRI_OPTION_IS_REST of the section `model` collects on model.name. Only the manual
+    // reads these tables.
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option

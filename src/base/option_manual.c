@@ -16,7 +16,8 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant);
 
-// Visits the kinds of a row (tri_option.kinds), each with its keys. There are two forms:
+// Visits the kinds of a row, each with its keys. A row has kinds (tri_option.kinds) if the keys
+// below it depend on a name that the user chooses. There are two forms:
 // - The row is a list, such as data.transform, and each element is of one kind. The key `size` of
 //   the kind `random_crop` is shown as data.transform.random_crop.size.
 // - The row is TRI_OPTION_IS_REST, as in the section `model`. Its key `name` chooses the kind, and

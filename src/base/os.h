@@ -98,8 +98,8 @@ bool tri_os_is_temporary_of(const char *entry, const char *name);
 // to a file that does not exist, it fails, because another user may have put the link there.
 // `flags` are given without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
-// Returns random bits that other users cannot predict, so that they cannot create a file of the
-// same name first.
+// Returns random bits for the name of a new file. Other users cannot predict them, and so cannot
+// create a file of that name first.
 uint64_t tri_os_random(void);
 // Makes a folder and its parents (mkdir -p), synced so that the folders survive a crash. Folders
 // that exist already are no failure.

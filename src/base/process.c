@@ -16,8 +16,9 @@ uint64_t tri_process_start_time(int64_t pid) {
     size_t size;
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (tri_os_read_file(path, 1 << 16, &text, &size) != TRI_OK) return 0;
-    // The program's name stands in parentheses and may contain any character, so this begins after
-    // the last parenthesis. Field 3 is the state, 9 the kernel's flags, 22 the start time.
+    // The file is one line. Its field 2, the program's name in parentheses, may contain any
+    // character, so parsing begins after the last parenthesis. Field 3 is the process's state, 9
+    // its flags in the kernel, 22 its start time.
     const char *at = strrchr(text, ')');
     bool lives = at && strlen(at) > 2 && !strchr("ZXx", at[2]);
     at = lives ? at + 2 : NULL;

@@ -222,8 +222,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (leads) damages[i] = tri_arena_strdup(arena, tri_error_message());
     }
     if (!first) return TRI_OK;
-    // No rank may end before all have received the last path. If the barrier fails, the damage is
-    // still the error to report.
+    // No rank may end before all have received the last broadcast (an empty path, which says that
+    // no candidate is left). If the barrier fails, the damage is still the error to report.
     if (checkpoint_ranks(comm) > 1) (void)tri_comm_barrier(comm, "checkpoint, end of the search");
     return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is intact", first);
 }

@@ -126,9 +126,9 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
     struct stat info;
     if (lstat(path, &info) < 0) // this is usual: the step is new
         return tri_os.rename(hidden, path) < 0 ? tri_os_fail("rename", hidden) : TRI_OK;
-    // The step exists already. Exchanges the two folders atomically. If the file system cannot do
-    // that, renames the old one first, to a name from which tri_checkpoint_clean restores it after
-    // a crash.
+    // The step exists already: exchanges its folder and `hidden` atomically. If the file system
+    // cannot do that, renames the old folder first, to a name from which tri_checkpoint_clean
+    // restores it after a crash.
     if (tri_os.renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
     const char *aside = checkpoint_hidden(arena, home, "old", name);
     if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);

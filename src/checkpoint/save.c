@@ -67,8 +67,8 @@ static const char *path_of(save *s, int file) {
     return tri_arena_printf(s->arena, "%s/%s", s->hidden, s->manifest.files[file].name);
 }
 
-// Doubles the chunk size until the file has at most TRI_MAX_CHECKPOINT_CHUNKS, so that the hashes
-// of any model fit into state.json.
+// Lays out a file and adds it to the manifest. Doubles the chunk size while there would be too many
+// chunks (TRI_MAX_CHECKPOINT_CHUNKS), so that the hashes of any model fit into state.json.
 static tri_status plan_file(save *s, const char *name, const tri_state_source *source) {
     const tri_safetensors_pair metadata[] = {
         {"format", "pt"},
@@ -91,10 +91,10 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// The file is divided into ranges of chunk_bytes, which belong to the ranks in turn. A chunk
-// belongs to the range in which it begins; ranks that do not hold its tensor are left out. All
-// ranks go through the file in order, so at any moment they need neighbouring tensors. Reading a
-// tensor may be collective, and with this order no rank waits long for the others.
+// Whether this rank writes the chunk. The file is divided into ranges of chunk_bytes. The ranks
+// that hold a chunk's tensor take turns: the number of the range in which the chunk begins decides.
+// All ranks go through the file in order, so at any moment they need neighbouring tensors. Reading
+// a tensor may be collective, and with this order no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
     int64_t index = chunk->offset / s->manifest.chunk_bytes;

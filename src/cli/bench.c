@@ -37,8 +37,8 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-// Finds the kind of operation by its name. Besides the kinds of a communicator there is `fold`:
-// only the sums of a reduce-scatter, without the transport.
+// Finds the kind of operation by its name. Besides the kinds of a communicator there is `fold`: a
+// reduce-scatter that adds the sums to the old contents of its result (tri_comm_op.accumulate).
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);

@@ -36,8 +36,9 @@ static double billions(double count, double seconds) {
     return seconds > 0 ? count / seconds * 1e-9 : 0;
 }
 
-// Prints the end of a row's JSON object, or the line below a row: how long the direct algorithm
-// takes where the kernel computes by Winograd's.
+// For a kernel that computes a convolution by Winograd's algorithm, prints how long the direct
+// algorithm takes: in the row's JSON object, or as a line below the row. Ends the JSON object of
+// any row.
 static void print_direct(const tri_bench_row *row, bool json) {
     char text[FRACTION_BYTES];
     const char *share = fraction_text(row->direct_fraction, json, text);
@@ -87,8 +88,9 @@ static int most_saved_first(const void *a, const void *b) {
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-// Adds up the rows by op and kernel. Returns how many sums there are. Where it is not known how far
-// a kernel is from the machine's peak (fraction 0), its measured time counts as the least possible.
+// Adds up the times of the rows by op and kernel, as measured and as they would be at the machine's
+// peak (`least`). Returns how many sums there are. If it is not known how near to the peak a kernel
+// is (fraction 0), its measured time counts as the least possible.
 static int sum_by_op(const tri_graph *g, const tri_bench_row *rows, op_sum *sums) {
     int count = 0;
     for (int i = 0; i < g->node_count; i++) {

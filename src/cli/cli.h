@@ -12,8 +12,8 @@ typedef struct cli_context {
 } cli_context;
 
 // One flag. `argument` shows what follows the flag: "DIR", or the possible values,
-// "auto|never|PATH". Words without capital letters are literal values, the others are placeholders.
-// NULL: nothing follows.
+// "auto|never|PATH". Words without capital letters, and words with a digit ("BF16"), are literal
+// values; the others are placeholders. NULL: nothing follows.
 typedef struct cli_flag {
     const char *name; // without the dashes
     const char *argument, *help;

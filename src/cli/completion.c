@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// How a shell writes a list of words, and a function that prints such a list for a key. Scripts for
-// different shells differ only in this.
+// How a shell writes a variable with a list of words, and a function that prints a list of words
+// for a key: one case for each key. The tables of different shells differ only in this.
 typedef struct shell_syntax {
     const char *list_open, *list_close; // before and after the words of a list
     // The text before a function's name, between the name and the cases, and after the cases.
@@ -63,8 +63,8 @@ static void open_case(const shell_syntax *s, const char *key) {
 
 static void close_case(const shell_syntax *s) { fputs(s->case_close, stdout); }
 
-// Prints the literal values of an argument such as "auto|cpu|PATH", which are those without capital
-// letters. Names of types ("F32|BF16") are literal too; they have a digit.
+// Prints the literal values of an argument such as "auto|cpu|PATH": words without capital letters,
+// and words with a digit, which are names of types ("F32|BF16"). Other words are placeholders.
 static void print_choices(const char *argument) {
     if (!strchr(argument, '|')) return;
     for (const char *at = argument; *at;) {
@@ -89,8 +89,8 @@ static void print_flags(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// Prints the values of each flag of a command. A case's key is the command and the flag: "train
-// --device".
+// Prints one case of the shell's function for each flag of a command: the key is the command and
+// the flag, "train --device", and the words are the flag's values.
 static void print_values(const shell_syntax *s, const cli_command *c) {
     cli_flag f;
     for (int i = 0; cli_flag_at(c, i, &f); i++) {

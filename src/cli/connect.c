@@ -24,9 +24,9 @@ typedef struct connect_request {
     int hosts, local_ranks;
 } connect_request;
 
-// Checks that this rank has the same value as rank 0. Other differences are found later, when the
-// connected ranks compare their recipes. This value is checked before, because it determines how
-// the ranks are connected.
+// Checks that this rank has the same value of a setting, `what`, as rank 0. The setting determines
+// how the ranks are connected, so it is checked before that. Other differences are found later,
+// when the connected ranks compare their recipes.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -102,9 +102,9 @@ static tri_status agree_to_open(void *context) {
     return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
 }
 
-// Waits in the store until all ranks can begin. If a rank cannot use the network, it writes the
-// reason to the store (tell_failure). Ranks that wait here get that message; if they waited in the
-// transport, they would not.
+// Waits until the store tells that the transport reaches all ranks. If a rank cannot use the
+// network, it writes the reason to the store (tell_failure), and the ranks that wait here get it.
+// If they waited for a message of the transport, they would not learn the reason.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);

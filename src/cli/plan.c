@@ -65,8 +65,8 @@ static tri_status read_mesh(tri_arena *arena, const char *text, const char **ove
     return TRI_OK;
 }
 
-// Sets v->rates, the rates of the estimate: those of v->device, except where the command line gives
-// others.
+// Sets v->rates, the speeds (FLOP/s, bytes/s) with which the plan's time is estimated: those of
+// v->device, except where the command line gives others.
 static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     struct {
         const char *flag;

@@ -15,8 +15,8 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
     return map;
 }
 
-// Lists for each pipeline rank its first rank, the number of ranks with the same plan, and its
-// memory.
+// Lists the groups of ranks with the same plan, one for each rank along the mesh's axis `pipeline`:
+// the group's first rank, its number of ranks, and the memory of each of them.
 static tri_tree *groups_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *list = tri_tree_list(arena);

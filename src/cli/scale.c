@@ -102,8 +102,8 @@ static tri_status arrange_ranks(sweep *s) {
 
 static tri_status open_world(sweep *s) {
     tri_comm_options options = s->recipe->comm;
-    // While the ranks of one point of the sweep train, the other ranks wait for them, so the time
-    // limit has to be longer.
+    // While the first ranks train to measure one point of the sweep (one number of ranks), the
+    // other ranks wait for them, so the time limit of operations has to be longer.
     options.timeout_s += 60 + 4 * s->seconds;
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->world));
@@ -120,8 +120,8 @@ static tri_status mark_points(sweep *s) {
     for (int i = 0; i < v->count; i++) {
         scale_point *p = &v->points[i];
         p->is_measured = p->ranks <= there;
-        // If there are not enough hosts: assumes more hosts, each with as many ranks as these have
-        // on average, rounded up.
+        // A point with more ranks than the job has is only simulated. For its number of hosts this
+        // assumes as many ranks on each host as the job has on average, rounded up.
         int each = (there + all_hosts - 1) / all_hosts;
         p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
     }
@@ -172,8 +172,8 @@ static tri_status plan(sweep *s) {
     return scale_plan(&s->view, s->recipe, s->context, s->device);
 }
 
-// Plans all points. Only rank 0 does so, because plans of many ranks take time; it tells the other
-// ranks the batch of each point.
+// Plans all points (numbers of ranks). Only rank 0 does so, because plans of many ranks take time;
+// it tells the other ranks the global batch of each point.
 static tri_status plan_points(sweep *s) {
     scale_view *v = &s->view;
     int64_t told[SCALE_MAX_POINTS + 1] = {0};

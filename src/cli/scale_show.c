@@ -36,9 +36,9 @@ double scale_error(const scale_point *point) {
     return simulated_samples_per_s(point) / point->measured.samples_per_s - 1;
 }
 
-// Finds the simulation's largest error, as an absolute value, over all measured points except the
-// one by which it was calibrated. The error shows how far the simulation can be trusted. False:
-// there is no such point.
+// Finds the simulation's largest error, as an absolute value, over all measured points (numbers of
+// ranks) except the first, if the simulation was calibrated with it. The error shows how far the
+// simulation can be trusted. False: there is no such point.
 static bool worst_error(const scale_view *v, double *out) {
     bool found = false;
     *out = 0;

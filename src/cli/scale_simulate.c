@@ -6,8 +6,9 @@
 
 #include <math.h>
 
-// Sets the global batch of a point. The first point has a global batch of `global` samples. The
-// others have the same or, with --weak, one in proportion to their ranks.
+// Sets the global batch of a point (a number of ranks of the sweep). The first point has a global
+// batch of `global` samples. The others have the same or, with --weak, one in proportion to their
+// ranks.
 static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
     int first = v->points[0].ranks;
     int64_t all = global * point->ranks;
@@ -81,9 +82,9 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
     return estimate.step_s;
 }
 
-// Calibrates the simulation: finds by bisection the factor of the assumed rates of computation with
-// which the simulated first point takes as long as the measured one. If its communication alone
-// would take longer, the rates are not changed.
+// Calibrates the simulation: finds by bisection the factor for the assumed speeds of arithmetic and
+// memory (v->rates) with which the simulated first point takes as long as the measured one. If its
+// communication alone would take longer, v->rates is not changed.
 static void calibrate(scale_view *v) {
     enum { TURNS = 60 };
     scale_point *first = &v->points[0];

@@ -145,8 +145,9 @@ typedef struct tri_comm_backend {
     // of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
-    // Makes the next operation group wait for the ticket's work, so that the caller need not wait.
-    // NULL: the caller itself waits for that work before it starts the group.
+    // Makes the next operation group wait for the work that the ticket stands for (of a device's
+    // queue, for example), so that the caller need not wait. NULL: the caller itself waits for that
+    // work before it starts the group.
     tri_status (*after)(tri_comm *comm, const tri_ticket *ticket);
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
@@ -198,8 +199,8 @@ struct tri_comm {
 // Makes a communicator of one rank alone: each operation is a copy, or does nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
-// Makes the next operation group wait for the ticket's work. Where the backend has no `after`, this
-// call itself waits for that work.
+// Makes the next operation group wait for the work that the ticket stands for (of a device's queue,
+// for example). If the backend has no `after`, this call itself waits for that work.
 tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
 // Turns the number of a started group into a ticket (base/ticket.h), so that a device's queue can
 // wait for the group as it waits for a kernel.

@@ -1,6 +1,7 @@
-// Data communicators, which carry what actions exchange. Each is opened for a device, over the
-// control communicator of its group. The control communicator takes the host's memory and is opened
-// first, so that the ranks can agree on how to open the other.
+// Data communicators, which carry what the actions of a training step exchange: gradients,
+// parameters, activations. Each takes the memory of a device. It is opened over a control
+// communicator of the same ranks, which takes the host's memory and is opened first, so that the
+// ranks can agree on how to open the data communicator.
 #ifndef TRIREME_COMM_DATA_H
 #define TRIREME_COMM_DATA_H
 
@@ -18,8 +19,8 @@ enum {
 };
 
 typedef struct tri_comm_data_request {
-    // The group's control communicator, over which its ranks open the new one. NULL: this rank is
-    // in no group, so nothing is opened.
+    // The control communicator of the ranks that open the data communicator. NULL: this rank is not
+    // one of them, so nothing is opened.
     tri_comm *control;
     tri_device *device;
     unsigned wanted; // bits of tri_comm_ability

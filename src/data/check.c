@@ -28,8 +28,8 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-// The moments of a field: over all samples, of the first sample, and of each channel, because the
-// transform `normalize` has settings for each channel.
+// The moments (statistics) of a field: over all samples, over the first sample, and for images over
+// each channel, because the transform `normalize` takes mean and std of each channel.
 typedef struct sums {
     moments all, first, channel[TRI_CHECK_CHANNELS];
     int64_t first_not_finite;

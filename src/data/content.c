@@ -117,8 +117,9 @@ static const content *recognize(const uint8_t *head, size_t size) {
 static bool is_readable(const content *found, const char *kind) {
     if (found->reader && !strcmp(found->reader, kind)) return true;
     if (!strcmp(kind, "idx")) return found == &gzip;
-    // Any text can be tokens. A file of token numbers may look like a pickle or an IDX file by
-    // chance, because so few bytes tell these formats.
+    // These formats are no reason to reject a file of tokens. Any text can be tokens, also JSON or
+    // a table. And numbers of tokens may begin with the few bytes by which a pickle or an IDX file
+    // is recognised.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
     return false;

@@ -146,8 +146,8 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     return dataset;
 }
 
-// Selects the samples of the training files that are used: applies data.limit first, then
-// data.val_fraction to the rest.
+// Selects the samples of the training files that are used: cuts the files off at data.limit, then
+// divides what is left into training and validation samples (data.val_fraction).
 static tri_status select_samples(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     if (dataset->file_split != TRI_DATA_TRAIN) return TRI_OK;

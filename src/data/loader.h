@@ -30,8 +30,9 @@ typedef struct tri_loader_options {
     tri_loader_memory memory;
 } tri_loader_options;
 
-// One micro-batch; `round` is its number among the replica's micro-batches of the step. A replica
-// that has one fewer than others gets one of size 0, so that all count alike.
+// One micro-batch. `round` is its number among the micro-batches of this replica in the step. In
+// the last round some replicas may have no samples left. They get a micro-batch of size 0, so that
+// all replicas have the same number of rounds.
 typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size
@@ -49,11 +50,11 @@ int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads and frees all batches, including those that the caller holds. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
 
-// Gets the next micro-batch: first all of the replica in a step, then those of the next step of the
-// epoch, then those of the next epoch. *out is NULL after the last one. The batch belongs to the
-// loader and stays valid until it is released; the caller may hold at most `hold` batches. If a
-// sample cannot be read, this call and every further one returns the error. Both functions must be
-// called by the same thread.
+// tri_loader_next gets the next micro-batch: first all of the replica in a step, then those of the
+// next step of the epoch, then those of the next epoch. *out is NULL after the last one. The batch
+// belongs to the loader and stays valid until tri_loader_release; the caller may hold at most
+// `hold` batches. If a sample cannot be read, this call of tri_loader_next and every further one
+// return the error. Only one thread may call the two functions.
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out);
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch);
 

@@ -36,8 +36,10 @@ static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, i
 static int64_t remaining_sample(const tri_validation_split *split, int64_t groups, int64_t index) {
     int64_t remaining = split->total - groups;
     TRI_ASSERT(index >= 0 && index < remaining);
-    // Before group g there are group_start(g) samples, of which g are drawn, one from each group.
-    // So this estimate is wrong by one at most.
+    // First estimates the group of the wanted sample. Before group g lie group_start(g) samples, of
+    // which g are drawn (one from each group), so group_start(g) - g remain. As the groups have
+    // nearly equal sizes, the proportional estimate is wrong by one at most, and the loops correct
+    // it.
     int64_t group = (int64_t)((wide)index * (wide)groups / (wide)remaining);
     while (group > 0 && group_start(split, groups, group) - group > index) group--;
     while (group_start(split, groups, group + 1) - (group + 1) <= index) group++;

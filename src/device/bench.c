@@ -12,8 +12,8 @@
 
 enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
 
-// What a run of the graph computes convolutions by: the kernels that training uses, or the direct
-// algorithm in place of Winograd's.
+// How one run of the graph computes convolutions: by the kernels that training uses, or with the
+// direct algorithm instead of Winograd's.
 typedef enum way { AS_IN_TRAINING, DIRECT, WAYS } way;
 
 // A node that its kernel computes by Winograd's algorithm, with the attribute that forbids this.
@@ -87,9 +87,10 @@ static void need_workspace(const tri_kernel *kernel, size_t *bytes) {
     if (kernel->workspace_bytes > *bytes) *bytes = kernel->workspace_bytes;
 }
 
-// Prepares the direct algorithm for a node that is computed by Winograd's. Its kernel reads and
-// writes the node's values in layouts of its own; as the numbers are random, they are not
-// reordered. Both algorithms use layouts without padding, so that the values have the same size.
+// For a node that training computes by Winograd's algorithm, prepares the kernel of the direct
+// algorithm too. This kernel expects the node's values in other layouts. They are not reordered,
+// because the values are random numbers anyway, and have the same size in both layouts, which have
+// no padding.
 static tri_status prepare_direct(bench *b, int i) {
     const tri_graph *g = b->graph;
     const tri_kernel_def *def = b->kernels[i].def;

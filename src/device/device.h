@@ -113,9 +113,10 @@ struct tri_kernel_def {
     // Issues the kernel to args->queue. The pointers in `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL if `prepare` is NULL
-    // For linear_cross_entropy and linear_cross_entropy_grad: true if the kernel needs memory for
-    // the scores of one chunk only. The pass chunk_loss adds these ops only where the device has
-    // such a kernel; all other devices keep a node for each product and for the loss.
+    // For linear_cross_entropy and linear_cross_entropy_grad: true if the kernel takes one chunk of
+    // rows after the other, so that it needs memory only for the scores of one chunk. The pass
+    // chunk_loss adds these ops only where the device has such a kernel; all other devices keep a
+    // node for each product and for the loss.
     bool chunks_scores;
     // For convolutions and their gradients: whether the kernel computes this node by Winograd's
     // algorithm, which the attribute `direct` would turn off. NULL: it never does.
@@ -128,8 +129,9 @@ struct tri_kernel_def {
 
 struct tri_device_backend {
     const char *name;
-    // The device that computes in the memory of this device's host, which runs the optimizer where
-    // strategy.offload keeps its states there. NULL: this device computes in the host's memory.
+    // For a device with memory of its own (a GPU): the device that computes in the memory of its
+    // host. It runs the optimizer if strategy.offload keeps the optimizer's states in that memory.
+    // NULL: this device itself computes in the host's memory.
     const tri_device_backend *host;
     const tri_kernel_def *const *kernels; // NULL marks the end
     // Device models that the backend can describe and open; a row without a name marks the end.

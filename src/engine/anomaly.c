@@ -1,7 +1,7 @@
 // trainer.detect_anomaly: checks every value that a compute action makes, and reports the first one
 // that is not finite together with the op that made it. Without this option a user learns only that
-// the loss is not finite, and not where that began. Ranks exchange their findings in NORM, or at
-// the end of an evaluation batch, so that all of them stop with the same message.
+// the loss is not finite, and not where that began. Ranks exchange their findings in the action
+// NORM (or at the end of an evaluation batch), so that all of them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 

@@ -1,6 +1,7 @@
-// GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts all operations of an action at once, so that
-// the communicator can overlap or join them. Also runs operations inside compute actions and NORM,
-// which have to end before the action goes on. Read next: numbers.c.
+// The actions by which ranks communicate: GATHER, SCATTER, REDUCE, TIE, SEND and RECV. All
+// operations of an action are started at once, so that the communicator can overlap or join them.
+// This file also runs operations inside other actions (compute actions and NORM), which go on only
+// after the operation. Read next: numbers.c.
 #include "engine/engine_internal.h"
 
 // The operations of one action, collected here and then started together. engine_size_communication
@@ -37,8 +38,9 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// The wire type of a bucket's gradients. Statistics always travel in F32: strategy.reduce_dtype is
-// about gradients, and running averages would lose digits in a half type.
+// The type in which ranks send a bucket's gradients to each other. The statistics of batch norm are
+// always sent in F32: strategy.reduce_dtype is for gradients of trained parameters, and running
+// averages would lose digits in a half type.
 static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
     return tri_bucket_is_trained(bucket) ? e->plan->sharing.reduce_dtype : TRI_F32;
 }

@@ -1,5 +1,5 @@
-// FORWARD, RECOMPUTE and the kinds of BACKWARD: runs a block's kernels over one micro-batch.
-// Read next: communicate.c.
+// The actions FORWARD, RECOMPUTE and the kinds of BACKWARD: run a block's kernels over one
+// micro-batch. Read next: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -41,8 +41,9 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// Which outputs of node i are added to earlier gradients: those of units to which the action adds,
-// if the kernel can.
+// Finds which outputs of node i the kernel has to add to earlier gradients instead of overwriting
+// them: bit k is output k. They are gradients of those units (parameters that are reduced together)
+// for which a->adds says that there are earlier gradients. A kernel that cannot add has no bit.
 static unsigned adds_of(const tri_engine *e, const tri_program *p, int i, const tri_action *a) {
     const tri_node *node = &p->graph->nodes[i];
     unsigned adds = 0;
@@ -94,10 +95,10 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
     return TRI_OK;
 }
 
-// Makes the tables that the next functions need, and finds for which units a block always makes
-// gradients. A block always makes the gradients of its
-// own unit, but it may make none of a unit that it shares with other blocks, and programs may
-// differ in this. A unit's bit is set if the block makes its gradients in all programs. If not, the
+// Makes the tables that the next functions need, and finds for which units (parameters that are
+// reduced together) a block always makes gradients. It always makes those of its own unit, but of a
+// unit that it shares with other blocks it may make none, and programs may differ in this. A unit's
+// bit is set if the block makes its gradients in all programs that train. If it is not set, the
 // unit's buffer is set to zero before the action runs, because perhaps no kernel writes it.
 void engine_prepare_gradients(tri_engine *e) {
     const tri_plan *plan = e->plan;
@@ -147,7 +148,8 @@ static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round
 
 // Prepares memory for gradients that the action overwrites, because there are none yet. Gradients
 // that have memory of their own for the whole run have zeros in the padding between parameters
-// (engine_gap) from the start. Memory that other buffers use too may contain anything.
+// (engine_gap) from the start. Memory that other buffers use too may contain anything, so the
+// padding is set to zero here.
 static tri_status open_first(tri_engine *e, const tri_action *a, int unit, tri_bucket_kind bucket) {
     if (e->plan->flat.units[unit].buckets[bucket].elements == 0) return TRI_OK;
     if (!e->memory.gradients) TRI_TRY(clear_gaps(e, unit, bucket));

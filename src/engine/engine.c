@@ -174,8 +174,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Whether kernels may be loaded now; see engine_let_wait. Only a device that can capture work loads
-// each kernel when it is first issued, so outside of a step or in the first step of each shape.
+// Whether kernels may be loaded now; see engine_let_wait. A GPU (a device that can capture work)
+// loads a kernel when it is first issued: outside of a step, or in the first step of each shape.
 static bool loads_kernels(const tri_engine *e) {
     return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
 }

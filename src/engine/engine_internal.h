@@ -12,11 +12,10 @@ typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A range kernel: it runs over this rank's range of a bucket, or over the elements of that range
-// from `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which
-// looks for numbers that are not finite. The parameters of a bucket lie one after the other, so one
-// kernel handles all of them. A bucket belongs to a unit: parameters that are gathered and reduced
-// together.
+// A range kernel handles many parameters at once: it runs over this rank's range of a bucket, or
+// over the elements of that range from `first` on. In a bucket the parameters of one unit (those
+// that are gathered and reduced together) lie one after the other. The kernel is one of STEP, a
+// cast of PREPARE, a sum of squares, or a finder, which looks for numbers that are not finite.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
@@ -91,8 +90,8 @@ typedef struct engine_memory {
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
     char *inputs[2]; // the two heaps TRI_HEAP_INPUTS; `heaps` has the one of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    // The table from which kernels learn the addresses of buffers, in the host's memory. By slot
-    // (an entry, see step_memory.h): the present address of the buffer for which it stands.
+    // The table of the buffers' present addresses, in the host's memory. It has an entry (slot) for
+    // each buffer (see step_memory.h). The operands of kernels are looked up here.
     char **slots;
 } engine_memory;
 
@@ -243,8 +242,8 @@ typedef struct engine_run {
     const tri_step_plan *step;
     tri_ticket *tickets; // by action: the action's ticket
     tri_ticket begin;    // done when the compute lane's work from before this step is
-    // Of the compute action that is being issued: the ranges of gradients that it makes in the
-    // round gradients.
+    // The ranges of gradients that the compute action that is being issued makes in
+    // memory.round_gradients, because its kernels cannot add them to earlier gradients directly.
     tri_round_range *ranges;
     char **sums; // by range, if that is a whole bucket: the memory of earlier gradients
     int range_count;
@@ -432,8 +431,8 @@ void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 tri_status engine_make_flights(tri_engine *engine);
 void engine_release_flights(tri_engine *engine);
 // Makes the finders, kernels that find the first parameter with a gradient that is not finite, so
-// that the error can name the parameter. They work in a step that halts: one that is not finite and
-// for which no loss scale makes up.
+// that the error can name the parameter. They do something only in a step that halts: one that is
+// not finite, in a run without a loss scale or at the smallest scale.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
 // Issues the copy of a step's results to the host, right after the step, so that the host need not

@@ -1,8 +1,9 @@
-// DOWNLOAD, HOST_STEP and UPLOAD: the optimizer on the CPU of the device's host, where its states
-// and masters lie. It works unit by unit (the parameters of one block, or one tied parameter). The
-// gradients of each unit are copied to the host as soon as they are complete, while the backward
-// pass goes on. After NORM the storage's thread (storage.c) updates one unit after the other; while
-// it updates a unit, the parameters of the unit before are copied to the device:
+// The actions DOWNLOAD, HOST_STEP and UPLOAD: run the optimizer on the CPU of the device's host, in
+// whose memory optimizer states and masters lie. It works unit by unit (the parameters of one
+// block, or one tied parameter). The gradients of each unit are copied to the host as soon as they
+// are complete, while the backward pass goes on. After NORM the storage's thread (storage.c)
+// updates one unit after the other; while it updates a unit, the parameters of the unit before are
+// copied to the device:
 //
 //     compute   BACKWARD c  BACKWARD b  BACKWARD a  NORM
 //     down               DOWNLOAD c  DOWNLOAD b  DOWNLOAD a

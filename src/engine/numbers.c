@@ -1,8 +1,9 @@
 // The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
 // squares of the gradients and the numbers that the engine's caller adds
-// (tri_step_input.caller_numbers) are summed over all ranks, in the device's memory. The step
-// scalars are computed from the sums. The carried numbers stay in the device's memory too.
-// Read next: update.c.
+// (tri_step_input.caller_numbers) are summed over all ranks, in the device's memory. From the sums
+// follow the step scalars, numbers that updates read, such as the factor of the gradients. The
+// carried numbers, which one step hands to the next (loss scale, count of updates), stay in the
+// device's memory too. Read next: update.c.
 //
 // Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the
@@ -49,7 +50,8 @@ static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
 
 // Calls `visit` for the ranges of own gradients whose squares this rank sums. Ranks that hold
 // copies of the same gradients divide them among themselves, so that each square is computed once.
-// `chunk` is the number of the range's first TRI_FLAT_CHUNK elements, counted over all ranks.
+// In a deterministic run `chunk` is the number of the range's first chunk (of TRI_FLAT_CHUNK
+// elements) among the chunks of all ranks.
 static tri_status visit_ranges(tri_engine *e,
                                tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
                                                    int64_t first, int64_t count, int64_t chunk)) {

@@ -1,6 +1,6 @@
-// TAKE: copies a micro-batch from the loader's memory to the device's. On a device that works
-// asynchronously (is_asynchronous) it has a queue of its own. So the next micro-batch is copied
-// while the device computes, and the loader gets its memory back when the copy is done.
+// The action TAKE: copies a micro-batch from the loader's memory to the device's. On a device that
+// works asynchronously (is_asynchronous) it has a queue of its own. So the next micro-batch is
+// copied while the device computes, and the loader gets its memory back when the copy is done.
 // Read next: compute.c.
 #include "engine/engine_internal.h"
 

@@ -1,6 +1,7 @@
-// STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of the buckets of a
-// unit (parameters that are updated together). This file also makes other kernels that run over the
-// same ranges: for sums of squares, and the finders, which look for gradients that are not finite.
+// The actions STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of the
+// buckets of a unit (parameters that are updated together). This file also makes other kernels that
+// run over the same ranges: for sums of squares, and the finders, which look for gradients that are
+// not finite.
 // Read next: offload.c.
 #include "engine/engine_internal.h"
 

@@ -173,9 +173,9 @@ static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_ret
     }
 }
 
-// Sends a message, and never waits: if the socket has no room, the other end does not read. Then
-// the connection ends, because half a message would make all later ones unreadable, and the server
-// would wait for one that was not sent. Only a beat may be left out.
+// Sends a message without waiting. If the socket has no room, because the other end does not read,
+// this closes the connection: half a message would make all later ones unreadable, and the server
+// would wait for a message that was not sent. Only a beat (a sign of life) may be left out.
 static void send_message(launch_nodes *n, nodes_message *message, nodes_kind kind) {
     message->head = (nodes_head){.kind = kind, .round = atomic_load(&n->round)};
     size_t bytes = nodes_message_bytes(kind);

@@ -10,8 +10,8 @@
 
 enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 
-// In parentheses: the structure behind the head, where its name does not follow from the kind's. An
-// agent is the launcher on a node, and a round is one start of the workers on all nodes.
+// The kinds of messages. A round is one start of the workers on all nodes. In parentheses: the
+// structure that follows the head; without parentheses it is the one with the kind's name, or none.
 typedef enum nodes_kind {
     NODES_BEAT = 0x54524e00, // both ways: a sign of life, answered by another one
     NODES_JOIN,              // from a node: it wants to take part in the next start of the workers

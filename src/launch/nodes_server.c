@@ -20,8 +20,8 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-// The first four are indices into `fds`. This one array has all descriptors, so that one poll waits
-// for all of them.
+// The first four are indices into the array `fds`, which has all descriptors of the server, so that
+// one poll waits for all of them.
 enum {
     WAKE, // an event that wakes the server's thread when it has to end
     TCP,  // from here on the sockets that listen

@@ -45,8 +45,8 @@ struct nodes_core {
     int round, restarts;
     // gathers_since_ns: when the wait for enough nodes began. last_call_ns: when the next attempt
     // of the run begins even if more nodes could join (0: too few have joined). looked_ns: when we
-    // last checked whether agents (the nodes' launchers) are silent. orders: the node.order that
-    // was given out last.
+    // last checked whether agents (the nodes' launchers) are silent. orders: the highest node.order
+    // that a node got so far.
     int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
     // The members below concern the current round (start of the workers on all nodes).
     nodes_stopping stopping;

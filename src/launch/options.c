@@ -257,8 +257,8 @@ static bool has_static_address(const launch_options *o) { return is_one_node(o) 
 static bool has_given_address(const launch_options *o) { return !is_static(o) && o->local_addr; }
 static bool is_numbered(const launch_options *o) { return !is_one_node(o) && !is_static(o); }
 
-// Flags of torchrun that have no effect, always or if is_idle says so of the other options. They
-// are accepted, with a warning that tells why, so that command lines for torchrun work.
+// Flags of torchrun that have no effect if is_idle returns true for the given options. They are
+// accepted, with a warning that tells why, so that command lines for torchrun work.
 static const struct {
     const char *name;
     bool (*is_idle)(const launch_options *o);

@@ -51,8 +51,8 @@ typedef struct tri_site {
     // qos_required: jobs need --qos. more_qos: the site has QOS that `qos` does not list.
     bool qos_required, more_qos;
     tri_site_node node;
-    // Slurm's CPUs, of which a core has node.threads_per_core; 0: the node's usable CPUs are
-    // divided by its ranks.
+    // How many CPUs each rank gets, as Slurm counts them: a core has node.threads_per_core of them.
+    // 0: the node's usable CPUs are divided by its ranks.
     int64_t cpus_per_rank;
     const char *memory_per_rank;
     tri_site_account account;

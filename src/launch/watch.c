@@ -76,8 +76,8 @@ static bool check_worker(state *s, int i) {
     return true;
 }
 
-// How much time workers get to end after a failure. It is short, because the others wait for ranks
-// that are gone.
+// How much time the other workers get to end after one has failed. It is short, because they cannot
+// finish their work: they wait for the rank that is gone.
 static int short_grace_ms(const state *s) {
     return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
 }

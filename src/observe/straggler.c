@@ -205,10 +205,9 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
-// The time, within the steps that are compared now (the window), in which the rank made the steps
-// that rank 0 knows of. If the rank is on another host, rank 0 may know of fewer steps than its
-// own, because messages lag behind. Then this is the window's time in proportion: with 40 of 50
-// steps, 0.8 of it.
+// The time that the rank took for those steps of the window (the steps that are compared now) of
+// which rank 0 knows. If the rank is on another host, messages lag behind, and rank 0 may know only
+// 40 of its steps while rank 0 itself has made 50. Then this is 0.8 of the window's time.
 static double wall_s(const tri_straggler *s, int rank) {
     const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
     double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];

@@ -137,10 +137,11 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// The gradient rules. Each applies to the gradient the other op of its pair, as the table at the
-// top of this file lists them. For all_reduce that is copy_to, which changes nothing, so the rule
-// passes the gradient on and adds no node. `partial` decides which op is the other one for
-// all_gather and split; a partial split has split_grad.
+// The gradient rules. Each applies the other op of its pair to the gradient; the table at the top
+// of this file lists the pairs. For all_reduce that is copy_to, which changes nothing, so the rule
+// passes the gradient on and adds no node. all_gather is in two pairs: `partial` (each rank has
+// only one term of the gradient) decides which of them counts. A partial split has split_grad,
+// which is not in the table.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

@@ -3,8 +3,9 @@
 // shape rules and costs. Only pass/chunk_loss.c adds them, so they need no gradient rule.
 #include "ops/rules.h"
 
-// Rows of a chunk: at most this many, because a product of F32 sums the gradient of a weight in
-// blocks of as many rows (device/cpu/gemm.c). Chunks that are these blocks keep the order of sums.
+// Most rows of a chunk, and the multiple to which its rows are rounded up. The CPU's F32 product
+// that sums the gradient of a weight divides the rows into the same blocks (device/cpu/gemm.c). So
+// gradients are summed in the same order as without chunks.
 enum { CHUNK_ROWS = 512, CHUNK_UNIT = 64 };
 
 int64_t tri_loss_chunk(int64_t rows) {

@@ -16,7 +16,8 @@ typedef enum tri_activation {
 
 // X(identifier) for every op that a device computes. The op's row is `tri_op_<identifier>`, and its
 // name is the identifier. The comments list inputs -> outputs; `?` marks an optional input. Losses
-// and metrics make (sum, count), in F64: the sum over samples or labels, and how many those are.
+// and metrics make (sum, count), in F64: the sum over samples or labels, and how many those are. In
+// their gradients `seed` is the gradient with respect to this sum.
 #define TRI_OP_LIST(X)                                                                             \
     X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
@@ -88,8 +89,9 @@ typedef enum tri_activation {
     X(vocab_parallel_cross_entropy) /* logits of a slice, labels, max, sums -> (sum, count) */     \
     X(vocab_parallel_cross_entropy_grad) /* the same inputs, seed -> dx */                         \
     X(vocab_parallel_argmax)   /* logits of a slice, max of each row over all slices -> minus the  \
-                                  first class whose logit is max; minus the number of classes if   \
-                                  that class is in another slice */                                \
+                                  first class whose logit is max, so that the maximum over all     \
+                                  slices finds the first class of all; minus the number of classes \
+                                  if the slice has no such class */                                \
     X(vocab_parallel_accuracy) /* outputs of vocab_parallel_argmax, of which the maximum over the  \
                                   slices was taken, labels -> (sum, count) */                      \
     X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
@@ -107,9 +109,9 @@ typedef enum tri_activation {
     X(step_numbers)            /* carried numbers, control (tri_step_control), sum and count of    \
                                   each loss, sums of squares of gradients -> carried numbers, step \
                                   scalars */                                                       \
-    X(first_not_finite)        /* x, ranges of x, step scalars -> F64 [1]: in a step that halts,   \
-                                  the number from 1 of the first range with NaN or infinity; else  \
-                                  0 */                                                             \
+    X(first_not_finite)        /* x, ranges of x, step scalars -> F64 [1]: the number (from 1) of  \
+                                  the first range with NaN or infinity; 0: no range has one, or    \
+                                  TRI_STEP_HALTS among the step scalars is 0 */                    \
     X(loss_seeds)              /* carried numbers, (weight, count) of each loss -> for each loss   \
                                   the gradient of its sum, with which BACKWARD begins */
 
@@ -211,17 +213,18 @@ typedef struct tri_batch_norm_attr {
     bool relu; // true: ReLU is applied to y
     // If not 0: the half type (a tri_dtype) that y has although x is F32; 0: y has the type of x.
     int64_t narrow;
-    // The max pooling, without dropout, that is applied to the normalised tensor to make y; kernel
-    // 0: no pooling. The gradient op's input `mask` is the pooling's index; without pooling, y.
+    // The max pooling, without dropout, that is applied to the normalised tensor to make y; its
+    // kernel is 0 if there is none. The gradient op's input `mask` is the pooling's output `index`
+    // or, without pooling, y.
     tri_max_pool2d_attr pool;
 } tri_batch_norm_attr;
 
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
-    // If x is a slice of a larger tensor: which elements of the full sample each sample of x has,
-    // so that all slices draw from one mask. These are runs of `run` elements, `stride` apart, and
-    // the first run begins at element `first`. run 0: each sample is full.
+    // Where a sample of x lies in its full sample if x is a slice of a larger tensor, so that all
+    // slices draw from one mask: it has runs of `run` consecutive elements, which begin at elements
+    // first, first + stride, first + 2 * stride, … of the full sample. run 0: x is no slice.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -319,9 +322,9 @@ typedef struct tri_linear_cross_entropy_attr {
 } tri_linear_cross_entropy_attr;
 
 // How many rows of scores the ops linear_cross_entropy and linear_cross_entropy_grad compute at a
-// time: `rows` itself up to 512; else the largest of equal chunks of at most 512 rows, rounded up
-// to 64, and the last chunk has the rest. It depends on nothing else, because the order in which
-// the gradient of the weight is summed follows from it.
+// time: all `rows` up to 512. More rows are divided into as few chunks of at most 512 rows as
+// possible; their size is rounded up to a multiple of 64, so the last chunk may be smaller. It
+// depends on `rows` alone, because it decides in which order the weight's gradient is summed.
 int64_t tri_loss_chunk(int64_t rows);
 
 typedef struct tri_nll_loss_grad_attr {
@@ -353,8 +356,8 @@ typedef enum tri_step_control {
     TRI_CONTROL_CLIP,    // the largest allowed norm of all gradients; 0: they are not clipped
     TRI_CONTROL_SAMPLES, // how many samples the step has, whether their labels are ignored or not
     TRI_CONTROL_UPDATES, // how many updates the host knows to be done
-    // The learning rates of the next updates, one element each: element TRI_CONTROL_RATES + i if i
-    // more updates are done than the host knows of.
+    // The learning rates of the next updates: element TRI_CONTROL_RATES + i is the rate to use if i
+    // more updates are done than element TRI_CONTROL_UPDATES tells.
     TRI_CONTROL_RATES,
     TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;
@@ -374,8 +377,8 @@ typedef enum tri_carried_number {
 // `sums`: `losses` pairs, the first at index `loss`, each `stride` behind the previous one.
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
-    // Index in `sums` of the true count by which gradients still have to be divided; -1: BACKWARD
-    // has already divided them by the true counts.
+    // Index in `sums` of the true count (the step's labels without ignored ones), by which
+    // gradients still have to be divided; -1: BACKWARD has already divided them by true counts.
     int64_t count;
     tri_loss_scale_options loss_scale; // used if the run has a loss scale
 } tri_step_numbers_attr;

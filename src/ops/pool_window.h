@@ -28,8 +28,8 @@ TRI_KERNEL_INLINE void pool_window_at(const pool_axis *a, int64_t window, int64_
 }
 
 // Finds the pooling windows that cover element `at` of x: [*begin, *end) of `windows` windows. The
-// gradient of the element is the sum over these windows. There are several if the stride is smaller
-// than the kernel.
+// gradient of the element is the sum over these windows. There are several where windows overlap,
+// for example if the stride is smaller than the kernel.
 TRI_KERNEL_INLINE void pool_windows_over(const pool_axis *a, int64_t windows, int64_t at,
                                          int64_t *begin, int64_t *end) {
     if (a->out > 0) {

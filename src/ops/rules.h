@@ -12,8 +12,8 @@
 #define OPS_FIELD(field_kind, type, member, ...)                                                   \
     { .name = #member, .kind = field_kind, .offset = offsetof(type, member), __VA_ARGS__ }
 
-// The functions ops_want_… check one rule each. They fail with one line that names the op, the
-// tensor and both sizes.
+// The functions ops_want_… check one rule each. They fail with a message of one line: the op, the
+// tensor, what its shape or type must be, and what it is.
 tri_status ops_want_rank(const char *op, const char *tensor, const tri_shape *shape, int rank);
 tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *shape,
                           tri_shape wanted);

@@ -84,9 +84,10 @@ static bool find_gradients(const chunking *c, head *h) {
            !((const tri_linear_grad_attr *)x_grad->attr)->wide;
 }
 
-// Finds the nodes around a cross-entropy. False: they stay as they are. Every reader of the scores
-// must be among them. Where ranks divide the classes, the scores have other readers, which combine
-// the results of all ranks (vocab_parallel_loss.c): then the layer stays whole.
+// Finds the nodes around the cross-entropy `loss` that one node can replace. False: it cannot
+// replace them, for example because the scores do not come from a linear layer, or because further
+// nodes read the scores. Where ranks divide the classes, such nodes combine the results of all
+// ranks (vocab_parallel_loss.c).
 static bool find_head(const chunking *c, int loss, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *node = &g->nodes[loss];

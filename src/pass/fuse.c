@@ -74,8 +74,8 @@ static bool set_outputs(const rewrite *w, const tri_node *node) {
     return true;
 }
 
-// A kernel that runs on the host beside the device does not count: it is slower than two kernels of
-// the device.
+// Whether the device has a kernel for the node. One that works in the host's memory (uses_host)
+// does not count: it is slower than the two kernels of the device without the fusion.
 static bool has_kernel(const rewrite *w, const tri_node *node) {
     if (!w->device) return true;
     const tri_kernel_def *def = tri_device_select(w->device, w->graph, node);

@@ -1,7 +1,7 @@
 // The passes: rewrites of a graph, in the order in which they run (plan/program.c). Fusion runs
-// twice, before and after autodiff, and each time ends with a sweep. No pass changes what the graph
-// computes, and the graph is verified after each. Read next: plan/locations.c, which assigns memory
-// to the values of the final graph.
+// twice, before and after autodiff, and each time ends with a sweep (nodes whose outputs nothing
+// reads are removed). The graph is verified after each pass. Read next: plan/locations.c, which
+// assigns memory to the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 
@@ -67,9 +67,9 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 // before tri_pass_split_backward, which needs the weight's gradient as a node of its own. Ends with
 // a sweep.
 tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *device);
-// Splits the backward pass, for orders that need this: moves those of its nodes for which no other
-// block waits (mostly gradients of parameters) into the phase WEIGHT, so that a pipeline can run
-// them later.
+// Splits the backward pass, for pipeline orders that need this (zero-bubble): moves those of its
+// nodes for which no other block waits (mostly gradients of parameters) into the phase WEIGHT, so
+// that a pipeline can run them later.
 tri_status tri_pass_split_backward(tri_graph *graph);
 // Gives each value the layout in which its kernel writes it, and each parameter its home layout, in
 // which it is kept between steps. Inserts a reorder where a kernel needs to read another layout.

@@ -149,7 +149,7 @@ static void find_narrowing(precision *p) {
 }
 
 // Sets the types of parameters. A trained parameter gets the half type if an op of class HALF or
-// BIAS reads it, and in BF16_TRUE always.
+// BIAS reads it. With the precision BF16_TRUE every trained parameter gets it.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)

@@ -40,8 +40,8 @@ static tri_status choose_splits(parallel_pass *pass) {
 
 // A place where a parameter is read, as an entry of that parameter's list of uses.
 typedef struct parameter_use {
-    // The node, the number of its input, and the parameter's next use as index + 1; 0: it is the
-    // last.
+    // The node that reads the parameter, as its input number `input`; and the index of the list's
+    // next entry, plus 1 (0: this entry is the last).
     int node, input, next;
 } parameter_use;
 

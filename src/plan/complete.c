@@ -167,10 +167,11 @@ static int start_before(const int *starts, int count, int ahead) {
 
 // Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units (parameters that are gathered
 // together) before the unit that it gathers, in the order in which units are used, so that it runs
-// while the blocks before that unit compute. FETCH reads what GATHER sends, so it stands one unit
-// before GATHER. When units are counted, ranges of one unit that follow each other count as one. If
-// the unit's earlier range has not ended where GATHER would stand, the two ranges become one,
-// because to release the unit and gather it again at once would only cost time.
+// while the blocks before that unit compute. FETCH reads from storage what GATHER sends, so it
+// stands one unit before GATHER. A range is the compute actions during which a unit is gathered. If
+// a unit's earlier range has not ended where GATHER would stand, the two ranges become one, because
+// to release the unit and gather it again at once would only cost time. When units are counted,
+// ranges of one unit that follow each other count as one.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -212,9 +213,9 @@ static void mark_adding(work *w, int at, int unit) {
 }
 
 // Gradients of a unit (parameters that are reduced together) are summed from one SCATTER to the
-// next, or over the whole step. For one such sum, marks the actions that add to it; the others
-// overwrite it, so that the gradients need not be set to zero first. The first action of each
-// gradient source overwrites, and later ones add.
+// next, or over the whole step. For one such sum, marks the actions that add to it. The first
+// action of each gradient source (tri_gradient_source: a kind of compute action) is not marked and
+// overwrites, so that the gradients need not be set to zero first.
 // There are two exceptions: no action writes the gradients of some source, or both halves of
 // BACKWARD may write the same gradient. Then CLEAR sets the gradients to zero, and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
@@ -269,10 +270,10 @@ static void put_sums(work *w, int unit) {
 }
 
 // Inserts the actions on gradients: CLEAR and SCATTER (both in put_sums), REDUCE, TIE and DOWNLOAD.
-// REDUCE has to wait for SCATTER. If it stood directly after SCATTER, the actions that follow it in
-// the list would wait too. So it stands one compute action later. For the same reason DOWNLOAD
-// stands one compute action after REDUCE. Gradients that NORM has yet to sum over ranks are
-// downloaded after NORM (write_host_update).
+// REDUCE has to wait for SCATTER, and a rank starts its actions in the order of the list. If REDUCE
+// stood directly after SCATTER, the next compute action would wait too. So REDUCE stands after that
+// compute action. For the same reason DOWNLOAD stands one compute action after REDUCE. Gradients
+// that NORM has yet to sum over ranks are downloaded after NORM (write_host_update).
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

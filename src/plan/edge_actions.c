@@ -35,8 +35,8 @@ typedef struct clock_work {
     int *counts;            // by pipeline rank: how many actions it has
     int *next;              // by pipeline rank: index of its first action that is not done yet
     int64_t *free_at;       // by pipeline rank: the time at which its latest action so far ends
-    // By direction, stage and micro-batch (clock_index): the times at which this action starts and
-    // ends; end -1: it is not done yet.
+    // By direction, stage and micro-batch (clock_index): when the stage's action for the
+    // micro-batch starts and ends; end -1: it is not done yet.
     int64_t *start, *end;
     // The edges that enter stage v are edges_in[first_in[v]] to edges_in[first_in[v + 1] - 1]; in
     // the same way first_out and edges_out list the edges that leave stage v.
@@ -168,8 +168,8 @@ static tri_status run_clock(clock_work *c) {
     return TRI_OK;
 }
 
-// An edge action with the numbers by which it is sorted. Both ranks of a message compute the same
-// numbers, and so the same order.
+// An edge action (a SEND or RECV between stages) with the numbers by which it is sorted. Both ranks
+// of a message compute the same numbers, and so the same order.
 typedef struct timed {
     tri_edge_action action;
     int64_t ready;
@@ -222,9 +222,9 @@ static int first_from(const index_of_actions *p, int64_t time) {
 }
 
 // Gives the messages of an edge their insertion points. A SEND stands directly after the action
-// that makes the value. A RECV stands before the first compute action that begins when the value is
-// ready, so that it starts early but takes no memory before the value is there. It never stands
-// later than the action that needs the value.
+// that makes the value. A RECV stands before the first compute action that begins at or after the
+// time when the value is ready (on the ideal machine of clock_work), because much earlier it would
+// only take memory. It never stands later than the action that needs the value.
 static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;

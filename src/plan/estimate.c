@@ -218,8 +218,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:
         return whole / rates->memory_bytes_per_s;
-    // Reads the parameter, the gradient and two states, and writes all of these except the
-    // gradient.
+    // For each element STEP reads the parameter, the gradient and two optimizer states, and writes
+    // all of these except the gradient.
     case TRI_ACTION_STEP:
         return 7 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_PREPARE:
@@ -254,8 +254,8 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
-        // Without takes_ahead, inputs are copied before the device computes. Estimates leave this
-        // time out, because it is short compared with the computing.
+        // A device that is not asynchronous (takes_ahead is false) copies the inputs before it
+        // computes. Estimates leave this time out, because it is short compared with the computing.
         if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
             return (double)p->input_bytes / rates->memory_bytes_per_s;
         break;

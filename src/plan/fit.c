@@ -71,9 +71,10 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// Writes the overrides that set a micro-batch. If the recipe gives the number of micro-batches that
-// a replica accumulates, that number, the global batch and the micro-batch are all set, because
-// they have to agree. NULL: the global batch cannot be divided into micro-batches of this size.
+// Writes the overrides that set the size of a micro-batch to `micro`. If the recipe gives the
+// number of micro-batches that a replica accumulates, the overrides also set that number and the
+// global batch, because the three have to agree. NULL: the global batch cannot be divided into
+// micro-batches of this size.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);

@@ -1,7 +1,8 @@
 // Assigns a location to every value of a program. Values that share memory (a view and its base, an
-// output written over its input) form a class. A class that only one segment touches lies in the
-// scratch, which all segments use in turn; the others have to outlive their segment, so they lie in
-// bundles. Read next: flat.c, for parameters.
+// output written over its input) form a class. A class that only one segment (the nodes of one
+// block in one phase) touches lies in the scratch, which all segments use in turn. The others have
+// to outlive their segment, so they lie in bundles: a bundle has the classes that the same segments
+// read and write. Read next: flat.c, for parameters.
 #include "plan/memory.h"
 #include "plan/program.h"
 
@@ -61,8 +62,8 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
-// Whether RECOMPUTE may run the node a second time: then the node must not write over memory that
-// is still read.
+// Whether RECOMPUTE may run the node a second time. The node may write over its input then only in
+// some cases (may_reach_back, shared_input), because the second run writes there once more.
 static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;

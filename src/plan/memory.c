@@ -9,9 +9,9 @@
 enum { MOST_APART = 4096 };
 
 // A track is a set of intervals that get the same offset. Usually it has one interval. If there are
-// more than MOST_APART intervals, it has several of the same size, each of which begins after the
-// previous one has ended. The micro-batches of a step are alike, so there are far fewer tracks than
-// intervals.
+// more than MOST_APART intervals, it may have several of the same size, each of which begins after
+// the previous one has ended. The micro-batches of a step are alike, so there are then far fewer
+// tracks than intervals.
 typedef struct track {
     int64_t size_bytes, offset;
     int64_t after;   // the first offset after the track's memory

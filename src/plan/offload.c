@@ -72,11 +72,11 @@ static double host_seconds(const tri_plan *plan, const tri_rates *rates, double 
     return link_s > cpu_s ? link_s : cpu_s;
 }
 
-// All ranks decide alike, because the rates depend only on the kind of device. They have to: ranks
-// that hold copies of the same state must change it in the same way. But the choice depends on the
-// number of ranks, because they share the host's memory, and the kernels of host and device may
-// round differently. So with trainer.deterministic, where bits must not depend on that number, the
-// device always runs the optimizer.
+// Whether the optimizer runs faster on the host's CPU than on the device. Ranks that hold copies of
+// the same state must change it in the same way, so all ranks have to get the same answer. They do,
+// because the rates depend only on the kind of device. But the answer depends on the number of
+// ranks, which share the host's memory, and the kernels of host and device may round differently.
+// So with trainer.deterministic, where bits must not depend on that number, it is always false.
 static bool is_faster_on_host(const tri_plan *plan) {
     if (plan->deterministic) return false;
     tri_rates rates = tri_rates_of(&plan->device, NULL);

@@ -207,8 +207,9 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
         plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
-    // Packed gradients are part of a heap. Activations are what the heap needs beyond them. A heap
-    // that is smaller than the gradients does not contain them, because no step of the run trains.
+    // Packed gradients (packs_gradients) lie on the activations' heap, and are counted apart from
+    // the activations here. If the heap is smaller than the gradients, it does not contain them:
+    // then no step of the run trains.
     int64_t heap = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS];
     bool packed = plan->sharing.packs_gradients;
     if (packed && heap < f32 * gradients) gradients = 0;

@@ -98,8 +98,8 @@ typedef struct tri_plan_sharing {
     // touches gradients.
     bool packs_gradients;
     // Scratch takes memory only while an action uses it. This is so in a run of one rank. With
-    // several ranks it would follow in the same memory what communicators use, and kernels would
-    // have to wait for the communicators.
+    // several ranks, communicators may still be using that memory for earlier values, and kernels
+    // would have to wait for them.
     bool packs_scratch;
     tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
 } tri_plan_sharing;
@@ -126,8 +126,8 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Length of the round gradients (tri_round_gradients). The compute action that needs the most
-    // decides.
+    // Length of the round gradients, the memory for gradients that kernels cannot add to earlier
+    // ones directly (tri_round_gradients). The compute action that needs the most decides.
     int64_t round_elements;
 } tri_plan_sizes;
 
@@ -178,8 +178,10 @@ enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same
 // all its micro-batches of this replica are read twice: then the result is at least their number.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
-// A range of gradients that is made in the round gradients, and then added to those that are there:
-// a whole bucket, or one parameter of a bucket in which kernels add others directly.
+// The round gradients are memory in which a compute action makes the gradients that its kernels
+// cannot add to earlier gradients directly; they are added afterwards. This is one range of them: a
+// whole bucket, or one parameter of a bucket in which kernels add other parameters' gradients
+// directly.
 typedef struct tri_round_range {
     int unit;
     tri_bucket_kind bucket;
@@ -189,8 +191,8 @@ typedef struct tri_round_range {
     bool drop;            // of RECOMPUTE: statistics that FORWARD has made already; not added
 } tri_round_range;
 
-// Lists the action's ranges. Returns how many elements the round gradients need. `ranges` has room
-// for tri_round_range_limit(plan); NULL: they are only counted.
+// Lists the ranges of round gradients that the action makes. Returns how many elements they need.
+// `ranges` has room for tri_round_range_limit(plan); NULL: they are only counted.
 int64_t tri_round_gradients(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
                             tri_round_range *ranges, int *count);
 int tri_round_range_limit(const tri_plan *plan);

@@ -43,9 +43,9 @@ typedef struct tri_location {
     int64_t offset;
 } tri_location;
 
-// Values that live from one segment to another and are all made and read by the same segments: they
-// share one buffer, which exists once for each micro-batch in flight. One buffer instead of many
-// keeps the planning of memory small.
+// A bundle: values that one segment (the nodes of one block in one phase) makes and others read.
+// All values of a bundle have the same such segments. They share one buffer, which exists once for
+// each micro-batch in flight. One buffer instead of many keeps the planning of memory small.
 typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose nodes use the bundle's values; -1: several blocks do

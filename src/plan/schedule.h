@@ -31,7 +31,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// A lane runs its actions in the order of the list. Lanes run side by side, so that communication
+// A lane starts its actions in the order of the list. Lanes run side by side, so that communication
 // and storage overlap with computing.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
@@ -131,8 +131,8 @@ typedef struct tri_schedule {
     tri_arena *arena;
     tri_action *actions;
     int count, capacity;
-    // For each action: the actions of other lanes (communicators, storage, …) that must be done
-    // before it starts.
+    // For each action: the actions, mostly of other lanes (communicators, storage, …), that must be
+    // done before it starts.
     int *dependencies;
     int dependency_count, dependency_capacity;
 } tri_schedule;
@@ -237,8 +237,8 @@ struct tri_schedule_request {
     // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
     // PREPARE.
     bool steps_on_host;
-    // The F32 master weights are offloaded. In units with has_stored, GATHER sends these masters,
-    // so FETCH reads them from storage before.
+    // The F32 master weights are offloaded. Where kernels read parameters as they are stored
+    // (tri_unit.has_stored), GATHER sends the masters, so FETCH reads these from storage before.
     bool fetches;
 };
 
@@ -324,7 +324,8 @@ typedef struct tri_wait {
 
 // Finds for each action the actions of other lanes (communicators, storage, …) for which it has to
 // wait. These follow from what actions read and write, and from `waits`. Within a lane no
-// dependency is needed, because a lane keeps the order of the list.
+// dependency is needed, because a lane keeps the order of the list. Only in the lanes ALONG and
+// BACK an action may end before an earlier one, so dependencies within these lanes are found too.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step. For each micro-batch, each block goes forward before

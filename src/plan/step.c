@@ -11,8 +11,8 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
     return NULL;
 }
 
-// Finds the edges between stages from one program. All programs have the same edges, because the
-// size of a batch does not change which block reads what.
+// Finds the edges (values that stages send each other) from one program. All programs have the same
+// edges, because the size of a batch does not change which block reads what.
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
     tri_edge_value *edge_values;
     int capacity = 0,

@@ -276,7 +276,7 @@ static void forget(step *s, const tri_action *a) {
             *open_of(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round) = -1;
 }
 
-// Gives the action scratch memory for the segments that it runs. When the action has ended, the
+// Gives the action scratch memory for the nodes that it runs. When the action has ended, the
 // contents are of no use, so each action has a scratch buffer of its own.
 static void touch_scratch(step *s, int64_t size_bytes) {
     if (!s->r->packs_scratch) return;
@@ -354,8 +354,8 @@ static void touch_action(step *s, const tri_action *a) {
     }
 }
 
-// Keeps packed gradients until the step's last action, because the search for gradients that are
-// not finite may read them when the step has ended.
+// Keeps packed gradients (those on the activations' heap) until the step's last action, because the
+// search for gradients that are not finite may read them when the step has ended.
 static void keep_packed(step *s) {
     for (int i = 0; i < s->buffer_count && s->r->packs_gradients; i++) {
         int slot = s->buffers[i].slot;

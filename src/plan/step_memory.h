@@ -1,8 +1,8 @@
-// Where, during one step, everything lies that does not stay for the whole run: values that wait
-// between segments, inputs, gathered parameters, gradients before SCATTER, and offloaded state
-// while an action needs it in memory. Each is in use from a first to a last action of the schedule;
-// buffers in use at the same time do not overlap. One step of fsdp with two blocks (a, b), over its
-// actions:
+// Where, during one step, everything lies that does not stay for the whole run: values that one
+// segment (the nodes of one block in one phase) makes for another, inputs, gathered parameters,
+// gradients before SCATTER, and offloaded state while an action needs it in memory. Each is in use
+// from a first to a last action of the schedule; buffers in use at the same time do not overlap.
+// One step of fsdp with two blocks (a, b), over its actions:
 //
 //     STATE        | parameters a | parameters b |  b's gradients  | a's gradients
 //     (heap)       |       parameters b     |      parameters a    |
@@ -21,8 +21,8 @@
 // communicators touch must be apart from other memory, and so must inputs that are copied ahead.
 typedef enum tri_heap {
     // Values that one segment (a block's nodes of one phase) makes and another one reads. In a run
-    // of one rank, scratch memory and gradients lie here too. While STEP actions run, so do
-    // offloaded optimizer states.
+    // of one rank, scratch memory and gradients lie here too. Offloaded optimizer states lie here
+    // while STEP actions run.
     TRI_HEAP_ACTIVATIONS,
     // Parameters that GATHER has collected, and gradients that wait for SCATTER. Communicators send
     // from this heap and receive into it.

@@ -61,7 +61,8 @@ static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) 
 
 // Times exchanges in which this rank and `peer` both send at once. Sizes double until the time is
 // used up. The rate is that of the largest size, because data that fit into a buffer on the way
-// would seem faster than the network. Both ranks know both times, so they stop together.
+// would seem faster than the network. The two ranks tell each other how long an exchange took, and
+// both count the longer time. So they stop together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight_pair *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
@@ -245,8 +246,8 @@ static void judge(preflight *p, preflight_row *row) {
     row->summary = tri_arena_printf(p->arena, "%s of %s, %s each way, round trips within %s",
                                     tri_counted(s.pairs, "pair"), what, rates,
                                     preflight_time_text(p, s.latency));
-    // Some ranks of one host may be nearer to each other than others are, so a rate is compared
-    // with other rates only if the pairs are hosts.
+    // Some ranks of one host may be nearer to each other than others are. So the rates of pairs are
+    // compared with each other only if they are pairs of hosts.
     if (p->host_count > 1) name_relative(p, row);
     if (row->verdict == PREFLIGHT_GO) name_absolute(p, row);
 }

@@ -81,8 +81,8 @@ struct preflight {
     // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
     // NULL: there are too many to list.
     preflight_pair *pairs;
-    // The fastest sum over all ranks (an all-reduce) that was measured: the bytes of its buffer,
-    // its time, and the time that the rates of the links let expect.
+    // The fastest all-reduce over all ranks that was measured: the bytes of its buffer, its time,
+    // and the time that it would take if all links had the rate of the slowest pair.
     double sum_bytes, sum_s, sum_expected_s;
 };
 

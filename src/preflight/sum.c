@@ -1,5 +1,5 @@
-// Checks that an all-reduce over all ranks takes about as long as the slowest pair makes likely:
-// pairs alone may be fast while the network as a whole is not.
+// Checks that an all-reduce over all ranks takes about as long as follows from the measured rate of
+// the slowest pair of hosts: pairs alone may be fast while the network as a whole is not.
 #include "preflight/state.h"
 
 #include "base/os.h"

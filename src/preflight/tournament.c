@@ -13,8 +13,8 @@ int preflight_partner(int players, int round, int player) {
     int last = even(players) - 1, partner;
     if (player == last)
         // By the rule below, the numbers of a pair add up to `round` (mod last). It would pair one
-        // player p with itself, so p meets `last`: 2 * p = round (mod last). The factor 1/2 is
-        // (last + 1) / 2 here, because `last` is odd.
+        // player p with itself, for which 2 * p = round (mod last); so p meets `last`. To find p,
+        // `round` is multiplied by (last + 1) / 2, the inverse of 2 (mod last); `last` is odd.
         partner = (int)((long)round * (last + 1) / 2 % last);
     else
         partner = ((round - player) % last + last) % last;

@@ -170,8 +170,8 @@ static tri_status parameter_device(deepspeed_reader *reader, const deepspeed_row
 }
 
 // Handles the folders of the two offload sections. Both must name the same folder, since there is
-// only one strategy.offload_path for all offloaded state. Without the device nvme nothing goes to
-// files, and the key is reported as unused.
+// only one strategy.offload_path for all offloaded state. If neither section offloads to the device
+// "nvme", nothing goes to files, and the key is reported as unused.
 static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                             tri_tree *node) {
     if (reader->is_disabled || deepspeed_is_auto(node)) return TRI_OK;

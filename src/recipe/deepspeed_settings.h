@@ -11,10 +11,10 @@ typedef struct tri_deepspeed_setting {
     // Whether `value` is a default of DeepSpeed that differs from this program's. It is used only
     // if the recipe sets no value.
     bool is_fallback;
-    // Whether the configuration does not give the setting itself, but it follows from others:
-    // batch.global is then auto. A value in the recipe's file is kept instead, unless the
-    // configuration comes from the command line. tri_recipe_settle_batch checks that value, because
-    // the number of replicas is known only then.
+    // True only for batch.global, if the configuration gives the size of micro-batches but not
+    // train_batch_size. `value` is then "auto": batch.global is computed once the number of
+    // replicas is known. If the recipe's file gives batch.global, that value is kept, unless the
+    // configuration comes from the command line; tri_recipe_settle_batch then checks it.
     bool is_derived;
 } tri_deepspeed_setting;
 

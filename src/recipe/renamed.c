@@ -46,7 +46,7 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
 // Makes the note about the keys that one section has lost. `old` is the section before, `given` is
 // what the recipe now sets in it, and `now` is `given` with all defaults. The note lists the keys
 // whose value is now another, and those that do not exist under the new name. NULL: no key has
-// another value; that keys no longer exist is alone no reason for a note.
+// another value, even if some keys no longer exist.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;

@@ -96,7 +96,7 @@ typedef struct tri_schedule_options {
     // straight line; second_stairs -1: as many as first_stairs.
     int64_t first_stairs, second_stairs;
     int64_t decay_steps; // triangle: see decay_rate; 0: no decay
-    // Triangle: t updates after the cycle, the learning rate is
+    // Triangle: t updates after the end of the cycle, the learning rate is
     // min_lr / (1 + decay_rate * t / decay_steps).
     double decay_rate;
 } tri_schedule_options;

@@ -103,8 +103,8 @@ static const launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-// The numbers that the variables of one launcher give, or of all launchers together; UNKNOWN: not
-// set.
+// The rank, sizes and local numbers that one launcher's variables give, or those of all launchers
+// together; UNKNOWN: no variable gives the number.
 typedef struct claim {
     const launcher *from;
     const char *size_name;

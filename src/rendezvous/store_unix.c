@@ -1,5 +1,5 @@
-// The store's unix socket. It is abstract: it has no file, so nothing remains of a killed run. It
-// ends with the process, and the kernel tells which user is at the other end.
+// The store's unix socket. It is abstract: it has no file and ends with the process, so nothing
+// remains of a killed run. The kernel tells which user is at the other end.
 #include "rendezvous/store_unix.h"
 
 #include "base/limits.h"

@@ -6,8 +6,8 @@
 
 typedef struct tri_bench_result {
     int rank, ranks, threads;
-    // Over all ranks, measured in chunks of time of about 0.25 s: the median of the chunks, their
-    // tenth percentile and their ninetieth percentile.
+    // Samples per second of all ranks together, measured in chunks of time of about 0.25 s: the
+    // median of the chunks, their tenth percentile and their ninetieth percentile.
     double samples_per_s;
     double samples_per_s_low, samples_per_s_high;
     // How many chunks were measured, and how many were rejected because other processes used more

@@ -9,11 +9,12 @@ static const uint64_t HASH_OF_NOTHING = 0xcbf29ce484222325u;
 
 // What ranks compare, as hashes.
 typedef struct plan_hashes {
-    // Recipe, version of the program, and names and home layouts of all parameters: equal on all
-    // ranks.
+    // Hash of the recipe, the program's version, and the names and home layouts of all parameters.
+    // It has to be equal on all ranks.
     int64_t run;
-    // Layouts of the values that pipeline stages send each other: equal on the ranks of a pipeline.
-    // Other pipelines may have micro-batches of other sizes, for which other kernels are chosen.
+    // Hash of the layouts of the values that pipeline stages send each other. It has to be equal on
+    // the ranks of one pipeline. Another pipeline may have micro-batches of another size, for which
+    // kernels with other layouts are chosen.
     int64_t edges;
 } plan_hashes;
 enum { HASHES = sizeof(plan_hashes) / sizeof(int64_t) };

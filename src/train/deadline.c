@@ -16,10 +16,10 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
-// How much time the job must have left for the run to go on. Besides the steps of `rest`, two are
-// counted. The first is the step that is about to be issued: it is made in any case, because its
-// sums tell all ranks whether to stop. The second is the step after it, because a run that goes on
-// now decides again only with that step.
+// How much time the job must have left for the run to go on. Besides rest.steps, two steps are
+// counted. The first is the step that is about to be issued: it is made in any case, because the
+// sums that it computes over all ranks tell them whether to stop. The second is the step after it,
+// because a run that goes on now decides again only with that step.
 static double needed_s(const train_deadline *d, train_rest rest) {
     // A checkpoint may take this much longer than the last, because file systems are not always
     // equally fast.

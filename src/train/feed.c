@@ -36,8 +36,9 @@ tri_status train_feed_end(train_feed *feed, tri_status status) {
     return status == TRI_OK ? released : TRI_FAIL(status, "%s", why);
 }
 
-// Adds the loader's next micro-batch that has samples. In the last step of an epoch, which may be
-// smaller, some micro-batches of a replica may have none; the engine does not get these.
+// Appends the loader's next micro-batch that has samples to feed->held. In the last step of an
+// epoch, which may be smaller, some micro-batches of a replica may have no samples; these go back
+// to the loader, and the engine does not get them.
 static tri_status hold_next(train_feed *feed) {
     for (;;) {
         const tri_data_batch *batch;

@@ -48,7 +48,8 @@ typedef struct train_loop {
     double saving_worked_s; // how long the last save worked, without the training steps in between
     // The last step (counted from 1) that was issued before the save began its present stage: to
     // write, or to commit. In each step the ranks add up how many of them are ready for the next
-    // stage (train_saving_ready). Sums of steps up to this one tell of an earlier stage.
+    // stage (train_saving_ready). Sums of steps up to this one are of an earlier stage, so they are
+    // ignored.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;

@@ -94,8 +94,9 @@ static tri_status measure(measuring *m, double seconds) {
     return TRI_OK;
 }
 
-// Plans a run of one rank that has whole layers and computes every block once in each step. So its
-// times serve for every mesh: the estimate divides them by the ranks that share a layer.
+// Plans the run whose actions are measured: one rank has whole layers, and computes every block
+// once in each step. The measured times then serve for every mesh: where ranks share a layer, the
+// estimate divides the layer's time by their number.
 static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_request *request,
                             int64_t batch) {
     tri_strategy_options options = *request->options;

@@ -1,6 +1,6 @@
 // The loss scale of a 16-mixed run and the count of updates, which the engine carries from step to
-// step. This is the last stop of the tour of a step. In the tour of a resume, engine/results.c then
-// writes these numbers to the device, and engine/state.c is next.
+// step. In ARCHITECTURE.md this is the last stop of the tour of a step. In its tour of a resume,
+// engine/results.c then writes these numbers to the device, and engine/state.c is next.
 #include "base/log.h"
 #include "train/loop.h"
 

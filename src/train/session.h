@@ -44,7 +44,7 @@ typedef struct tri_session_request {
 typedef enum tri_val_source {
     TRI_VAL_NONE,
     // The validation data of data.val or data.val_fraction. If there are test data too, a run
-    // evaluates them at its end.
+    // evaluates the test data only at its end.
     TRI_VAL_SPLIT,
     // The test data: in a run without validation data, and in `trireme eval`, which prefers them.
     TRI_VAL_TEST,
@@ -63,9 +63,9 @@ typedef struct tri_session {
     tri_health *health; // NULL: the ranks use only shared memory
     tri_liveness *liveness;
     tri_device *device;
-    // NULL: not requested, or the recipe has none. `val_source` tells which data val_data are.
-    // test_data are set only in a run that has validation data. They are evaluated only at the end
-    // of the run, so that no decision of the run depends on them.
+    // The data sets; NULL: not requested, or the recipe has none. `val_source` tells which data
+    // val_data are. test_data are set only in a run that has validation data. They are evaluated
+    // only at the end of the run, so that no decision of the run depends on them.
     tri_dataset *train_data, *val_data, *test_data;
     tri_val_source val_source;
     tri_sampler train_sampler, val_sampler, test_sampler;

@@ -83,8 +83,9 @@ static bool find_value(const char *text, const char *name, char *out, size_t siz
 
 enum { JOB_TEXT_BYTES = 1 << 16, OPTIONS = 6, ARGUMENTS = 12, VALUE_BYTES = 256 };
 
-// Options that may have been given on sbatch's command line. Then they are not in the batch script,
-// but the chained job needs them too. Names are those of `scontrol show job` and of sbatch(1).
+// Options of the batch script that may have been given on sbatch's command line instead. The next
+// job, which runs the same script, then has to get them too. `name` is the option's name in
+// `scontrol show job`, and `option` its name in sbatch(1).
 static const struct {
     const char *name, *option;
 } options[OPTIONS] = {

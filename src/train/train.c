@@ -269,9 +269,9 @@ static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
 }
 
-// Whether a step may be issued now. On an asynchronous device, one step may be in
-// flight, unless something is due after that step. A decision to end or to save waits until no step
-// is in flight.
+// Whether a step may be issued now. On an asynchronous device it may be issued while the step
+// before it is in flight, unless something is due after that one. After a decision to end or to
+// save no step is issued, because the run ends or saves only when no step is in flight.
 static bool may_issue(const train_loop *loop) {
     int64_t last = loop->last_step, ahead = loop->in_flight;
     if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;

@@ -1,6 +1,6 @@
 // A run over several nodes that is started twice (two generations), for test_nodes.py: the last
 // rank of the first start leaves a process behind that still has its connection to the store, and
-// wants to commit again and again. The store's last answer to this process is in FOLDER/stale; the
+// asks it again and again whether it may commit. The store's last answer is in FOLDER/stale; the
 // ranks of the second start wait until that file exists.
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"

@@ -4,8 +4,9 @@
 // handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
 // would be no error at run time, but would make the convolution many times slower.
 // A plan that is kept in a file (TRIREME_CUDA_CHOICES) is made again from the file, by cuDNN too:
-// both plans have to have the same text. What tensor cores compute is asked for in both layouts of
-// images: with channels last, as the device stores them, a plan needs no memory for copies.
+// both plans have to have the same text. Plans for convolutions that tensor cores compute are asked
+// for in both layouts of images, channels first and channels last. The device stores such images
+// with channels last, and for these a plan must need no memory for copies.
 #include "device/cuda/module/vendor.h"
 
 #include <cstdint>
@@ -191,8 +192,9 @@ bool copies(const layer &l, const cuda_convolution &p) {
     return p.channels_last && is_whole && workspace_bytes > 8000000;
 }
 
-// Asks for a plan. Returns 0 if there is one that copies no image, and after which the caller has
-// nothing left to do, or only `most`; else prints a line and returns 1.
+// Asks for a plan. Returns 0 if there is one that copies no image, and that leaves the caller
+// nothing to do, or only the work `most` (such as adding the bias); else prints a line and
+// returns 1.
 int check(const layer &l, form *f, const cuda_convolution &p, const char *what, vendor_left most) {
     static const char *const passes[] = {"forward", "gradient of x", "gradient of the weight"};
     vendor_left left = VENDOR_LEFT_NOTHING;

@@ -2,12 +2,12 @@
 // host. Descriptors keep the attributes that are set. A convolution is computed from its
 // descriptors alone, so that a wrong description gives wrong numbers.
 //
-// The heuristic proposes the configurations below, each an engine and, for one engine, a knob. The
-// first two must not be taken: the results of one differ from run to run, the other needs a huge
-// workspace. An engine that is taken fills its whole workspace with garbage. As in the real
-// library, no configuration has tensors of different types in memory. The engine with a knob adds
-// up in another order, which the knob decides, and so rounds otherwise. EMULATED_DNN_FASTEST=N:
-// configuration N takes the least time.
+// The heuristic proposes the configurations below: each is an engine (a way to compute) and, for
+// one engine, the value of a knob (its parameter). The first two must not be taken: the results of
+// one differ from run to run, the other needs a huge workspace. An engine that is taken fills its
+// whole workspace with garbage. As in the real library, all tensors of a configuration have one
+// type in memory. The knob decides in which order its engine adds up, and so how it rounds.
+// EMULATED_DNN_FASTEST=N: configuration N takes the least time.
 //
 // Two things are refused, so that tests run our own code too: odd numbers of samples, for which our
 // own kernel then computes; and operations after a convolution of an even number of groups, for

@@ -197,8 +197,8 @@ static bool crashes_are_good(crash_disk *disk, int64_t reported, seen_states *se
     return true;
 }
 
-// Checks a crash after each call of a log. `without`: this call is left out, and only crashes after
-// it are checked; -1: none is left out.
+// Applies the recorded system calls of `log` to the disk one by one, and checks a crash after each.
+// `without`: this call is left out, and only crashes after it are checked; -1: none is left out.
 static bool log_is_good(crash_disk *disk, const crash_log *log, int64_t *reported, int without,
                         seen_states *seen) {
     bool good = true;
@@ -249,8 +249,8 @@ static void test_any_crash(void **state) {
     }
 }
 
-// Names a sync's site in the code: the path without numbers, and how often this save synced it
-// before.
+// Writes a name that an fsync has in every save, although paths differ: its path without the part
+// that changes from save to save, and how often this save has synced the same path before.
 static void name_site(const crash_log *log, int at, char *site, size_t size) {
     int begin = at, same = 0;
     while (begin > 0 && log->calls[begin - 1].kind != CRASH_MARK) begin--;

@@ -131,9 +131,9 @@ static void test_late_file_is_read(void **state) {
         }
 }
 
-// Makes the host of rank 0 see the checkpoint of this step. The tests below let it see the newest
-// checkpoint late, or never. For that it has a folder of its own, in which a symbolic link leads to
-// each checkpoint that it sees.
+// Makes the host of rank 0 see the checkpoint of this step. The tests below let this host see the
+// newest checkpoint late, or never. For that rank 0 reads a folder of its own, with a symbolic link
+// to each checkpoint that its host sees.
 static void list_step(int step) {
     char link[160], target[96];
     snprintf(link, sizeof link, "%s/own/checkpoints/step-%08d", run_dir, step);

@@ -106,8 +106,9 @@ static tri_status pipeline(traffic *t) {
     return TRI_OK;
 }
 
-// Shards of two ranks, replicated twice: ranks that share no axis with the lost rank wait for those
-// that do.
+// Communicates as in a run whose state is sharded over two ranks and replicated twice: along the
+// shard axis, then along the other. A rank that shares no axis with the lost rank waits for one
+// that does.
 static tri_status two_axes(traffic *t) {
     tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
     TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));

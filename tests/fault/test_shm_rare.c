@@ -1,6 +1,7 @@
-// Rare events with shared memory between ranks: a rank dies while all map a segment; a rank's pid
-// belongs to another process; a process that fetches a segment gives up; two threads of a rank wait
-// at the same time; a rank reads an old entry of another rank.
+// Tests rare events with shared memory between ranks: a rank dies while all ranks map a segment of
+// shared memory; the pid of a rank belongs to another process; a process that fetches a segment
+// gives up; two threads of a rank wait at the same time; a rank reads what another rank has
+// announced for an earlier collective.
 #include "comm_ranks.h"
 
 #include "base/os.h"
@@ -134,8 +135,9 @@ progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *ite
     return result;
 }
 
-// Sleeps where another program could take the core: after an advance, before `executing` is
-// cleared.
+// Only the thread that has set the communicator's flag `executing` may advance operations. Lets the
+// slow thread sleep where another program could take its core: after it has advanced an operation,
+// and before it clears the flag.
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
     int failed = __real_pthread_mutex_unlock(lock);
     if (slow_at == lock) {
@@ -161,8 +163,9 @@ static void *wait_for_it(void *context) {
     return NULL;
 }
 
-// The second thread finds the first one executing, which is slow, and goes to sleep. The first
-// returns when its own operation is done, and has to wake the second.
+// Two threads each wait for an operation. The first one, which is slow, advances the operations, so
+// the second goes to sleep. When the operation of the first is done, it returns, and has to wake
+// the second.
 static void body_two_waiters(tri_comm *comm, ranks_table *table, void *argument) {
     enum { ROUNDS = 20 };
     int late = 0;
@@ -214,10 +217,10 @@ static void ask_about_rank_1(shm_comm *comm) {
     if (shm_collective_text(comm, 1, text, sizeof text)) atomic_fetch_add(&old_entries, 1);
 }
 
-// While a long collective is under way, rank 0 must not take rank 1's old entry for an announcement
-// of its next collective. The collective's data pass through staging memory, which cannot hold all
-// of them at one time. For each range that it can hold, the ranks meet twice (meetings are
-// barriers).
+// Ranks announce their collectives in entries of shared memory. While a long collective is under
+// way, rank 0 must not take an old entry of rank 1 for the announcement of rank 1's next
+// collective. The data of the long collective do not fit into the staging memory at one time: they
+// pass through it range by range, with two barriers for each range.
 static void body_old_entry(tri_comm *comm, ranks_table *table, void *argument) {
     enum { COUNT = 3 * TRI_SHM_STAGE_BYTES / 8 };
     int64_t *mine = calloc(COUNT, sizeof *mine), *all = calloc(2 * COUNT, sizeof *all);

@@ -2,7 +2,7 @@
 // that works asynchronously give the same bits as on one that does not, however actions are
 // delayed. Then one wait at a time is left out, and the action for which it waited is held up until
 // everything is done that does not depend on it. Now the bits have to differ, unless other waits
-// order the two actions too. The test makes these faults itself, so it tests no equivalence.
+// order the two actions too.
 //
 // usage: test_waits [SEED]    all seeds, or one of them with a line for each wait
 #include "comm_ranks.h"

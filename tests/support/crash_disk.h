@@ -1,5 +1,5 @@
-// A disk on which nothing is certain but what was synced: it takes the calls of a log, and shows
-// what may be found on it after the machine has stopped.
+// Simulates a disk on which only synced data are sure to survive a crash of the machine: it
+// executes recorded system calls (crash_log.h), and shows what may be found on it after a crash.
 //
 // If a file was not synced since it was written, a crash may leave all of it, none, only its size,
 // or half. If a folder was not synced, any of the changes of its entries may be left. A rename is

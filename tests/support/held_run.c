@@ -1,5 +1,5 @@
-// Holds actions up by tickets: whatever the queue of an action is, it waits for a ticket that is
-// done when the test says so.
+// Holds actions up: before an action, its queue (of the device, the storage or a communicator)
+// waits for a ticket that the test makes, and that is done when the test says so.
 #include "support/held_run.h"
 
 #include "base/philox.h"

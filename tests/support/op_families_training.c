@@ -46,8 +46,8 @@ void op_build_step_numbers(op_case *c) {
     int64_t width = first + losses * stride;
     tri_step_numbers_attr attr = {.loss = first, .losses = losses, .stride = stride};
     attr.count = op_chance(c, 50) ? first + 1 : -1;
-    // All carried numbers are 0, or none is: then TRI_CARRIED_HALTED is set, and the step is
-    // skipped.
+    // The carried numbers (what one step hands to the next on the device) are all 0, or none is. If
+    // none is 0, TRI_CARRIED_HALTED is set too, so the step is skipped.
     int most = op_chance(c, 30) ? 64 : 0;
     tri_value carried = op_double(c, tri_shape_of(TRI_CARRIED_COUNT), most / 64, most);
     tri_value in[] = {

@@ -31,8 +31,9 @@ static void the_longer_bound_counts(void **state) {
     near(tri_bench_fraction(&peak, 1, 4e6, false, 1e-3), 0.08);
 }
 
-// Whatever is measured, the fraction is never above 1.05. If the shortest possible time is longer
-// than the measured one, the kernel does less work than was counted, and the fraction is 0.
+// Whatever is measured, the fraction of the peak is never above 1.05. If the shortest possible time
+// is clearly longer than the measured one, the kernel does less work than was counted, and the
+// fraction is 0.
 static void never_above_the_peak(void **state) {
     for (double flops = 1; flops < 1e12; flops *= 7)
         for (double bytes = 1; bytes < 1e12; bytes *= 7)

@@ -88,8 +88,8 @@ static void test_retention(void **state) {
                                     : i < 5 ? "step-00000001"
                                             : "step-00000005");
     }
-    // The two best steps (1 and 5), the newest and its spare (6 and 5), and the links "last" and
-    // "best".
+    // Five entries are left: the two best steps (1 and 5), the newest and the one before it (6 and
+    // 5), and the links "last" and "best".
     assert_true(exists("checkpoints/step-00000001") && exists("checkpoints/step-00000005"));
     assert_true(exists("checkpoints/step-00000006"));
     assert_int_equal(entries(), 5);

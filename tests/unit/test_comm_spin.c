@@ -39,8 +39,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-// Waits until the thread has yielded `count` times; each yield takes `ns`. Returns how often it
-// looked before the first yield.
+// Lets the thread wait until it has yielded `count` times; each yield takes `ns`. Returns how often
+// the thread looked whether its wait is over before it yielded for the first time.
 static int looks_before_yield(progress_family *family, int count, int64_t ns) {
     progress_spin spin = {0};
     int looks = 0;

@@ -1,6 +1,7 @@
-// Checks communicators for memory that the host cannot touch (comm/staged): their results have the
-// same bits as those of the inner communicator, operations begin only after the work that they have
-// to wait for, and every operation ends, also after a failure.
+// Checks communicators for memory that the host cannot touch (comm/staged), which send through an
+// inner communicator over host memory: their results have the same bits as those of the inner one,
+// operations begin only after the work that they have to wait for, and every operation ends, also
+// after a failure.
 #include "comm_draw.h"
 #include "comm_ranks.h"
 

@@ -1,6 +1,6 @@
-// The gradients of a linear layer's weight and bias: cuBLASLt sums the bias' gradient while it
-// computes the product, so that dy is read once; where it has no such algorithm, our own kernel
-// sums. Both give the sums of a plain loop, and both add the gradient of the weight to an earlier
+// Checks the gradients of a linear layer's weight and bias. cuBLASLt sums the bias' gradient while
+// it computes the product, so that dy is read once; where it has no such algorithm, our own kernel
+// sums. Both must give the sums of a plain loop, and add the gradient of the weight to an earlier
 // one if they are asked to.
 #include "base/module.h"
 #include "device/cuda/runtime.h"

@@ -557,8 +557,8 @@ static void breaking_close_queue(tri_queue *queue) {
     is_closed = true;
 }
 
-// A step fails while the storage still has work for it: that work waits for the queues, which have
-// to be there until it is done.
+// A step fails while the storage still has work for it. That work waits for the device's queues, so
+// these must not be closed before it is done.
 static void test_failure_behind(void **state) {
     (void)state;
     static const tri_task task = {

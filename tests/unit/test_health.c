@@ -52,8 +52,9 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
-    // Waits until the server has a beat of every rank: each rank asks for the beat of the next
-    // rank, and as long as the server has none, it answers "nothing yet".
+    // Waits until the server has a beat of every rank (a regular message with what the rank does):
+    // each rank asks for the beat of the next rank, and as long as the server has none, it answers
+    // "nothing yet".
     const tri_ledger_ring *next = tri_health_ring(health, (me->rank + 1) % me->size);
     for (int i = 0; i < 1000 && atomic_load(&next->step) != 7; i++) {
         usleep(10000);

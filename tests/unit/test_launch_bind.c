@@ -1,6 +1,6 @@
-// To which CPUs the launcher binds workers, on hosts that are described in files (written by
-// tests/support/make_topologies.py): the CPU masks that computing sites publish for them, and rules
-// for any number of workers.
+// Checks to which CPUs the launcher binds workers, on hosts that are described in files (written by
+// tests/support/make_topologies.py). The CPUs have to be those that computing sites publish for
+// these hosts, and to follow some rules for any number of workers.
 #include "launch/bind.h"
 
 #include "support/arena_fixture.h"

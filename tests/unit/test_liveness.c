@@ -1,5 +1,5 @@
-// Ranks that do not move, seen in ledgers (records of what each rank does) that the test writes and
-// at times that it chooses.
+// Tests what is reported of ranks that make no progress. The test writes the ledgers (records of
+// what each rank does) in which this is seen, and chooses the times.
 #include "base/limits.h"
 #include "observe/liveness.h"
 

@@ -242,8 +242,8 @@ static void test_on_devices(void **state) {
     }
 }
 
-// A step that is not finite halts a run without a scale: later steps are skipped and change nothing
-// until the host carries on.
+// A step that is not finite halts a run without a loss scale: later steps are skipped and change
+// nothing, until the host writes new carried numbers (what one step hands to the next).
 static void test_halts(void **state) {
     for (int b = 0; b < 3; b++) {
         rig r;

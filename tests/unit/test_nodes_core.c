@@ -1,5 +1,5 @@
-// What the serving agent of a run over several nodes (the launcher that decides for all nodes)
-// does, for chosen and for random orders of events.
+// Tests what the serving agent of a run over several nodes (the launcher that decides for all
+// nodes) does, for chosen and for random orders of events.
 #include "launch/nodes_core.h"
 
 #include <setjmp.h>

@@ -233,8 +233,9 @@ static void test_refusals(void **state) {
     }
 }
 
-// Passes that run before autodiff have no row for an op that only gradient rules, later passes,
-// optimizers or the engine add.
+// Whether models or the first passes use the op. Passes that run before autodiff need a row for
+// such ops in their tables, but none for ops that only gradient rules, later passes, optimizers or
+// the engine add.
 static bool is_forward(const tri_op *op) {
     return !strstr(op->name, "_grad") && !(op->flags & (TRI_OP_UPDATE | TRI_OP_STEP)) &&
            op != &tri_op_batch_norm_sums && op != &tri_op_linear_cross_entropy;

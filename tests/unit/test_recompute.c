@@ -1,5 +1,6 @@
-// Recomputation gives the same bits: memory that RECOMPUTE still reads, or writes a second time,
-// holds what every reader expects.
+// Checks that training with recomputation gives the same bits as without it: RECOMPUTE must find
+// the values that it reads unchanged, and must not write over memory that another value has taken
+// over.
 #include "comm/comm.h"
 #include "device/ref/ref.h"
 #include "engine/engine.h"

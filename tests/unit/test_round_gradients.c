@@ -1,5 +1,6 @@
-// Which gradients kernels add to those of earlier micro-batches directly, and which go through the
-// round gradients: by device, and never directly in a deterministic run.
+// Checks which gradients kernels add directly to those of earlier micro-batches, and which they
+// first write to the round gradients (memory for gradients of one micro-batch), which are then
+// added. This depends on the device. In a deterministic run no kernel adds directly.
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
 #include "device/far/far.h"

@@ -1,5 +1,6 @@
-// The lock of a run folder: held, left by a dead process, held by another host, and on file systems
-// without locks. Time passes only when the tests say so.
+// Tests taking the lock of a run folder if another process holds it, on this host or on another
+// one, if a dead process has left it, and on file systems without locks. The clock is a fake one,
+// which moves only when the tested code sleeps.
 #include "base/limits.h"
 #include "base/process.h"
 #include "support/run_folder.h"

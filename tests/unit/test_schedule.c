@@ -294,8 +294,9 @@ static bool waits_for(const tri_schedule *s, int action, int other) {
     return false;
 }
 
-// RECOMPUTE writes the values of an edge again, so it waits until SEND has read them. Otherwise the
-// receiver could get half a sum from a kernel that accumulates in its output.
+// RECOMPUTE of a block writes the block's outputs again, so it waits until SEND has read those that
+// another stage needs. Otherwise the receiver could get half a sum from a kernel that accumulates
+// in its output.
 static void test_recompute_waits_for_send(void **state) {
     (void)state;
     schedule_set set;

@@ -157,8 +157,8 @@ static void test_bubbles(void **state) {
             assert_float_equal(even_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(gpipe, even, 1e-9);
             assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
-            // With zero-bubble the idle time is a third of that of 1f1b: (P-1) (F + B - W),
-            // arXiv:2401.10241, table 2.
+            // With zero-bubble the idle time is a third of that of 1f1b: (P-1) (F + B - W), with
+            // the times of FORWARD and of BACKWARD's two halves: arXiv:2401.10241, table 2.
             double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
             assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
             assert_true(ranks == 1 ? zero == 0 : zero < even);

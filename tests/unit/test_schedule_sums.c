@@ -28,8 +28,8 @@ typedef struct sums {
 typedef struct rank_memory {
     int next;
     uint64_t *parameters; // by unit (parameters that are reduced together)
-    // By unit: what compute actions have added up; and, with SCATTER, the sums over ranks of this
-    // rank's shard.
+    // By unit. `gradients`: the sums that compute actions have made. `kept`: if there is SCATTER,
+    // the sums over ranks for this rank's shard, which SCATTER has made.
     sums *gradients, *kept;
     // By block and micro-batch: what other blocks read of its results, and what BACKWARD reads.
     uint64_t *outputs, *internal;
@@ -67,8 +67,9 @@ static uint64_t number_of(const machine *m, int rank, int round) {
                       tri_mesh_replica(&m->set->mesh, rank));
 }
 
-// What a block computes from. Forward: its number, the batch, its parameters, the block before it
-// and edges. Backward: what it kept, the block after it and edges.
+// Returns a hash of all that a block reads: forward its number, the micro-batch's number, its
+// parameters, the output of the block before it, and values of other stages; backward what it kept,
+// its parameters, the gradient of the block after it, and gradients of other stages.
 static uint64_t compute(const machine *m, int rank, int block, int round, bool back,
                         const uint64_t *parameters) {
     const tri_schedule_request *r = &m->set->requests[rank];

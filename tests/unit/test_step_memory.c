@@ -69,8 +69,8 @@ static tri_phase last_phase(const tri_schedule_request *r) {
     return r->order->splits_backward ? TRI_PHASE_WEIGHT : TRI_PHASE_BACKWARD;
 }
 
-// The bundle of an earlier edge that brings the same value to another stage of the same rank; -1:
-// there is none.
+// Returns the bundle (values that share memory) of an earlier edge (what a block sends to another
+// stage) that brings the same value to another stage of the same rank; -1: there is none.
 static int shared_bundle(const tri_program *p, const tri_schedule_request *r, int edge) {
     const tri_edge *to = &r->edges[edge];
     for (int e = 0; e < edge; e++) {
@@ -128,8 +128,8 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
 enum { MOST_READERS = 8 };
 
 // Which actions have used 64 bytes of a heap. Lanes (communication, storage, …) run at the same
-// time, so an action that writes has to come after all of them, and one that reads after the
-// writer.
+// time. So an action that writes these bytes has to wait for all actions that used them before, and
+// an action that reads them for the one that wrote them.
 typedef struct cell {
     uint32_t tag;                  // identifies the data that these bytes hold now
     int writer;                    // the action that wrote these data, plus 1; 0: none

@@ -16,8 +16,8 @@
 enum { RANKS = 4, SKEWED = 1 };
 
 static tri_ledger_ring rings[RANKS];
-// If tells_every_ns is not 0: the latest actions of the last rank. They are copied to `rings`,
-// which the search for stragglers reads, only every tells_every_ns.
+// The latest actions of the last rank, if tells_every_ns is not 0. The search for stragglers does
+// not see them at once: they are copied to `rings`, which it reads, only every tells_every_ns.
 static tri_ledger_ring hidden;
 static int64_t clock_ns, told_ns, tells_every_ns;
 

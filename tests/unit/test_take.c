@@ -1,6 +1,7 @@
-// The action TAKE: on an asynchronous device, a micro-batch is copied to the device while the one
-// before computes, and the loader gets its memory back after the copy and not before. On other
-// devices no second micro-batch is taken, and no memory is planned for it.
+// Checks the action TAKE, which brings a micro-batch to the device. On an asynchronous device it is
+// copied there while the device computes the micro-batch before it, and the loader gets its memory
+// back only after the copy. On other devices no second micro-batch is taken in advance, and no
+// memory is planned for it.
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"

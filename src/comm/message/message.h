@@ -11,9 +11,9 @@ typedef struct tri_message_config {
     // By rank: its number in the job, which messages about failures name. NULL: the same number.
     const int *job_ranks;
     // A name that no other group of the job has. It is part of the keys under which the ranks
-    // exchange their addresses through the functions of `meeting`. NULL: the number of this
-    // open, counted in the process; so all ranks of the job must then open the same communicators
-    // in the same order.
+    // exchange their addresses through the functions of `meeting`. NULL: the keys have a number
+    // instead, which counts the calls of tri_comm_message_open in this process; all ranks of the
+    // job must then open the same communicators in the same order.
     const char *group;
     // The control communicator, over all ranks of the job, from which this rank learns what the
     // other ranks do. It must outlive this one. NULL: there is none.

@@ -38,8 +38,7 @@ static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
     }
 }
 
-// The function `term` of apply for a communicator of one rank: rank r's term lies in this rank's
-// own `send`.
+// Finds what this rank, `r`, sends to itself: it lies in the rank's own `send`.
 static const char *own_term(const message_comm *comm, const tri_comm_op *op, int r) {
     return (const char *)op->send +
            (tri_comm_kind_scatters(op->kind) ? (size_t)r * bytes_of(op) : 0);

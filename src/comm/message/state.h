@@ -141,9 +141,9 @@ typedef struct message_peer {
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
     bool needs_header;
-    // How far the operation has got with that rank. message_spread counts the bytes whose send or
-    // receive has started: data, and in a broadcast also results. message_window divides sums into
-    // windows (ranges of elements) and counts these: those whose receive has started
+    // How far the collective has got with the other rank. message_spread counts the bytes whose
+    // send or receive has started: data, and in a broadcast also results. message_window divides
+    // sums into windows (ranges of elements) and counts these: those whose receive has started
     // (results_asked), and those that have arrived and were used (results_taken).
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;

@@ -31,8 +31,8 @@ bool message_say_goodbye(message_family *family);
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 
-// The functions of these names in progress_backend: a thread sleeps until a message arrives or
-// another thread wakes it.
+// The functions sleep_begin, sleep, sleep_end, wake and wake_all of progress_backend, by which a
+// thread sleeps until a message arrives or another thread wakes it.
 uint32_t message_sleep_begin(progress_family *family);
 void message_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void message_sleep_end(progress_family *family);

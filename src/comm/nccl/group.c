@@ -24,8 +24,8 @@ static bool is_of(const tri_comm *comm, const nccl_group *g, const tri_comm_op *
     return way_of(comm, op) == g->way && (g->way == NCCL_AMONG_ALL || op->peer == g->peer);
 }
 
-// Makes a group of the first operation and of all others with the same way and peer: collectives,
-// or messages in one direction between this rank and one other.
+// Makes a group of ops[0] and of all later operations that the same link carries: collectives, or
+// messages in one direction between this rank and one other.
 static tri_status make_group(const tri_comm *comm, const tri_comm_op *ops, int count,
                              nccl_group **out) {
     nccl_group *g = calloc(1, sizeof *g);

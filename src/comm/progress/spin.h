@@ -11,8 +11,8 @@ typedef struct progress_spin {
     int64_t since_ns; // since when the thread has yielded its core; 0: it has not yet
 } progress_spin;
 
-// True: the caller should look at once whether its operation can advance. This function has spun
-// for a moment, or yielded the core. False: it is time to sleep.
+// Spins for a moment or yields the core, and returns true: the caller should then look at once
+// whether its operation can advance. Returns false if it is time to sleep instead.
 bool progress_spin_on(progress_family *family, progress_spin *spin);
 
 // Tells the core that this thread spins, so that a thread beside it on the same core runs faster.

@@ -95,8 +95,9 @@ typedef struct progress_backend {
     void (*close_comm)(progress_comm *comm);
     void (*close_family)(progress_family *family);
 
-    // Functions that tell what the backend knows of other ranks. Each may be NULL. If the argument
-    // is a family (all communicators split from one), ranks are given by their numbers in the job.
+    // The next functions show that this rank is alive, and tell what the backend knows of other
+    // ranks. Each may be NULL. If the argument is a family (all communicators split from one),
+    // ranks are given by their numbers in the job.
 
     // Called every TRI_HEARTBEAT_MS, to raise this rank's heartbeat or to move messages.
     void (*beat)(progress_family *family);
@@ -183,8 +184,8 @@ struct progress_comm {
     progress_item *queue;
     uint64_t capacity; // a power of two
     _Atomic uint64_t started, completed;
-    // The thread of the family (all communicators split from one) advances operations up to this
-    // number.
+    // The thread of the family (all communicators split from one) was asked to advance the
+    // communicator's operations up to this one; they are numbered from 1 in the order of starting.
     _Atomic uint64_t thread_target;
     _Atomic uint32_t executing, waiters;
     // While `armed`, `listener` is to be called when an operation ends (tri_comm_backend.notify),

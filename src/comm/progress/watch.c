@@ -73,8 +73,8 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
         return;
     if (!awaits(comm, peer)) return;
     if (!comm->family->backend->collective_of(comm, peer, theirs, sizeof theirs)) return;
-    // The other rank may have sent or received before it entered the collective. Whatever it did is
-    // visible by now.
+    // The other rank may have sent or received this message before it entered the collective. That
+    // is visible by now, so this rank tries once more to complete its own operation.
     if (progress_advance(comm) != PROGRESS_BLOCKED) return;
     pthread_mutex_lock(&comm->lock);
     const progress_item *item = message_with(comm, peer);
@@ -101,8 +101,9 @@ static int find_culprit(const progress_family *family, int job_rank, bool asks) 
 }
 
 // Chooses one of the ranks for which this rank waits, preferably one that does not wait for this
-// rank. *culprit is the job's rank that holds the chosen one up, for the message. PROGRESS_NOBODY:
-// this rank waits for no other. `asks`: the store is also asked, about ranks of other hosts.
+// rank. *culprit becomes the job's rank that holds the chosen one up, for the message.
+// PROGRESS_NOBODY: this rank waits for no other. `asks`: the job's store may be asked for which
+// ranks the ranks of other hosts wait.
 static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
     int chosen = PROGRESS_NOBODY;
     for (int r = 0; r < comm->head.size; r++) {

@@ -143,8 +143,8 @@ static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm))
 
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
 
-// With one rank all sums are in rank order and no calls can disagree, so it has all these
-// abilities.
+// There is only one rank, so every sum is in rank order, and no other rank's call can differ from
+// its own. So this communicator has all abilities except that it takes no memory of devices.
 static unsigned self_abilities(const tri_comm *comm) {
     return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
 }

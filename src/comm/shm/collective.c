@@ -151,9 +151,10 @@ bool shm_collective_rests(const shm_comm *comm) {
 }
 
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
-    // At its next meeting (a barrier of all ranks of the communicator), the other rank may have
-    // announced its next collective in an entry. But while this rank is in a collective, that
-    // meeting may belong to the same collective, for which a rank writes no entry.
+    // `rank` announces its next collective by an entry (shm_entry) at its next meeting, a point
+    // that all ranks of the communicator pass together. But while this rank is still in a
+    // collective, that next meeting may be a later one of the same collective, for which ranks
+    // write no entries.
     bool is_between = comm->current.state == SHM_ANNOUNCE;
     if (!is_between || !shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);

@@ -1,5 +1,5 @@
-// Communicators over shared memory: the memory of each one, and the functions that the progress
-// base needs.
+// Communicators over shared memory: allocates the memory of each one, and defines the functions of
+// the backend that the progress base (comm/progress) calls.
 #include "comm/shm/communicator.h"
 
 #include "comm/op.h"

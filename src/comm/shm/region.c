@@ -10,8 +10,8 @@
 // The ranks' large buffers lie three pages farther apart than their size, so that the same element
 // of each buffer has another hash in the first-level cache of AMD's Zen. This cache finds a line by
 // a hash that xors address bits 12 to 19 with bits 27 to 20 (Lipp et al., "Take A Way", 2020), and
-// lines with the same hash evict each other. Buffers 256 MiB apart had equal hashes, which halved
-// the rate.
+// lines with the same hash evict each other. Buffers 256 MiB apart have equal hashes, and
+// operations on them took twice as long.
 enum { REGION_LARGE = 1 << 20, REGION_SKEW = 3 * SHM_PAGE };
 
 typedef struct region_head { // the first page of the segment

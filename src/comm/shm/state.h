@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 enum {
-    // An operation that touches more bytes than this writes its results past the caches, with
-    // non-temporal stores, because they would not fit.
+    // An operation that reads and writes more bytes than this stores its results by instructions
+    // that bypass the caches, because so many results would only evict other data from them.
     SHM_STREAM_BYTES = 24 << 20,
 };
 

@@ -36,9 +36,9 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
                              staged_group **out);
 void staged_group_free(staged_group *group);
 
-// By what way the operation groups of a communicator go through the host's memory: the inner
-// communicator, which works on that memory, and queues for the copies between device and host. All
-// groups of a communicator share one staged_route.
+// What the operation groups of a communicator need on their way through the host's memory: the
+// inner communicator, which works on that memory, and queues for the copies between device and
+// host. All groups of a communicator share one staged_route.
 typedef struct staged_route {
     tri_comm *inner;
     tri_queue *out, *in; // queues of the device: for copies out of its memory, and into it

@@ -8,9 +8,9 @@
 
 enum {
     K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of `a`: six rows take 12 KB
-    // Up to this k, `a` is packed in groups of 16 rows: such a group and a panel of b fit into the
-    // L1 cache. If k is larger, each row of `a` is packed by itself: a tile reads only six rows, so
-    // it can add up K_BLOCK_ROWS of k at a time.
+    // If `a` is packed and k is at most this, the rows are packed in groups of 16, [k][16]: such a
+    // group and a panel of b fit into the L1 cache. If k is larger, each row is packed by itself:
+    // then a tile reads only its six rows, and these fit into the L1 cache up to k = K_BLOCK_ROWS.
     K_GROUPS = 128,
     ROW_PADDING = 16, // floats behind a packed row, so that rows lie in different sets of the cache
     // If `a` has at most this many columns, and each column is contiguous, `a` is not packed.
@@ -93,8 +93,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
     return best;
 }
 
-// Whether the transposed product is computed instead. Its tiles apply no epilogue: store_transposed
-// does, when it transposes the sums back into c.
+// Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles apply no
+// epilogue: store_transposed does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
     // The transposed product is faster if packing b, which transposes it, costs more than packing a
     // and writing c twice.

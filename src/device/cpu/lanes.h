@@ -9,8 +9,8 @@
 #define CPU_LANES 16
 #endif
 
-// CPU_OP completes the name of an intrinsic that both widths have. CPU_FOR_LANES completes a name
-// that both widths define. CPU_LANES_TARGET marks functions of such source.
+// CPU_OP(add_ps) is the intrinsic _mm512_add_ps or _mm256_add_ps. CPU_FOR_LANES(name) is the
+// function name_avx512 or name_avx2. CPU_LANES_TARGET marks functions of such source.
 #if CPU_LANES == 16
 typedef __m512 cpu_lanes;
 #define CPU_OP(name) _mm512_##name

@@ -1,7 +1,9 @@
-// A linear layer and the cross-entropy of its scores, chunk by chunk of rows: the memory for scores
-// holds one chunk, first its scores and then their gradient. Products and losses are those of the
-// separate kernels (linear.c, linear_bf16.c, class_loss.c), and the rows of a chunk are a block in
-// which a product sums the gradient of a weight, so that the results have the same bits.
+// A linear layer and the cross-entropy of its scores, one chunk of rows at a time: the memory for
+// scores holds one chunk, first its scores and then their gradient.
+//
+// Results have the same bits as those of the separate kernels (linear.c, linear_bf16.c,
+// class_loss.c). For products and losses the same code runs. And a product sums the gradient of a
+// weight in blocks of rows, which are the chunks here (tri_loss_chunk).
 #include "device/cpu/class_loss.h"
 #include "device/cpu/linear.h"
 

@@ -1,8 +1,8 @@
 // Max pooling of nChw16c tensors, fused with ReLU and dropout, and its gradient.
 //
-// If no convolution, pooling or batch norm reads the result, a linear layer does. The result is
-// then written plain: transposing 16 × 16 values in registers is cheaper than a reorder through
-// memory.
+// The result is written plain if no convolution, pooling or batch norm reads it, but for example a
+// linear layer, which needs it plain: transposing 16 × 16 values in registers is cheaper than a
+// reorder through memory.
 #include "device/cpu/pool.h"
 
 #include <stdlib.h>

@@ -141,8 +141,8 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
 
 CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
-    // Prefetches everything first: the rows lie so far apart that the hardware does not prefetch
-    // them.
+    // If k is small, prefetches everything first, because the hardware does not prefetch rows that
+    // lie so far apart.
     for (int64_t j = 0; j < columns && k <= 64; j++)
         for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);

@@ -6,10 +6,10 @@
 // threads can: to make threads yield, a helper thread opens a parallel region of its own, whose
 // threads only sleep.
 //
-// The delay of threads alone does not tell which of the two is faster. For example, if a thread of
-// the data loader sometimes takes a core, small kernels run two to three times faster with spinning
-// threads, although these are delayed. So when threads are delayed, yielding is tried for a moment,
-// and the faster one is kept.
+// That threads have to wait for cores does not tell whether yielding would be faster. For example,
+// if a thread of the data loader sometimes takes a core, small kernels run two to three times
+// faster with spinning threads, although these lose that core. So when threads have to wait for
+// cores, yielding is tried for a moment, and the faster of the two ways is kept.
 #include "device/cpu/wait_policy.h"
 
 #include "base/cpu_share.h"

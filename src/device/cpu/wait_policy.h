@@ -20,9 +20,9 @@ void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
 void cpu_wait_policy_count(cpu_wait_policy *policy); // NULL allowed
 bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 
-// The state of the choice; all zero, it begins with spinning. Time is divided into windows
-// (cpu_wait_window). Loops are the parallel loops that cpu_wait_policy_count has counted. The state
-// is declared here so that tests can look into it.
+// The state of the choice. A state that is all zero begins with spinning. Time is divided into
+// windows (cpu_wait_window). Loops are the parallel loops that cpu_wait_policy_count has counted.
+// The state is declared here so that tests can look into it.
 typedef struct cpu_wait_choice {
     bool yields;         // how threads wait at present: true if they yield the core
     bool on_trial;       // `yields` is being compared with its opposite, which was in use before

@@ -128,8 +128,9 @@ static CPU_LANES_TARGET void weight_range(void *context, int64_t begin, int64_t 
 }
 
 // Computes m for `vectors` vectors of channels: m[position][tile][CHUNK] = the sum over c of
-// v[position][c / lanes][tile][c % lanes] · u[position][c][CHUNK]. Also computes tiles that a block
-// does not have, from whatever v holds there.
+// v[position][c / lanes][tile][c % lanes] · u[position][c][CHUNK]. Always computes BLOCK tiles, so
+// that the loops have constant lengths. The last block may have fewer; nobody reads what is
+// computed for the missing tiles.
 CPU_LANES_INLINE void multiply(const winograd_state *t, const float *v, const float *u, float *m,
                                int vectors) {
     for (int position = 0; position < WINOGRAD_POSITIONS; position++, u += t->grid.c * CHUNK)

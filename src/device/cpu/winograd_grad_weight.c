@@ -1,7 +1,7 @@
 // The gradient of a convolution's weight by Winograd's formula (winograd_transform.h), for the
-// shapes of conv_is_winograd with at most 96 × 96 pairs of a channel of x and one of dy. For all
-// shapes of conv_is_winograd if oneDNN itself has no Winograd convolution: with AVX2, and from its
-// version 3 on.
+// shapes of conv_is_winograd. If oneDNN itself has a Winograd convolution (its version 2, with
+// AVX-512), this kernel computes only those shapes for which the channels of x times those of dy
+// are at most 96 × 96.
 //
 // A block of tiles goes through two steps: the 6×6 pixels of x and the 4×4 pixels of dy that belong
 // to each tile are transformed, to 36 matrices v [tiles, c] and w [tiles, o]; then vᵀ·w is added to
@@ -67,9 +67,10 @@ static grad_state state_of(const tri_graph *graph, const tri_node *node) {
     return t;
 }
 
-// Loads 4 pixels, of which `count` lie in the image: column `k` of a tile with AVX-512, with AVX2
-// row `k`, as winograd_read.c does. `pixels` is the tile's first pixel, `width` that of the image,
-// `plane` the pixels of a channel.
+// Loads 4 pixels of a tile of dy, of CPU_LANES channels: with AVX-512 column `k` of the tile, with
+// AVX2 row `k`. Pixels outside the image become 0: only the tile's first `rows` rows and `columns`
+// columns lie in it. `pixels` is the tile's first pixel, `width` the pixels of an image's row, and
+// `plane` those of a channel.
 #if CPU_LANES == 16
 enum { LINES_ARE_ROWS = 0 };
 
@@ -92,8 +93,8 @@ CPU_LANES_INLINE void load_line(const float *pixels, int64_t width, int64_t plan
 }
 #endif
 
-// Transforms 4×4 pixels of dy, CPU_LANES channels, of which `rows` × `columns` lie in the image:
-// w[position · step]. Returns their sum.
+// Transforms 4×4 pixels of dy, of CPU_LANES channels, of which `rows` × `columns` lie in the image.
+// Writes position i of the 6×6 results to w[i · step]. Returns the sum of the pixels.
 CPU_LANES_INLINE cpu_lanes transform_gradients(const float *pixels, int64_t width, int64_t plane,
                                                int64_t rows, int64_t columns, float *w,
                                                int64_t step) {

@@ -1,13 +1,14 @@
-// Transforms the pixels that tiles of Winograd's convolutions read. Vectors hold one pixel of
-// CPU_LANES channels: with AVX-512 images are nChw16c, so that a load makes one; with AVX2 they are
-// plain, and four pixels of eight channels are transposed.
+// Transforms the pixels that tiles of Winograd's convolutions read. A vector holds CPU_LANES
+// channels of one pixel. With AVX-512 images are nChw16c, so one load reads such a vector. With
+// AVX2 they are plain, so four pixels of eight channels are loaded and transposed.
 #include "device/cpu/winograd_tiles.h"
 #include "device/cpu/winograd_transform.h"
 
 enum { ALL = (1 << WINOGRAD_IN) - 1 }; // of the six rows or columns that a tile reads: all
 
-// The 6×6 pixels that a tile reads, of CPU_LANES channels from `pixels` on. `edge`: only the rows
-// and columns of two masks exist, the others count as zeros.
+// The 6×6 pixels that a tile reads, of CPU_LANES channels from `pixels` on. `edge`: some of them
+// lie outside the image and count as 0; bit i of `rows` and of `columns` is set if row i or column
+// i lies in the image.
 typedef struct source {
     const float *pixels;
     int64_t width, plane; // pixels of a row, and of a channel

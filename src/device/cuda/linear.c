@@ -80,8 +80,10 @@ static tri_status workspace(const tri_device_description *device, const tri_grap
     return TRI_OK;
 }
 
-// The gradient of a weight. That of a bias is overwritten, because cuBLASLt cannot add to it; it is
-// small.
+// Which outputs the kernel can add to earlier ones (tri_kernel_def.adds): output 0 of
+// linear_grad_weight, the gradient of the weight, if it is F32. The gradient of the bias is
+// overwritten, because cuBLASLt cannot add to it; it is small, so that adding it separately costs
+// little.
 static unsigned adds(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node) {
     return node->op == &tri_op_linear_grad_weight && cuda_out_type(graph, node, 0) == TRI_F32;

@@ -1,5 +1,5 @@
-// On the GPU: ops that move elements and compute nothing, which are concat, split and their
-// gradients, rechunk, reorder, and views that have memory of their own. Elements may have any type.
+// Ops that move elements and compute nothing, on the GPU: concat, split and their gradients,
+// rechunk, reorder, and views that have memory of their own. Elements may have any type.
 #include "device/cuda/internal.h"
 
 // The copies that one op makes, at most one for each input. A copy moves runs of consecutive

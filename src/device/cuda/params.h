@@ -84,8 +84,8 @@ typedef struct cuda_product {
     bool adds;                   // the product is added to c, which is F32; no activation, no bias
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
-    // For the gradient of a weight, a is dyᵀ: the gradient of the bias, which the library may sum
-    // while it reads dy for the product. bias_grad.sums NULL: none.
+    // The gradient of the bias, where the product is the gradient of a weight (a is dyᵀ): the
+    // library may sum it while it reads dy for the product. bias_grad.sums NULL: it is not wanted.
     cuda_column_sums bias_grad;
     void *workspace; // memory that the vendor's library uses while it computes
     int64_t workspace_bytes;

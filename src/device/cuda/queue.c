@@ -24,7 +24,8 @@ enum {
     // so that the caller may change its own memory as soon as the call has returned.
     SMALL_ROOM = 64,
     // How many calls may be issued to a stream while it waits for a ticket that does not belong to
-    // this device. The driver holds about 1,024 calls of all streams together.
+    // this device. The driver holds about 1,024 calls of all streams together, and blocks all
+    // threads that issue more (see wait_for_answers).
     MOST_BEHIND = 320
 };
 
@@ -84,8 +85,8 @@ cuda_stream *cuda_stream_of(const tri_queue *queue) {
 }
 void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
 
-// Rejects work that cannot be part of a graph. CUDA itself would give up the whole graph, or accept
-// a call that would not mean the same in each repetition.
+// Rejects work that cannot be captured in a CUDA graph. CUDA itself would give up the whole graph,
+// or accept a call that would not mean the same in each repetition.
 static tri_status check_capture(const cuda_queue *q, const char *call) {
     if (!q->captures) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
@@ -205,8 +206,8 @@ void cuda_close_queue(tri_queue *head) {
     free(q);
 }
 
-// Gets the event of a ticket. NULL: the ticket's work is done, since its event has been recorded
-// again for a newer ticket (cuda_record).
+// Gets the event of a ticket. NULL: a newer ticket has taken over the event. Then the work of the
+// older ticket is done, because cuda_record waits for it before it uses the event again.
 static cuda_event *event_of(cuda_queue *q, uint64_t number) {
     uint64_t recorded = __atomic_load_n(&q->recorded, __ATOMIC_ACQUIRE);
     return recorded - number < EVENTS ? q->events[number % EVENTS] : NULL;

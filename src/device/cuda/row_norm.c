@@ -44,9 +44,9 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The workspace of the gradient. Each thread block adds up its own rows: first come these sums for
-// the weight, then (layer norm only) those for the bias, then the workspace of the kernel that adds
-// the sums of all thread blocks.
+// The workspace of the gradient's kernels. Each thread block sums the gradients of the weight and
+// (in layer norm) of the bias over its own rows. The workspace has these sums, first the weight's,
+// then the bias's, and then the workspace of the kernel that adds the sums of all thread blocks.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);

@@ -43,13 +43,14 @@ typedef struct cuda_properties {
     bool has_convolutions; // cuDNN was found
 } cuda_properties;
 
-// An invalid label or token that a kernel has met. A kernel cannot return an error, so the first
-// kernel that meets one fills in these fields, `kind` last. They lie in pinned memory of the host.
+// A fault is an invalid label or token in a kernel's input. A kernel cannot return an error, so the
+// first kernel that finds a fault describes it in the cuda_fault below, `kind` last. The cuda_fault
+// lies in pinned memory of the host.
 typedef enum cuda_fault_kind {
     CUDA_NO_FAULT,
     CUDA_FAULT_LABEL,
     CUDA_FAULT_TOKEN,
-    CUDA_FAULT_TAKEN = -1 // a kernel is filling in the fields just now
+    CUDA_FAULT_TAKEN = -1 // a kernel is filling in the cuda_fault just now
 } cuda_fault_kind;
 
 typedef struct cuda_fault {

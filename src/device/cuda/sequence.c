@@ -48,8 +48,9 @@ typedef struct embedding_grad {
     cuda_embedding_grad sums;
 } embedding_grad;
 
-// The workspace of the embedding's gradient, in I32. It has keys and positions of cuda_token_order
-// twice, because sorting goes from one copy to the other, and the starts of cuda_row_starts.
+// The workspace of the embedding's gradient, for which positions are sorted by their tokens' rows.
+// It has the arrays keys[2] and positions[2] of cuda_token_order (two of each, because the sort
+// moves elements from one to the other) and the array `starts` of cuda_row_starts.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_tokens t = tokens_of(graph, node);

@@ -68,8 +68,8 @@ REF_BODY tri_status attention_body(const ref_node *node, const tri_kernel_args *
 }
 
 // Computes two numbers for query t and key s: p, the probability with which t attends to s, and ds,
-// the gradient of the loss with respect to q·k. All gradients are sums of them: dq of ds k over the
-// keys, dk of ds q and dv of p dy over the queries.
+// the gradient of the loss with respect to q·k. From these follow the gradients: dq is the sum of
+// ds · k over the keys; dk is the sum of ds · q over the queries, and dv that of p · dy.
 REF_BODY void attention_pair(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
                              int64_t h, int64_t t, int64_t s, double *p, double *ds) {
     const tri_attention_attr *a = (const void *)node->attr;

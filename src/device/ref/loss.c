@@ -372,8 +372,8 @@ REF_BODY tri_status linear_cross_entropy_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Adds what one row contributes to the gradients of the weight and of the bias, `sums`: first
-// [classes, inputs], then [classes]. Writes the row of dx.
+// Adds the terms of row n to the gradients of the weight and of the bias. `sums` has both, first
+// the weight's [classes, inputs], then the bias's [classes]. Also writes row n of dx.
 REF_BODY void add_row_gradients(const scored_rows *s, int64_t n, ref_array gradient, double *sums,
                                 double *row, ref_array dx) {
     for (int64_t k = 0; k < s->inputs; k++) row[k] = 0;

@@ -239,8 +239,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
 // dy with v.
 struct query_facts {
     int seen; // to how many keys of a tile the query attends, counted from `key` on
-    // log2 of the sum of e^score over all keys of the query; the scalar product of the query's rows
-    // of dy and y.
+    // log2_sum_exp: log2 of the sum of e^score over all keys of the query. dot: the scalar product
+    // of the query's rows of dy and y.
     float log2_sum_exp, dot;
 };
 
@@ -329,8 +329,8 @@ template <typename T, int D, bool of_keys> GPU_KERNEL gradient(cuda_attention_gr
         if (steps > 0) copy_columns(0);
         for (int64_t step = 0; step < steps; step++) {
             gpu_copy_wait();
-            // The tiles of this iteration have arrived, and all warps have read those of the
-            // iteration before.
+            // After this barrier the tiles of this iteration have arrived, and all warps have read
+            // those of the iteration before, so their buffer can be filled again.
             gpu_barrier();
             if (step + 1 < steps) copy_columns(step + 1);
             const T *y = others + step % 2 * 2 * TILE;

@@ -137,8 +137,8 @@ GPU_DEVICE float gradient_one(const cuda_batch_norm &p, const channel &k, float 
     return k.weight * k.inv_std * (d - (k.sum + h * k.sum_h));
 }
 
-// The channel of element `at`. `small`: 32 bits are enough to count the elements, and dividing them
-// is faster.
+// The channel of element `at`. `small`: the tensor has so few elements that 32 bits can count them,
+// and then faster divisions of 32 bits are used.
 GPU_DEVICE int64_t channel_at(const cuda_batch_norm &p, int64_t at, bool small) {
     return small ? (uint32_t)at / (uint32_t)p.inner % (uint32_t)p.channels
                  : at / p.inner % p.channels;
@@ -410,8 +410,9 @@ template <typename X, typename Y, int n>
 tri_status launch_last(cuda_stream *stream, const cuda_batch_norm *p, char *why) {
     int64_t lots = p->channels / n, columns = panel_columns(lots);
     int64_t tiles = (lots + columns - 1) / columns, slices = tiles * cuda_norm_slices(p);
-    // There are so few blocks that a thread takes about 4 pixels or more, because it first has to
-    // read the mean, weight and other numbers of its channels.
+    // `all`: the thread blocks that compute y or dx. There are so few that each thread computes at
+    // least about 4 pixels, because it first has to read the mean, the weight and other numbers of
+    // its channels.
     int64_t all = gpu_blocks(stream, p->samples * p->inner, GPU_BLOCK / columns * 4) / tiles;
     all = (all < 1 ? 1 : all) * tiles;
     return launch_rows(stream, p,

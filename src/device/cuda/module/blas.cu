@@ -211,8 +211,9 @@ std::string line_of(const library *l, cuda_stream *stream, const cuda_product *p
     return vendor_device_name(stream) + text;
 }
 
-// Finds the fastest algorithm by running each on the product's own memory, into which the product
-// is computed afterwards. False: nothing could be measured, and the first one stays chosen.
+// Sets x to the fastest of the algorithms in `results`. Runs each of them on the product's own
+// memory, into which the product is computed afterwards. False: nothing could be measured, and x
+// has the first algorithm.
 bool measure(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
              const cuda_product *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
     int best = choices_fastest(count, [=](int i) {

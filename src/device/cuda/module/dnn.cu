@@ -334,9 +334,9 @@ std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int
     return made;
 }
 
-// What is kept of a plan, so that it can be made again without the heuristics: whether it applies
-// bias and activation, the number of its engine, and type and value of each of the engine's knobs.
-// Empty: cuDNN does not tell them.
+// What a choice (choices.h) stores of a plan, so that the plan can be made again without the
+// heuristics: whether it applies bias and activation, the number of its engine, and type and value
+// of each of the engine's knobs. An empty choice: cuDNN does not tell them.
 enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
 
 choice choice_of(const descriptor &config, bool finishes) {
@@ -397,8 +397,8 @@ struct candidate {
     choice how; // what choices.h stores if the plan is chosen; empty: it cannot be stored
 };
 
-// Asks one of cuDNN's heuristics (`mode`) for plans, and lists the first `most` of them that may be
-// taken. With `most` above 1 it lists only plans that can be stored as a choice (choices.h).
+// Asks one of cuDNN's heuristics (`mode`) for plans. Lists the first `most` that plan_of takes; if
+// `most` is above 1, only those that can be stored as a choice (choices.h).
 std::vector<candidate> list_plans(cudnnHandle_t handle, const descriptor &graph,
                                   cudnnBackendHeurMode_t mode, const cuda_convolution *p,
                                   bool finishes, size_t most) {

@@ -233,8 +233,9 @@ GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t i
     gpu_compare_and_swap(&fault->kind, CUDA_FAULT_TAKEN, kind);
 }
 
-// How many thread blocks to launch for a kernel whose threads each take one element and then go on
-// by gpu_threads(): enough to fill the device, and no more than there is work for.
+// How many thread blocks to launch for a kernel whose threads each take an element, then the one
+// that lies gpu_threads() further on, and so forth: enough blocks to fill the device, but no more
+// than there is work for.
 static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t per_block) {
     int64_t wanted = (elements + per_block - 1) / per_block;
     int64_t most = (int64_t)gpu_multiprocessors(stream) * 16;

@@ -202,9 +202,9 @@ bool is_pending(ncclComm_t comm) {
     return nccl()->CommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress;
 }
 
-// Waits until the peers have read what they still need. False: that took too long. If peers did not
-// finish with one communicator, they will not finish with others either, so later calls do not
-// wait.
+// Waits until the other ranks, too, have finished all operations of the communicator, because they
+// may still read this rank's data. False: that took too long. If ranks did not finish with one
+// communicator, they will not finish with others either, so later calls do not wait.
 bool finalize(ncclComm_t comm) {
     static std::atomic<bool> are_gone;
     if (are_gone) return false;
