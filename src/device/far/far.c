@@ -54,12 +54,6 @@ static tri_status kernel_workspace(const tri_device_description *device, const t
     return tri_kernel_workspace(tri_device_select(&inner, graph, node), &inner, graph, node, out);
 }
 
-static unsigned kernel_adds(const tri_device_description *device, const tri_graph *graph,
-                            const tri_node *node) {
-    tri_device_description inner = inner_of(device);
-    return tri_kernel_adds(tri_device_select(&inner, graph, node), &inner, graph, node);
-}
-
 static tri_status kernel_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
     far_kernel *state = calloc(1, sizeof *state);
@@ -80,11 +74,8 @@ static void kernel_release(tri_kernel *kernel) {
 }
 
 static tri_status work_kernel(tri_queue *inner, far_work *work) {
-    tri_kernel_args args = {.queue = inner,
-                            .in = work->in,
-                            .out = work->out,
-                            .workspace = work->workspace,
-                            .adds = work->adds};
+    tri_kernel_args args = {
+        .queue = inner, .in = work->in, .out = work->out, .workspace = work->workspace};
     return work->kernel->def->run(work->kernel, &args);
 }
 
@@ -93,8 +84,7 @@ static tri_status kernel_run(const tri_kernel *kernel, const tri_kernel_args *ar
     far_areas *areas = &far_of(args->queue->device)->areas;
     far_work work = {.run = work_kernel,
                      .kernel = &state->inner,
-                     .workspace = far_translate(areas, args->workspace),
-                     .adds = args->adds};
+                     .workspace = far_translate(areas, args->workspace)};
     for (int i = 0; i < state->inputs; i++) work.in[i] = far_translate(areas, args->in[i]);
     for (int i = 0; i < state->outputs; i++) work.out[i] = far_translate(areas, args->out[i]);
     return far_queue_push(args->queue, &work);
@@ -104,7 +94,6 @@ static const tri_kernel_def far_kernel_def = {.name = "far",
                                               .supports = kernel_supports,
                                               .layouts = kernel_layouts,
                                               .workspace = kernel_workspace,
-                                              .adds = kernel_adds,
                                               .prepare = kernel_prepare,
                                               .run = kernel_run,
                                               .release = kernel_release};

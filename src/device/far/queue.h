@@ -13,7 +13,6 @@ typedef struct far_work {
     const tri_kernel *kernel;
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
     void *to, *workspace;
-    unsigned adds; // as tri_kernel_args.adds
     const void *from;
     size_t size_bytes;
     int64_t count;
