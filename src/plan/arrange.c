@@ -1,6 +1,7 @@
-// Decides which rank computes what: stages, groups of ranks, the pipeline's order, recomputation,
-// offload. Programs (the model for one size of micro-batch) are compiled after this, because they
-// depend on these decisions. Read next: program.c.
+// Decides which rank computes what: stages (runs of blocks, which are layers or groups of layers),
+// groups of ranks, the pipeline's order, recomputation, offload. Programs (the model compiled for
+// one size of micro-batch) are made after this, because they depend on these decisions. Read next:
+// program.c.
 #include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"
@@ -100,9 +101,9 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
         // A deterministic run whose strategy shards nothing is scheduled as zero2, with its
-        // replicas as shards. The replicate axis is then taken, so the axis along which the whole
-        // set of shards is repeated must be another one: SHARD. Its size is 1, so the set exists
-        // once.
+        // replicas as shards: then gradients can be added in the order of micro-batches. The axis
+        // REPLICATE takes the place of the shard axis. So the axis along which the whole set of
+        // shards is repeated must be another one: SHARD. Its size is 1, so the set exists once.
         plan->sharing.replicate_axis = TRI_AXIS_SHARD;
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,

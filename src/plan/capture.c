@@ -1,5 +1,5 @@
-// Finds the parts of a schedule that a device may record once and repeat in every step. See
-// capture.h.
+// Finds the parts of a schedule that a device may record once and repeat in every step (captured
+// parts). capture.h gives the rules.
 #include "plan/capture.h"
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,

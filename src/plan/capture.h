@@ -1,8 +1,9 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
-// captures a graph. A part is a run of actions of the compute lane. A captured graph runs as
-// a whole, so nothing can wait in its middle: only the part's first action may wait for another
-// lane (a communicator, storage), and other lanes may wait only for its last one. What the actions
-// issue is the same in every step, because addresses are planned.
+// captures a graph. A schedule is a list of actions. A lane runs its actions one after the other,
+// beside the other lanes: the compute lane, communicators, storage. A part is a run of actions of
+// the compute lane. A captured graph runs as a whole, so nothing can wait in its middle: only the
+// part's first action may wait for another lane, and other lanes may wait only for its last one.
+// What the actions issue is the same in every step, because addresses are planned.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 

@@ -1,17 +1,19 @@
-// Makes a schedule: has compute_actions.c write the compute actions of a rank's stages, and adds
-// all other actions. What is added has an insertion point: the index of the compute action that it
-// precedes. The index depends on the order and on the number of micro-batches, never on their
-// sizes, so that all ranks of a group have the same collectives. Compute actions of micro-batches
-// without samples are left out only at the end, because insertion points count them too. Read next:
-// edge_actions.c (where SEND and RECV stand), step_memory.c.
+// Makes a schedule: has compute_actions.c write the compute actions (FORWARD and BACKWARD of
+// blocks) of a rank's stages, and adds all other actions, such as GATHER and SCATTER of units. A
+// unit is parameters that are gathered, reduced and updated together. What is added has an
+// insertion point: the index of the compute action that it precedes. The index depends on the
+// pipeline's order and on the number of micro-batches, never on their sizes, so that all ranks of a
+// group have the same collectives. Compute actions of micro-batches without samples are left out
+// only at the end, because insertion points count them too. Read next: edge_actions.c (where SEND
+// and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD stands this many units (parameters that are gathered together) before the use of its unit,
-// so that storage can begin the next LOAD as soon as one ends. GATHER stands as many units before,
-// or strategy.prefetch units if that is more. Exception: without a pipeline, fsdp gathers exactly
+// LOAD stands this many units before the STEP of its unit, so that storage can begin the next LOAD
+// as soon as one ends. GATHER stands as many units before the first use of its unit, or
+// strategy.prefetch units if that is more. Exception: without a pipeline, fsdp gathers exactly
 // strategy.prefetch units ahead, because each unit gathered ahead takes memory.
 enum { AHEAD = 2 };
 
@@ -28,14 +30,14 @@ typedef enum point {
     AT_REDUCE,
     AT_TIE,
     AT_DOWNLOAD,
-    AT_CLEAR, // CLEAR of gradients to which the compute action adds
-    AT_TAKE   // last, so that the inputs' memory is in use only from the compute action on
+    AT_CLEAR, // CLEAR of gradients to which the compute action behind it adds
+    AT_TAKE   // last, so that the inputs take no memory before the compute action that reads them
 } point;
 
 typedef struct item {
-    int before;
+    int before; // index of the compute action that the item precedes
     point point;
-    int number; // items are sorted by it last, so that they stay in the order in which they came
+    int number; // the item's number among all, which decides the order if all else is equal
     tri_action action;
 } item;
 
@@ -43,8 +45,7 @@ typedef struct work {
     tri_arena *arena; // temporary memory, freed when the schedule is written
     const tri_schedule_request *request;
     tri_schedule compute;
-    // uses[first_use[u] … first_use[u + 1] - 1] are the compute actions that read unit u
-    // (parameters that are gathered together).
+    // uses[first_use[u] … first_use[u + 1] - 1] are the compute actions that read unit u.
     int *first_use, *uses;
     item *items;
     int item_count, item_capacity;
@@ -212,12 +213,13 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// Gradients of a unit (parameters that are reduced together) are summed from one SCATTER to the
-// next, or over the whole step. For one such sum, marks the actions that add to it. The first
-// action of each gradient source (tri_gradient_source: a kind of compute action) is not marked and
-// overwrites, so that the gradients need not be set to zero first.
-// There are two exceptions: no action writes the gradients of some source, or both halves of
-// BACKWARD may write the same gradient. Then CLEAR sets the gradients to zero, and all actions add.
+// Gradients of a unit are summed from one SCATTER to the next or, without SCATTER, over the whole
+// step. For one such sum, marks the actions that add to it. The first action of each gradient
+// source (tri_gradient_source: a kind of compute action) is not marked and overwrites, so that the
+// gradients need not be set to zero first.
+// There are two exceptions: no action writes the gradients of some source, or both BACKWARD_INPUT
+// and BACKWARD_WEIGHT may write the same gradient. Then CLEAR sets the gradients to zero, and all
+// actions add.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
@@ -244,11 +246,11 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit (parameters that are reduced together). SCATTER follows the last
-// action that adds to the unit's gradients of a micro-batch. If several stages of this rank read
-// the unit, actions of two micro-batches may alternate. Then SCATTER follows each action whose
-// successor belongs to another micro-batch, so that no sum mixes two: a deterministic run adds the
-// micro-batches one by one.
+// Inserts the SCATTERs of a unit. SCATTER follows the last action that adds to the unit's gradients
+// of a micro-batch or, if gradients are not scattered after every micro-batch, of the step. If
+// several stages of this rank read the unit, actions of two micro-batches may alternate. Then
+// SCATTER follows each action whose successor belongs to another micro-batch, so that no sum mixes
+// two: a deterministic run adds the micro-batches one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -271,9 +273,10 @@ static void put_sums(work *w, int unit) {
 
 // Inserts the actions on gradients: CLEAR and SCATTER (both in put_sums), REDUCE, TIE and DOWNLOAD.
 // REDUCE has to wait for SCATTER, and a rank starts its actions in the order of the list. If REDUCE
-// stood directly after SCATTER, the next compute action would wait too. So REDUCE stands after that
-// compute action. For the same reason DOWNLOAD stands one compute action after REDUCE. Gradients
-// that NORM has yet to sum over ranks are downloaded after NORM (write_host_update).
+// stood directly after SCATTER, the compute action behind it would wait for SCATTER too. So REDUCE
+// stands after that compute action. For the same reason DOWNLOAD stands one compute action after
+// REDUCE. If NORM has yet to sum gradients of a unit over ranks (has_partial), write_host_update
+// inserts the unit's DOWNLOAD after NORM.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {
@@ -318,9 +321,8 @@ static void write_all(work *w, tri_schedule *out) {
     }
 }
 
-// The host updates units (parameters that are reduced together) in the order in which their
-// gradients arrive. While it updates one, the parameters of the one before are copied to the
-// device.
+// The host updates units in the order in which their gradients arrive. While it updates one, the
+// parameters of the one before are copied to the device.
 static void write_host_update(const tri_schedule_request *r, tri_schedule *out) {
     tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
     for (int u = 0; u < r->unit_count; u++)

@@ -1,5 +1,6 @@
-// Writes the compute actions of a rank: those of the pipeline's order, with RECOMPUTE where blocks
-// ask for it; in evaluation FORWARD only. Read next: complete.c, which adds the other actions.
+// Writes the compute actions of a rank (FORWARD, BACKWARD and RECOMPUTE of blocks): those of the
+// pipeline's order, with RECOMPUTE where blocks ask for it; in evaluation FORWARD only. Read next:
+// complete.c, which adds the other actions.
 #include "plan/compute_actions.h"
 
 static bool recomputes(const tri_schedule_request *request) {

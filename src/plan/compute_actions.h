@@ -1,5 +1,8 @@
 // The first two steps of writing a schedule: the compute actions of a rank's stages, and then the
-// edge actions, by which ranks exchange values between stages.
+// edge actions, by which ranks exchange values between stages. A compute action runs one block (a
+// layer or a group of layers) for one micro-batch: FORWARD, RECOMPUTE (FORWARD again, instead of
+// keeping activations), BACKWARD, or one half of BACKWARD. `round` is the number of the
+// micro-batch.
 #ifndef TRIREME_PLAN_COMPUTE_ACTIONS_H
 #define TRIREME_PLAN_COMPUTE_ACTIONS_H
 
@@ -7,7 +10,8 @@
 
 // Writes the compute actions in the pipeline's order, and RECOMPUTE before BACKWARD where a block
 // asks for it; in evaluation only FORWARD. The list does not depend on the sizes of micro-batches,
-// so that all ranks of a group have the same list, even a rank whose last micro-batch is empty.
+// so that replicas, which share collectives, have the same list, even one whose last micro-batch is
+// empty.
 void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule *out);
 
 typedef struct tri_edge_action {

@@ -1,28 +1,27 @@
-// Derives dependencies: one table says what each action reads and writes, and conflicts follow from
-// it. Read next: verify.c, which checks the result.
+// Derives which actions of a schedule have to wait for which others (their dependencies): one table
+// says what each action reads and writes, and conflicts follow from it. A unit is parameters that
+// are gathered, reduced and updated together; an edge is the values that a block sends to another
+// stage of the pipeline. Read next: verify.c, which checks the result.
 #include "plan/dependencies.h"
 
 #include <string.h>
 
 // Kinds of resources. An action on a block accesses the activations of the block and the resources
-// of the block's units (parameters that are gathered and reduced together) and edges (values that
-// stages send each other).
+// of its units and its edges.
 typedef enum resource_kind {
     PARAMETERS, // of a unit: its master weights, and the parameters that are gathered from them
-    GRADIENTS,  // of a unit (parameters that are reduced together): its gradients
+    GRADIENTS,  // of a unit: its gradients
     // Of a unit: the gradients that SCATTER (reduce-scatter) leaves on this rank. Without SCATTER
     // these are all of the unit's gradients.
     OWN_GRADIENTS,
-    // The same memory as OWN_GRADIENTS, but only of units (tri_unit: parameters that are reduced
-    // together) whose has_partial is set. NORM changes it, because NORM sums some of these
-    // gradients over the tensor-parallel ranks.
+    // The same memory as OWN_GRADIENTS, but only of units whose has_partial is set (tri_unit). NORM
+    // changes it, because NORM sums some of these gradients over the tensor-parallel ranks.
     PARTIAL_GRADIENTS,
-    // Of a unit (parameters that are updated together): the optimizer state, which LOAD brings from
-    // storage. On a host that updates it, also the gradients that DOWNLOAD brings and the
-    // parameters that UPLOAD reads.
+    // Of a unit: the optimizer state, which LOAD brings from storage. If the host runs the
+    // optimizer: what it needs of the unit in its memory, which includes the gradients that
+    // DOWNLOAD brings and the parameters that UPLOAD reads.
     STATES,
-    // Of a unit (parameters that are gathered together): this rank's shard of the parameters, which
-    // FETCH brings from storage.
+    // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
     OWN_PARAMETERS,
     // The same memory as GRADIENTS, but only of units with statistics of batch norm, which FORWARD
     // writes among the unit's gradients.
@@ -31,14 +30,14 @@ typedef enum resource_kind {
     ACTIVATIONS, // of a block and micro-batch: the values that BACKWARD needs
     BEFORE,      // ACTIVATIONS of the previous block of the stage, of the same micro-batch
     BEHIND,      // ACTIVATIONS of the next block of the stage, of the same micro-batch
-    // Edges (tri_edge) carry what a block makes to a later stage of the pipeline.
+    // The next two are for edges to a later stage of the pipeline.
     MADE, // of a block and micro-batch: the edges whose values it makes
     READ, // of a block and micro-batch: the edges whose values it reads first in its stage
-    // The same for edges that carry gradients back to an earlier stage.
+    // The same two for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,
     MESSAGE, // of an edge and micro-batch: its values, which a SEND or RECV moves
-    INPUTS,  // of a micro-batch: the inputs, which only its first FORWARD accesses
+    INPUTS,  // of a micro-batch: the inputs; all other compute actions come after its first FORWARD
 } resource_kind;
 
 static const struct {
@@ -61,7 +60,7 @@ static const struct {
     {TRI_ACTION_RECOMPUTE, PARAMETERS, false},
     {TRI_ACTION_RECOMPUTE, BEFORE, false},
     {TRI_ACTION_RECOMPUTE, ACTIVATIONS, true},
-    // Writes the edge's values a second time, while SEND may still read them.
+    // RECOMPUTE writes the edge's values a second time, and SEND may still be reading them.
     {TRI_ACTION_RECOMPUTE, MADE, true},
     {TRI_ACTION_BACKWARD, PARAMETERS, false},
     {TRI_ACTION_BACKWARD, GRADIENTS, true},
@@ -108,10 +107,9 @@ static const struct {
     {TRI_ACTION_UPLOAD, PARAMETERS, true},
 };
 
-// How resources (what actions read and write) are numbered, so that one array can hold the history
-// of each: first the step scalars, then the five resources of each unit (parameters that are
-// reduced together), then by micro-batch the activations of each block, the values of each edge,
-// and the inputs.
+// How resources are numbered, so that one array can hold the history of each: first the step
+// scalars, then the five resources of each unit, then by micro-batch the activations of each block,
+// the values of each edge, and the inputs.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];

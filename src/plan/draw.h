@@ -16,8 +16,9 @@ typedef struct tri_drawing {
 } tri_drawing;
 
 // Draws one row for each lane (compute, each communicator, storage, …) of each pipeline rank. With
-// a pipeline, a letter stands for a micro-batch, because readers want to see where each micro-batch
-// is; without one, it stands for a block. Small letters are forward, capital letters backward.
+// a pipeline, a letter stands for a micro-batch, because readers want to see how micro-batches pass
+// from rank to rank; without one, it stands for a block. Small letters are forward, capital letters
+// backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Writes the same picture as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);

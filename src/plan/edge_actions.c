@@ -3,8 +3,10 @@
 // other. They use the order in which values would be ready if forward took one unit of time and
 // backward two: every rank computes these times for all ranks, as whole numbers. With that order
 // ranks can never wait for each other in a circle: of all messages not yet sent, the one that is
-// ready first waits only for earlier compute actions, and those only for earlier messages. Next:
-// step_memory.c.
+// ready first waits only for earlier compute actions, and those only for earlier messages. An edge
+// is the values that one block makes and a block of another stage reads, a message for each
+// micro-batch. A stage is a run of blocks; a pipeline rank is a rank's number along the pipeline.
+// Read next: step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -172,9 +174,9 @@ static tri_status run_clock(clock_work *c) {
 // of a message compute the same numbers, and so the same order.
 typedef struct timed {
     tri_edge_action action;
-    int64_t ready;
-    // Tells messages apart that are ready at the same time: the block that makes the value;
-    // negative for a value of the backward pass.
+    int64_t ready; // when the value is made, in units of the ideal time
+    // Decides the order of messages that are ready at the same time: the number of the block that
+    // makes the value; negative for a value of the backward pass.
     int turn;
 } timed;
 
@@ -192,8 +194,9 @@ static int compare(const void *x, const void *y) {
 // Where this rank's compute actions stand in its list, and when each of them would begin on the
 // ideal machine of clock_work.
 typedef struct index_of_actions {
-    int *of[2];     // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
-    int64_t *start; // by action: when it begins, counted in times of a stage's forward
+    int *of[2]; // of[ALONG] and of[BACK]: by block and micro-batch, the action's index
+    // By action: when it begins, in units of the ideal time (forward of a stage takes one).
+    int64_t *start;
     int count;
 } index_of_actions;
 
@@ -221,10 +224,11 @@ static int first_from(const index_of_actions *p, int64_t time) {
     return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
-// Gives the messages of an edge their insertion points. A SEND stands directly after the action
-// that makes the value. A RECV stands before the first compute action that begins at or after the
-// time when the value is ready (on the ideal machine of clock_work), because much earlier it would
-// only take memory. It never stands later than the action that needs the value.
+// Gives the messages of an edge their insertion points, that is, the compute actions before which
+// they stand. A SEND stands directly after the action that makes the value. A RECV stands before
+// the first compute action that begins at or after the time when the value is ready (on the ideal
+// machine of clock_work), because much earlier it would only take memory. It never stands later
+// than the action that needs the value.
 static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;

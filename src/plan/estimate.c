@@ -10,7 +10,8 @@
 
 const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
 
-// Rates from the makers' data sheets, in the order of tri_rates:
+// Rates from the makers' data sheets, in operations and bytes per second, in the order of
+// tri_rates:
 // - arithmetic in F32;
 // - dense products in half types, on tensor or matrix cores;
 // - the GPU's memory;
@@ -19,7 +20,8 @@ const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9, 10e9, 40e9, 4};
 // - copies from or to the host (PCIe with 16 lanes of generation 3, 4 or 5; NVLink-C2C of a GH200;
 //   Infinity Fabric of an MI250X);
 // - the memory of one of the host's sockets, as nodes with such GPUs usually have it (8 channels of
-//   DDR5-4800 or DDR4-3200, 6 of DDR4-2666, LPDDR5X of a GH200), and how many of the GPUs share it.
+//   DDR5-4800 or DDR4-3200, 6 of DDR4-2666, LPDDR5X of a GH200);
+// - how many of the GPUs share that socket.
 // An MI250X is two devices, and these are the rates of one.
 static const struct {
     const char *model;
@@ -51,8 +53,8 @@ double tri_rates_of_host_memory(const tri_rates *rates, int ranks) {
            (ranks < rates->socket_devices ? ranks : rates->socket_devices);
 }
 
-// What the compute actions of a program cost, in seconds: its segments, collective ops included,
-// and the nodes of FORWARD that RECOMPUTE runs again.
+// How many seconds the compute actions of a program take: its segments (the nodes of one block in
+// one phase), collective ops included, and the nodes of FORWARD that RECOMPUTE runs again.
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // number of ranks that share each layer
@@ -173,8 +175,9 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     }
 }
 
-// Counts the elements of a unit (parameters that are reduced together). `own`: only this rank's
-// shards. `trained_only`: only its buckets with gradients, because only these are reduced.
+// Counts the elements of a unit (parameters that are reduced together). `own`: only those of this
+// rank's shard. `trained_only`: only those of buckets with gradients, because only these are
+// reduced.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {

@@ -11,7 +11,8 @@ typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions per second, in F32
     double half_flops_per_s;   // the same in F16 and BF16
     double memory_bytes_per_s; // bytes per second that kernels read and write
-    double link_bytes_per_s;   // bytes per second that are sent while as many are received
+    // Bytes per second that a rank sends to others while it receives as many.
+    double link_bytes_per_s;
     double disk_bytes_per_s; // bytes per second of reading or writing the file of strategy.offload
     double host_bytes_per_s; // bytes per second of copies between device and host, one direction
     // Memory bandwidth of one CPU socket of the host, and how many devices share that socket.
@@ -29,9 +30,9 @@ tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 double tri_rates_of_host_memory(const tri_rates *rates, int ranks);
 
 // The least time, in seconds, that one training sample can take if one rank computes all of it.
-// `arithmetic`: its operations, at the peak rate of each node's type. `traffic`: the bytes that
-// nodes and updates read and write, at the rate of the memory. These times divided by the measured
-// time are MFU and MBU. Nodes that run again for recomputation are counted once.
+// `arithmetic`: its operations, at the peak rate for the type of each node's numbers. `traffic`:
+// the bytes that nodes and updates read and write, at the rate of the memory. These times divided
+// by the measured time are MFU and MBU. Nodes that run again for recomputation are counted once.
 typedef struct tri_least_seconds {
     double arithmetic, traffic;
 } tri_least_seconds;

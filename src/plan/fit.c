@@ -24,7 +24,7 @@ typedef struct search {
     const tri_rates *rates;
     const tri_measured *measured;
     int64_t memory_bytes;
-    bool micro_is_fixed;
+    bool micro_is_fixed; // the model has batch norm, so another micro-batch gives another result
     tri_candidate *found;
     int count;
     tri_candidate *least;
@@ -71,9 +71,9 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// Writes the overrides that set the size of a micro-batch to `micro`. If the recipe gives the
-// number of micro-batches that a replica accumulates, the overrides also set that number and the
-// global batch, because the three have to agree. NULL: the global batch cannot be divided into
+// Writes the settings that give a micro-batch `micro` samples. If the recipe gives the number of
+// micro-batches that a replica accumulates, the settings also give that number and the global
+// batch, because the three have to agree. NULL: the global batch cannot be divided into
 // micro-batches of this size.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];

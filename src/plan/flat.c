@@ -1,5 +1,6 @@
 // Assigns every parameter to a unit (what is gathered and reduced together) and to one of its
-// buckets, and every bucket to its offsets in the flat buffers. Read next: step.c.
+// buckets (contiguous ranges of parameters that are handled alike), and every bucket to its offsets
+// in the flat buffers, where buckets lie one after the other. Read next: step.c.
 #include "plan/flat.h"
 
 static const struct {

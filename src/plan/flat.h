@@ -1,8 +1,10 @@
-// Where parameters, gradients and optimizer states lie in memory. A *unit* is the state that is
-// gathered, reduced and stepped together: the parameters that only one block reads, or one
-// parameter that several blocks read. The parameters of a unit that have one role, type and
-// placement form a *bucket*: one contiguous range, so that one collective or one optimizer kernel
-// works on all of them. A bucket is padded to equal ranges, one for each shard:
+// Where parameters, gradients and optimizer states lie in memory. A block is a layer or a group of
+// layers that is scheduled as one. A *unit* is the state that is gathered, reduced and updated
+// together: the parameters that only one block reads, or one parameter that several blocks read (a
+// shared, or tied, parameter). A shard is one of the equal ranges into which ranks divide a unit.
+// The parameters of a unit that have one role, type and placement form a *bucket*: one contiguous
+// range, so that one collective or one optimizer kernel works on all of them. A bucket is padded to
+// equal ranges, one for each shard:
 //
 //     bucket     | weight | bias |pad|   elements      all of it, padding included
 //     shards     |    0    |    1    |   own           elements of one shard
@@ -44,8 +46,8 @@ typedef enum tri_bucket_kind {
 } tri_bucket_kind;
 
 bool tri_bucket_is_trained(tri_bucket_kind bucket);
-// True if kernels read the bucket's parameters in a half type; the optimizer then keeps F32
-// masters, because small updates would be lost in a half type.
+// True if kernels read the bucket's parameters in a half type (BF16 or F16). The optimizer then
+// keeps them in F32 too (masters), because small updates would be lost in a half type.
 bool tri_bucket_is_half(tri_bucket_kind bucket);
 tri_placement tri_bucket_placement(tri_bucket_kind bucket);
 // True for the buckets of trained parameters and of statistics: new values of statistics are
@@ -95,8 +97,8 @@ typedef struct tri_flat {
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
-    // How many elements this rank's buffers have: for whole buckets, and for its own shards alone.
-    // The strategy decides which of the two is allocated.
+    // How many elements this rank's buffers have: if they hold whole buckets, and (own_…) if they
+    // hold only its own shards. The strategy decides which of the two is allocated.
     int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;
@@ -106,8 +108,8 @@ typedef struct tri_flat_request {
     const bool *blocks_here; // blocks_here[b]: this rank computes block b
     int shards;
     bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
-    // Each parameter and each shard starts at a multiple of this many bytes, in buffers of F32 and
-    // in those of a half type.
+    // In memory, each parameter and each shard starts at a multiple of this many bytes, whether the
+    // buffer is F32 or of a half type.
     int64_t alignment;
 } tri_flat_request;
 

@@ -1,8 +1,9 @@
-// Assigns a location to every value of a program. Values that share memory (a view and its base, an
-// output written over its input) form a class. A class that only one segment (the nodes of one
-// block in one phase) touches lies in the scratch, which all segments use in turn. The others have
-// to outlive their segment, so they lie in bundles: a bundle has the classes that the same segments
-// read and write. Read next: flat.c, for parameters.
+// Assigns a location in memory to every value of a program (the compiled model). Values that share
+// memory (a view and its base, an output written over its input) form a class. A segment is the
+// nodes of one block in one phase. A class that only one segment touches lies in the scratch, which
+// all segments use in turn. The others have to outlive their segment, so they lie in bundles: a
+// bundle has the classes that the same segments read and write. RECOMPUTE is the action that runs a
+// block's FORWARD segment again before its backward pass. Read next: flat.c, for parameters.
 #include "plan/memory.h"
 #include "plan/program.h"
 
@@ -11,7 +12,7 @@
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
-    int *last_use;  // last_use[v]: the node that reads value v last, or 0
+    int *last_use;  // last_use[v]: the node that reads value v last; 0: none does
     uint32_t *home; // home[v]: the value whose memory value v shares, or v
     int segment_count;
     // For each value v with home[v] == v, the segments that read or write its memory:
@@ -51,7 +52,7 @@ static void locate_fixed(tri_program *p) {
         p->locations[g->gradients[i].value.id] =
             (tri_location){TRI_LOCATION_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
-        if (!tri_value_is(g->metrics[i].value)) continue; // evaluation alone computes it
+        if (!tri_value_is(g->metrics[i].value)) continue; // training does not compute it
         p->locations[g->metrics[i].value.id] =
             (tri_location){TRI_LOCATION_RESULT, i, (int64_t)i * TRI_RESULT_BYTES};
     }
@@ -70,8 +71,7 @@ static bool is_recomputed(const locating *c, const tri_node *node) {
 }
 
 // Whether the node may write over memory that `maker` wrote, if no later node of the graph reads
-// that memory. If both are in one segment (the nodes of one block in one phase), it always may.
-// Otherwise it may not in two cases:
+// that memory. If both are in one segment, it always may. Otherwise it may not in two cases:
 // - The node comes after the forward pass, and the backward pass is split. Then the schedule may
 //   run segments in another order than the graph's, so that a node that comes earlier in the graph
 //   may still have to read the memory.
@@ -171,8 +171,8 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-// Records that the node's segment (the nodes of its block and phase) reads or writes the value's
-// memory. While `touches` is NULL it only counts, so that the lists can be allocated.
+// Records that the node's segment reads or writes the value's memory. While `touches` is NULL it
+// only counts, so that the lists can be allocated.
 static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     uint32_t home = c->home[value.id];
@@ -228,9 +228,9 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles made so far. All values of a bundle are read and written by the same segments (the
-// nodes of one block in one phase), so they have equal lists in locating.touches. by_touches finds
-// the bundle by that list; first_of[b] is the first value of bundle b.
+// The bundles that locate_in_bundle has made so far. All values of a bundle are read and written by
+// the same segments, so they have equal lists in locating.touches. by_touches finds the bundle by
+// that list; first_of[b] is the first value of bundle b.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;
@@ -282,8 +282,8 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
     tri_arena_destroy(arena);
 }
 
-// Lists for each segment (the nodes of one block in one phase) the bundles that it touches: groups
-// of values that share memory. They need memory while the segment's actions run.
+// Lists for each segment the bundles that it reads or writes, which need memory while the segment's
+// action runs.
 static void list_bundles(locating *c, const uint32_t *first_of) {
     tri_program *p = c->p;
     int *counts = TRI_NEW_ARRAY(p->arena, int, c->segment_count);

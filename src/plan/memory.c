@@ -1,4 +1,5 @@
-// Packs buffers by size and lifetime into one range of memory. memory.h has a picture.
+// Packs buffers by size and lifetime into one range of memory. An interval is a buffer with the
+// moments of its first and last use. memory.h has a picture.
 #include "plan/memory.h"
 
 #include <stdbool.h>
@@ -41,7 +42,7 @@ static int by_size(const void *left, const void *right) {
     return a < b ? -1 : 1;
 }
 
-// How much memory an interval uses, and for how long.
+// The area of an interval: its bytes times the number of moments for which it uses them.
 static double area_of(const tri_interval *a) {
     return (double)a->size_bytes * (1 + a->last - a->first);
 }

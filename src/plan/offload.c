@@ -1,5 +1,7 @@
-// Decides what of the training state is offloaded, and whether the device or the CPU of its host
-// runs the optimizer on it. docs/decisions/0024 compares the two. Read next: step.c.
+// Decides what of the training state is offloaded (to a file or to the host's memory), and whether
+// the device or the CPU of its host runs the optimizer on it. docs/decisions/0024 compares the two.
+// Masters are the F32 weights that the optimizer updates. A unit is parameters that are updated
+// together; a bucket is a range of a unit's parameters that are handled alike. Read next: step.c.
 #include "plan/estimate.h"
 #include "plan/plan.h"
 
@@ -32,7 +34,8 @@ static void add_bucket(const tri_plan *plan, int unit, tri_bucket_kind bucket,
     if (!tri_bucket_has_gradients(bucket)) return;
     int states = tri_bucket_is_trained(bucket) ? plan->optimizer_states : 0;
     bool is_half = tri_bucket_is_half(bucket);
-    // FETCH brings offloaded parameters to the device when they are gathered.
+    // If kernels read offloaded masters, UPLOAD copies nothing: FETCH brings them to the device
+    // when they are gathered.
     int64_t up = is_half ? half * own : plan->offload.set.masters[bucket] ? 0 : f32 * own;
     sum->down += f32 * own;
     sum->up += up;

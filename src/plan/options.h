@@ -1,4 +1,8 @@
-// The settings of the recipe's sections `strategy` and `batch`.
+// The settings of the recipe's sections `strategy` and `batch`: how the ranks share the work. A
+// block is a layer or a group of layers that is scheduled as one; a stage is a run of blocks on one
+// rank of a pipeline. A unit is parameters that are gathered and reduced together, mostly those of
+// one block. GATHER is the action that collects a unit's parameters from the ranks that divide
+// them.
 #ifndef TRIREME_PLAN_OPTIONS_H
 #define TRIREME_PLAN_OPTIONS_H
 
@@ -73,7 +77,7 @@ typedef enum tri_order_kind {
 typedef enum tri_recompute {
     TRI_RECOMPUTE_NONE,
     TRI_RECOMPUTE_BLOCK,
-    // Recomputes the first blocks: as many as are needed for the run to fit into `memory`.
+    // Recomputes the first blocks: as many as are needed for the run to fit into strategy.memory.
     TRI_RECOMPUTE_FIT,
 } tri_recompute;
 typedef enum tri_offload {
@@ -103,13 +107,13 @@ typedef struct tri_strategy_options {
     // Names of the blocks that begin the second and later stages; none: stages are cut by cost.
     tri_strings stages;
     tri_recompute recompute;
-    int64_t recompute_every; // of `recompute: block`: every n-th block is recomputed
-    const char *memory;      // bytes that a rank may use, or "auto"
-    int64_t prefetch;        // units (mostly: blocks) by which GATHER runs ahead
+    int64_t recompute_every; // with TRI_RECOMPUTE_BLOCK: every n-th block is recomputed
+    const char *memory;      // bytes that a rank may use (such as 64G), or "auto"
+    int64_t prefetch;        // how many units ahead of a unit's use GATHER starts
     // Fsdp: parameters are released after the forward pass and gathered again for the backward
     // pass.
     bool reshard_after_forward;
-    // Fsdp: units (mostly: blocks) smaller than this stay gathered during a step.
+    // Fsdp: units with fewer bytes of parameters than this stay gathered during a step.
     int64_t persistent_bytes;
     int reduce_dtype; // type in which gradients travel between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;

@@ -1,5 +1,6 @@
-// The plans of all ranks of a run. Ranks that differ only in their replica, shard or slice do the
-// same at the same time, so one plan for each pipeline rank stands for all of them.
+// The plans of all ranks of a run. A pipeline rank is a rank's number along the pipeline. Ranks
+// with the same number differ only in their replica, shard or slice, and do the same at the same
+// time. So one plan for each pipeline rank stands for all of them.
 #ifndef TRIREME_PLAN_PIPELINE_PLANS_H
 #define TRIREME_PLAN_PIPELINE_PLANS_H
 

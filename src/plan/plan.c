@@ -1,4 +1,7 @@
-// Makes a rank's plan: programs, flat buffers, schedules, and the memory that all of them need.
+// Makes a rank's plan: programs, flat buffers, schedules, and the memory that all of them need. A
+// program is the model compiled for one size of micro-batch; a flat buffer holds parameters,
+// gradients or optimizer states one after the other. A unit is parameters that are gathered,
+// reduced and updated together; a bucket is a contiguous range of a unit's parameters.
 // Read next, in the order of make_plan: arrange.c, program.c, flat.c, offload.c, step.c.
 #include "plan/plan.h"
 
@@ -115,10 +118,10 @@ static void raise_to(int64_t *most, int64_t value) {
 
 // Counts the elements of the staging memory through which initial weights and checkpoints pass. It
 // has room for both of these:
-// - `bucket`: the largest bucket that is sharded or offloaded, or this rank's offloaded F32 master
-//   weights of one unit (parameters that are gathered together) that are cast to a half type, if
-//   these are larger. If the host can use the device's memory and `bucket` fits into a heap, it
-//   lies there, because no step uses the heap meanwhile. It is then not counted.
+// - `bucket`: the largest bucket that is sharded or offloaded. Instead it is all offloaded F32
+//   master weights of one unit that this rank holds and that are cast to a half type, if these are
+//   larger. If the host can use the device's memory and `bucket` fits into one of the heaps (memory
+//   of a step), it lies there and is not counted, because no step runs meanwhile.
 // - `parameter`: the largest parameter that ranks hold in slices, all slices together.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
@@ -208,8 +211,8 @@ static tri_status size_memory(tri_plan *plan, const tri_plan_request *request) {
     int64_t gradients =
         plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
     // Packed gradients (packs_gradients) lie on the activations' heap, and are counted apart from
-    // the activations here. If the heap is smaller than the gradients, it does not contain them:
-    // then no step of the run trains.
+    // the activations here. If the heap is smaller than the gradients, they do not lie on it,
+    // because no step of the run trains.
     int64_t heap = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS];
     bool packed = plan->sharing.packs_gradients;
     if (packed && heap < f32 * gradients) gradients = 0;
@@ -354,8 +357,8 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
 
 // Recomputes as few blocks as are needed for the plan to fit. It begins with the first block,
 // because the activations of the first blocks wait longest for BACKWARD. The last block is never
-// recomputed (arrange.c). If the plan does not fit even with all other blocks recomputed, returns
-// that plan.
+// recomputed (arrange.c). If the plan does not fit even if all other blocks are recomputed, returns
+// the plan with all of them recomputed.
 static tri_status create_fitting(tri_arena *parent, const tri_device_description *device,
                                  tri_plan_request request, tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);

@@ -1,6 +1,13 @@
-// Everything that one rank needs for a run, made and sized before the first step: a program for
-// every size of micro-batch, a schedule for every shape of step, and the location of everything in
-// memory.
+// The plan: everything that one rank needs for a run, made and sized before the first step. It has
+// a program (the compiled model) for every size of micro-batch, a schedule (a list of actions) for
+// every shape of step, and the location of everything in memory. The engine runs the plan; `trireme
+// plan` prints it.
+//
+// A block is a layer or a group of layers that is scheduled as one. A unit is parameters that are
+// gathered, reduced and updated together: those that only one block reads, or one parameter that
+// several blocks read. A bucket is a contiguous range of parameters of a unit (flat.h). A replica
+// is the ranks that together run one micro-batch. Actions, such as GATHER and SCATTER, are listed
+// in schedule.h.
 #ifndef TRIREME_PLAN_PLAN_H
 #define TRIREME_PLAN_PLAN_H
 
@@ -12,11 +19,12 @@
 #include "plan/schedule.h"
 #include "plan/step_memory.h"
 
+// The kinds of steps. Each has its own number of samples, and so its own schedule and memory.
 typedef enum tri_step_shape {
-    TRI_STEP_FULL,
+    TRI_STEP_FULL,     // a step of training with all samples of the global batch
     TRI_STEP_TAIL,     // an epoch's last step, when it is smaller
-    TRI_STEP_EVALUATE, // an evaluation batch of the validation data, with which epochs end
-    TRI_STEP_TEST,     // an evaluation batch of the test data, with which a run ends
+    TRI_STEP_EVALUATE, // one batch of an evaluation on the validation data
+    TRI_STEP_TEST,     // one batch of the evaluation on the test data
     TRI_STEP_SHAPE_COUNT
 } tri_step_shape;
 
@@ -24,8 +32,8 @@ static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_S
 
 // One micro-batch of this rank's replica: its samples and its program.
 typedef struct tri_round {
-    // Position of the micro-batch's first sample in the step, and its number of samples; size 0:
-    // the replica has one micro-batch fewer than others.
+    // `first`: position of the micro-batch's first sample among the samples of the step. `size`:
+    // its number of samples; 0: the replica has one micro-batch fewer than others.
     int64_t first, size;
     tri_program *program; // NULL when there are no samples
     // All values that pipeline stages send each other for this micro-batch.
@@ -35,9 +43,9 @@ typedef struct tri_round {
 } tri_round;
 
 typedef struct tri_step_plan {
-    int64_t samples; // samples of the step over all replicas; 0: the run has no step of this shape
-    int rounds;
-    tri_round *items;
+    int64_t samples;  // samples of the step over all replicas; 0: the run has no step of this shape
+    int rounds;       // micro-batches of each replica
+    tri_round *items; // by micro-batch of this rank's replica
     tri_schedule_request request; // the input from which the schedule was written
     tri_schedule schedule;
     tri_step_memory memory;
@@ -55,8 +63,9 @@ typedef struct tri_plan_request {
     // How many samples a step of each shape has; 0: the run has no such step.
     int64_t step_samples[TRI_STEP_SHAPE_COUNT];
     int64_t micro; // samples of a micro-batch; 0: each replica runs its samples as one micro-batch
-    int64_t eval_micro;   // samples of a micro-batch of evaluation and test
-    bool gives_rounds;    // the recipe gives the micro-batches per step; see tri_batch_options
+    int64_t eval_micro; // samples of a micro-batch of evaluation and test
+    // The recipe gives the number of micro-batches in a step; see tri_batch_options.
+    bool gives_rounds;
     bool sync_batchnorm;  // batch norm is computed over the micro-batches of all replicas
     bool deterministic;   // true: results have the same bits on any number of ranks
     tri_comm_choice comm; // the network or shared memory that connects the ranks
@@ -67,14 +76,15 @@ typedef struct tri_plan_request {
     // With TRI_RECOMPUTE_FIT, how many blocks are recomputed, from the first on; set by
     // tri_plan_create.
     int recompute_first;
-    // Another rank's plan of the same request, whose graphs this plan uses again; NULL: none.
+    // The plan of another rank, made from the same request, whose graphs this plan uses again;
+    // NULL: this plan builds its own graphs.
     const tri_plan *reuse_graphs_of;
 } tri_plan_request;
 
 // Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
-// are to be scattered, staging memory, and what communicators need for themselves
-// (tri_comm_scratch_bytes). `workspace`: what kernels need while they run, the loader's batches,
-// and the process itself (TRI_PROGRAM_BYTES).
+// are to be scattered, the memory through which initial weights and checkpoints pass, and what
+// communicators need for themselves (tri_comm_scratch_bytes). `workspace`: what kernels need while
+// they run, the loader's batches, and the process itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t nccl_estimate; // memory that NCCL allocates for itself, estimated; part of the peak
@@ -87,21 +97,26 @@ enum { TRI_MAX_PROGRAMS = 8 };
 
 // How the ranks share the training state, which the mesh and the strategy decide.
 typedef struct tri_plan_sharing {
-    // The axes along which ranks divide one state, and along which they hold copies of it.
+    // The axis of the mesh along which ranks divide one training state among them, and the axis
+    // along which they hold copies of it.
     tri_axis shard_axis, replicate_axis;
     int shards, shard;                  // size of shard_axis, and this rank's coordinate on it
     int replicate_size, replicate_rank; // size of replicate_axis, and this rank's coordinate on it
-    bool releases;                      // parameters are whole only from GATHER to RELEASE
-    bool scatters_rounds; // SCATTER follows every micro-batch; only until then gradients are whole
-    // Gradients take memory only from the first action that writes them to the end of the step, so
+    bool releases; // the rank holds whole parameters only from the action GATHER to RELEASE
+    // The action SCATTER (reduce-scatter) follows every micro-batch, and leaves the rank only its
+    // shard of the gradients.
+    bool scatters_rounds;
+    // Gradients take memory only from the first action that writes them to the end of the step. So
     // they lie where activations lay before. This is so in a run of one rank, where no communicator
     // touches gradients.
     bool packs_gradients;
-    // Scratch takes memory only while an action uses it. This is so in a run of one rank. With
-    // several ranks, communicators may still be using that memory for earlier values, and kernels
-    // would have to wait for them.
+    // Scratch (memory for values that only one action uses) takes memory only while that action
+    // runs, and other values lie there before and after. This is so in a run of one rank. With
+    // several ranks, scratch has memory of its own all the time: a communicator may still be
+    // sending values that lay in memory before, and the action would have to wait for it.
     bool packs_scratch;
-    tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
+    // The type in which gradients of trained parameters travel between ranks.
+    tri_dtype reduce_dtype;
 } tri_plan_sharing;
 
 typedef struct tri_plan_stages {
@@ -111,13 +126,14 @@ typedef struct tri_plan_stages {
 } tri_plan_stages;
 
 typedef struct tri_plan_offload {
-    tri_offload_set set;
-    const char *path; // folder for the file, from the recipe
+    tri_offload_set set; // what is offloaded
+    const char *path;    // folder for the file, from the recipe
     // The state lies in the host's memory instead of a file; see strategy.offload_path.
     bool in_host_memory;
     // The host's CPU runs the optimizer on the offloaded state: see strategy.offload_step. Then the
-    // masters lie in the host's memory too. Parameters that kernels read as they are stored are in
-    // both memories: the host changes its copy, and UPLOAD copies it over the device's.
+    // masters (the F32 weights that it updates) lie in the host's memory too. Parameters that
+    // kernels read in F32 lie in both memories: the host changes its copy, and UPLOAD copies it
+    // over the device's.
     bool steps_on_host;
 } tri_plan_offload;
 
@@ -127,7 +143,8 @@ typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
     // Length of the round gradients, the memory for gradients that kernels cannot add to earlier
-    // ones directly (tri_round_gradients). The compute action that needs the most decides.
+    // ones directly (tri_round_gradients). It is the length for the compute action that needs the
+    // most.
     int64_t round_elements;
 } tri_plan_sizes;
 
@@ -145,7 +162,7 @@ struct tri_plan {
     const tri_strategy *strategy; // the recipe's strategy
     // The strategy by which schedules are written; see tri_strategy_effective.
     const tri_strategy *effective_strategy;
-    const tri_order *order;
+    const tri_order *order; // order of the compute actions
     tri_plan_sharing sharing;
     tri_plan_stages stages;
     tri_plan_offload offload;
@@ -155,7 +172,7 @@ struct tri_plan {
     int block_count;
     tri_schedule_block *blocks;
     tri_flat flat;
-    tri_unit *units; // parameters that are gathered and reduced together, as numbered in `flat`
+    tri_unit *units; // indexed as the units in `flat`
     tri_program *programs[TRI_MAX_PROGRAMS];
     int program_count;
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
@@ -170,33 +187,39 @@ tri_status tri_plan_create(tri_arena *parent, const tri_device_description *devi
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
 
-enum { TRI_TAKEN_BATCHES = 2 }; // how many micro-batches are copied at the same time
+// The most copies of micro-batches to the device that are under way at a time.
+enum { TRI_TAKEN_BATCHES = 2 };
 
 // How many micro-batches of training data the engine may read at one time, so that the loader must
 // not overwrite them. It is 1, or TRI_TAKEN_BATCHES on a device that works asynchronously
-// (takes_ahead). If the step counts its labels first, in order to divide the loss by their number,
-// all its micro-batches of this replica are read twice: then the result is at least their number.
+// (takes_ahead). If the labels of a step are counted before the step (TRI_COUNT_AHEAD), this
+// replica's micro-batches are read twice: first for their labels, then for training. Then the
+// result is at least the number of these micro-batches.
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The round gradients are memory in which a compute action makes the gradients that its kernels
-// cannot add to earlier gradients directly; they are added afterwards. This is one range of them: a
-// whole bucket, or one parameter of a bucket in which kernels add other parameters' gradients
-// directly.
+// cannot add to earlier gradients directly. They are added to the earlier ones afterwards. This
+// struct is one range of that memory. It is for the gradients of a whole bucket or, if kernels add
+// gradients of other parameters of the bucket directly, for the gradient of one parameter.
 typedef struct tri_round_range {
     int unit;
     tri_bucket_kind bucket;
-    int parameter;        // -1: the whole bucket
+    int parameter;        // index of the graph's parameter; -1: the range is for the whole bucket
     int64_t first;        // elements from the start of the bucket
     int64_t elements, at; // `at`: elements from the start of the round gradients
-    bool drop;            // of RECOMPUTE: statistics that FORWARD has made already; not added
+    // The range is not added: RECOMPUTE makes these statistics again, which FORWARD has made
+    // already.
+    bool drop;
 } tri_round_range;
 
-// Lists the ranges of round gradients that the action makes. Returns how many elements they need.
-// `ranges` has room for tri_round_range_limit(plan); NULL: they are only counted.
+// Lists the ranges of round gradients that the action makes; *count is how many there are. Returns
+// how many elements they need. `ranges` has room for tri_round_range_limit(plan) ranges; NULL: they
+// are only counted.
 int64_t tri_round_gradients(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
                             tri_round_range *ranges, int *count);
 int tri_round_range_limit(const tri_plan *plan);
-// Whether the program's kernels add the gradient, which one of the block's nodes makes, directly.
+// Whether the kernel that makes the gradient adds it directly to the gradients of earlier
+// micro-batches.
 bool tri_round_adds(const tri_program *program, const tri_gradient_info *gradient);
 
 // The functions below are for the files of src/plan only; other code uses tri_plan_create.
@@ -211,9 +234,9 @@ void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request);
 void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options);
 // How many bytes the offloaded state takes where it lies.
 int64_t tri_plan_offloaded_bytes(const tri_plan *plan);
-// What an optimizer step on the host moves, in bytes: gradients to the host, parameters to the
-// device, and what its CPU reads and writes in the host's memory. A unit is parameters that are
-// updated together; unit -1: all units.
+// What an optimizer step on the host moves, in bytes. `down`: gradients, which are copied to the
+// host. `up`: parameters, which are copied to the device. `memory`: what the host's CPU and these
+// copies read and write in the host's memory. `unit` -1: the sum over all units.
 typedef struct tri_host_step_bytes {
     int64_t down, up, memory;
 } tri_host_step_bytes;
@@ -222,11 +245,11 @@ tri_host_step_bytes tri_plan_host_step_bytes(const tri_plan *plan, int unit);
 // planned before.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
-// How many bytes this rank's communicators need for themselves. *nccl_estimate: how many more bytes
-// NCCL allocates, estimated; 0 without NCCL.
+// How many bytes this rank's communicators need for themselves. *nccl_estimate: how many bytes NCCL
+// allocates in addition, estimated; 0 without NCCL.
 int64_t tri_plan_communicator_bytes(const tri_plan *plan, int64_t *nccl_estimate);
-// Describes the plan's blocks, and its units (parameters that are gathered and reduced together),
-// for schedules. Schedules know nothing of graphs, so that they can be tested without a model.
+// Describes the plan's blocks and units for schedules (tri_schedule_block, tri_unit). Schedules
+// know nothing of graphs, so that they can be tested without a model.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

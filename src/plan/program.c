@@ -45,7 +45,8 @@ static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         if (is_free_view(p, node) || (blocks_here && !blocks_here[node->block])) continue;
-        if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine runs it
+        // The engine runs collectives, without a kernel.
+        if (node->op->flags & TRI_OP_COLLECTIVE) continue;
         size_t bytes;
         p->kernels[i] = tri_device_select(&p->device, g, node);
         // Never NULL: the layout pass has found that some kernel supports the node.

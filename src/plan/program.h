@@ -1,6 +1,11 @@
-// A model compiled for one size of micro-batch and one mode (training or evaluation), for a device
-// of one description: graph, choice of kernels, and the location of every value. It is read-only
-// once it is made; any number of micro-batches run through it, several of them at a time.
+// A program: a model compiled for one size of micro-batch and one mode (training or evaluation),
+// for a device of one description. It has the graph, the choice of kernels, and the location of
+// every value. It is read-only once it is made; any number of micro-batches run through it, several
+// of them at a time.
+//
+// A block is a layer or a group of layers that is scheduled as one. A block's nodes in one phase
+// (forward, backward, …) are a segment, which one action runs. RECOMPUTE is the action that runs a
+// block's FORWARD again before BACKWARD, instead of keeping its activations.
 #ifndef TRIREME_PLAN_PROGRAM_H
 #define TRIREME_PLAN_PROGRAM_H
 
@@ -19,8 +24,9 @@ typedef struct tri_model_request {
     const tri_pixel_scale *image_scale;
 } tri_model_request;
 
-// Where a value lies while the program runs. The kind decides how its address is found: some
-// addresses are the same in every step, others change with the micro-batch.
+// Where a value lies while the program runs. The kind says how its address is found: some addresses
+// are the same in every step, others change with the micro-batch. Each comment says what `index`
+// and `offset` of a tri_location are.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,    // lies nowhere: the value never has memory of its own
     TRI_LOCATION_SCRATCH, // offset into the scratch memory of the running tri_segment
@@ -43,9 +49,9 @@ typedef struct tri_location {
     int64_t offset;
 } tri_location;
 
-// A bundle: values that one segment (the nodes of one block in one phase) makes and others read.
-// All values of a bundle have the same such segments. They share one buffer, which exists once for
-// each micro-batch in flight. One buffer instead of many keeps the planning of memory small.
+// A bundle: values that are made and read by the same segments, and are kept from one segment to
+// another. They share one buffer, which exists once for each micro-batch in flight. One buffer
+// instead of many keeps the planning of memory small.
 typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose nodes use the bundle's values; -1: several blocks do
@@ -77,8 +83,8 @@ typedef struct tri_program_request {
     const bool *recompute;
     // blocks_here[b]: this rank runs block b and needs its kernels; NULL: all blocks.
     const bool *blocks_here;
-    // Kernels may add gradients to those of earlier micro-batches as they compute them. This rounds
-    // in another order than an addition afterwards does.
+    // Kernels may add gradients to those of earlier micro-batches as they compute them. The sum is
+    // then rounded in another order than if the gradients are added afterwards.
     bool adds_in_place;
     bool splits_backward;      // the backward pass is divided into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of the names of parameters that are not trained
@@ -98,7 +104,8 @@ typedef struct tri_program {
     tri_graph *graph;
     int64_t batch; // samples of the micro-batch
     bool training;
-    // By node: its kernel; NULL: a view, a collective, or a node of a block on another rank.
+    // By node: its kernel; NULL: the node needs none, because it is a view, a collective op (which
+    // the engine runs), or belongs to a block on another rank.
     const tri_kernel_def **kernels;
     // By node: bit k is set if output k is the gradient of a parameter, and the kernel can add it
     // to earlier ones.
@@ -109,6 +116,8 @@ typedef struct tri_program {
     tri_bundle *bundles;
     int bundle_count;
     // scratch_bytes: for the values that only one segment uses, in the segment that needs most.
+    // workspace_bytes: what kernels need while they run, for the one that needs most. input_bytes:
+    // the inputs of a micro-batch. result_bytes: (sum, count) of all metrics.
     int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 
@@ -123,11 +132,11 @@ tri_status tri_program_create(tri_arena *parent, const tri_device_description *d
                               const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed
 
-// Counts the flops of one run of a block's segment, by which stages are cut and times estimated.
+// Counts the flops of one run of a block's segment. Estimates and benchmarks use them.
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
 // Lists the values that one stage makes and another reads. A value that several stages read is
-// listed once for each of them, because it is sent to each. `stages` is by block. Returns how many
-// there are; *out lives in `arena`.
+// listed once for each of them, because it is sent to each. stages[b] is the stage of block b.
+// Returns how many values there are; *out lives in `arena`.
 int tri_program_edge_values(tri_arena *arena, const tri_program *program, const int *stages,
                             tri_edge_value **out);
 

@@ -3,7 +3,8 @@
 // earlier micro-batch or of another block. Most kernels overwrite their outputs. So these gradients
 // go into memory of their own, the round gradients, and are added afterwards. Kernels that can add
 // (tri_kernel_def.adds) do so directly, which spares a write and a read of each gradient, and the
-// memory. docs/decisions/0028-what-products-take-over.md says more.
+// memory. docs/decisions/0028-what-products-take-over.md says more. A bucket is a contiguous range
+// of parameters of a unit (parameters that are reduced together).
 #include "plan/memory.h"
 #include "plan/plan.h"
 
@@ -29,15 +30,16 @@ static void add_range(listing *l, tri_round_range range) {
     l->count++;
 }
 
-// Whether the gradient is one that the block makes of the bucket.
+// Whether the block makes this gradient, and the gradient belongs to this bucket.
 static bool is_of(const listing *l, const tri_gradient_info *gradient, int unit,
                   tri_bucket_kind bucket) {
     const tri_flat_parameter *p = &l->plan->flat.parameters[gradient->parameter];
     return gradient->block == l->block && p->unit == unit && p->bucket == bucket;
 }
 
-// Lists the gradients of a bucket: each by itself if kernels add some of them directly, else all
-// together, so that one addition is enough.
+// Lists the gradients of a bucket that go into the round gradients. If kernels add some of the
+// bucket's gradients directly, each of the others is a range of its own; else all are one range, so
+// that one addition is enough.
 static void list_bucket(listing *l, int unit, tri_bucket_kind bucket, bool drop) {
     const tri_graph *g = l->program->graph;
     tri_round_range whole = {.unit = unit,

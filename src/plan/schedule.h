@@ -6,9 +6,10 @@
 // that is gathered, reduced and stepped together. Unit b has the parameters that only block b
 // reads. The units after the last block's have one parameter each, which several blocks read (tied
 // weights). A *stage* is a run of consecutive blocks; stage v of a pipeline of P ranks is on
-// pipeline rank v mod P. A micro-batch has a number among those of its replica in the step, in code
-// its `round`. An *edge* is what one block makes and a block of another stage reads first, for one
-// micro-batch: one stage may send several edges to another.
+// pipeline rank v mod P (a pipeline rank is a rank's number along the pipeline). A micro-batch has
+// a number among those of its replica in the step, in code its `round`. An *edge* is what one block
+// makes and a block of another stage reads first, for one micro-batch: one stage may send several
+// edges to another.
 //
 // A lane (computation, a communicator, storage, …) runs its actions one after the other, beside the
 // other lanes. One step of zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an
@@ -75,11 +76,11 @@ typedef enum tri_subject {
     X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
     X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* sets gradients to zero */              \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
-    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of the own gradients */     \
+    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of gradients */             \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT,                                                             \
       false) /* sums a tied parameter's gradients over the stages that hold it */                  \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE,                                                        \
-      false) /* computes the losses' counts, the gradients' norm and the step scalars */           \
+      false) /* computes the losses' counts and the gradients' norm, over all ranks */             \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT,                                                        \
       false) /* reads from storage the parameters that GATHER sends */                             \
     X(LOAD, "LOAD", TRI_LANE_STORE, UNIT,                                                          \
@@ -87,7 +88,7 @@ typedef enum tri_subject {
     X(STEP, "STEP", TRI_LANE_COMPUTE, UNIT,                                                        \
       false) /* runs the optimizer, and updates statistics */                                      \
     X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT,                                                  \
-      false) /* casts the new masters to the type that GATHER sends */                             \
+      false) /* casts the new F32 weights to the type that GATHER sends */                         \
     X(EVICT, "EVICT", TRI_LANE_STORE, UNIT,                                                        \
       false) /* writes to storage what LOAD has read and STEP has changed */                       \
     X(DOWNLOAD, "DOWNLOAD", TRI_LANE_DOWN, UNIT, false) /* copies gradients to the host */         \
@@ -107,22 +108,22 @@ typedef struct tri_action {
     int subject;              // number of the block, unit or edge (see tri_subject); -1: none
     int round;                // number of the micro-batch; -1: the action belongs to none
     int from_stage, to_stage; // for SEND and RECV: the stages that the edge connects
-    // Of an action that makes gradients (FORWARD makes those of batch norm's running statistics,
-    // see TRI_ROLE_STATISTIC): it adds to at least one gradient that an earlier micro-batch, or
-    // another block that reads the same parameter, has made; `adds` says which. Of SCATTER: it adds
-    // to the sums of earlier micro-batches in this rank's own gradients.
+    // True for a compute action that adds to gradients which an earlier micro-batch, or another
+    // block that reads the same parameter, has made; `adds` says to which. (FORWARD makes gradients
+    // too: those of batch norm's running statistics, see TRI_ROLE_STATISTIC.) True for a SCATTER
+    // that adds to the sums which earlier SCATTERs of the step have left on this rank.
     bool accumulate;
-    // FORWARD: the first compute action of this rank for the micro-batch. It alone waits for TAKE,
-    // because all later ones of the micro-batch come after it.
+    // FORWARD: it is the first compute action of this rank for the micro-batch. It alone waits for
+    // TAKE, because all later ones of the micro-batch come after it.
     bool begins_round;
     // FORWARD: RECOMPUTE will make the block's activations again, so only the values that other
     // blocks read are kept.
     bool forgets;
-    // Bit k: the action adds to the gradients of the block's k-th unit (parameters that are reduced
-    // together). Else it overwrites them, so that they need not be set to zero before. FORWARD
-    // makes the gradients of statistics and BACKWARD those of trained parameters. A schedule allows
-    // each half of BACKWARD to make some of them, although the pass split_backward leaves them all
-    // to BACKWARD_WEIGHT.
+    // Bit k is set: the action adds to the gradients of the k-th unit in the list `units` of its
+    // block. The bit is not set: the action overwrites these gradients, so that they need not be
+    // set to zero before. FORWARD makes the gradients of statistics and BACKWARD those of trained
+    // parameters. A schedule allows each half of BACKWARD to make some of them, although the pass
+    // split_backward leaves them all to BACKWARD_WEIGHT.
     uint64_t adds;
     int first_dependency, dependency_count; // the action's entries of the schedule's `dependencies`
 } tri_action;
@@ -131,8 +132,8 @@ typedef struct tri_schedule {
     tri_arena *arena;
     tri_action *actions;
     int count, capacity;
-    // For each action: the actions, mostly of other lanes (communicators, storage, …), that must be
-    // done before it starts.
+    // The actions that must be done before an action starts; mostly they are of other lanes. Those
+    // of one action lie side by side: tri_action.first_dependency and dependency_count say where.
     int *dependencies;
     int dependency_count, dependency_capacity;
 } tri_schedule;
@@ -151,12 +152,13 @@ enum { TRI_MAX_BLOCK_UNITS = 64 }; // because tri_action.adds has one bit for ea
 
 typedef struct tri_unit {
     int64_t bytes; // size of the parameters as they are stored, all shards together
-    // Some parameters are trained or are statistics (false: all are frozen, or there are none).
+    // Some of the parameters are trained, or are running statistics of batch norm. False: all are
+    // frozen, or there are none.
     bool has_gradients;
     bool has_statistics;
     bool has_half;    // kernels read some of its parameters in a half type
     bool has_stored;  // kernels read some of its parameters in the type in which they are stored
-    bool has_partial; // NORM sums gradients of it over the tensor-parallel ranks
+    bool has_partial; // NORM sums some of its gradients over the tensor-parallel ranks
     // Fsdp: the unit (parameters gathered together) is so small that it stays gathered from its
     // first to its last use in a step.
     bool persistent;
@@ -169,11 +171,13 @@ typedef struct tri_unit {
 typedef struct tri_schedule_block {
     int stage;
     bool recompute;
-    int units[TRI_MAX_BLOCK_UNITS]; // the units that it reads, its own first
+    // The units that the block reads: its own first, then shared ones.
+    int units[TRI_MAX_BLOCK_UNITS];
     int unit_count;
-    // Costs of one sample. Unless the recipe names the stages, they are cut so that the largest sum
-    // of forward_flops over a stage is as small as possible. The costs are the same on every rank,
-    // so another rank's plan may copy forward_flops.
+    // Arithmetic operations for one sample. Unless the recipe names the blocks that begin stages,
+    // the blocks are cut into stages so that the largest sum of forward_flops over a stage is as
+    // small as possible. The numbers are the same on every rank, so another rank's plan may copy
+    // forward_flops.
     double forward_flops, backward_flops;
 } tri_schedule_block;
 
@@ -191,16 +195,16 @@ typedef struct tri_schedule_request tri_schedule_request;
 
 // In which order a pipeline rank runs its compute actions. The order decides how long ranks wait
 // for each other and how many activations they hold. With one stage in all, orders differ only in
-// how many micro-batches they keep in flight.
+// how many micro-batches run forward before the first one runs backward.
 typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // each rank has several stages (strategy.stages_per_rank)
     bool splits_backward;   // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
-    // Adds FORWARD and BACKWARD… of this rank's stages for every micro-batch, and nothing else. It
-    // adds them also for a micro-batch without samples on this rank, because other ranks of its
-    // group may have some, and all need the same list. The micro-batches of a block come in
-    // ascending order.
-    // tri_schedule_add_stage helps.
+    // Adds FORWARD and BACKWARD (or its two halves) of this rank's stages for every micro-batch,
+    // and nothing else. It adds them also for a micro-batch without samples on this rank, because
+    // other replicas may have samples in theirs, and all need the same list for their collectives.
+    // The micro-batches of a block come in ascending order. The function tri_schedule_add_stage
+    // adds the actions of a stage.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
@@ -225,13 +229,13 @@ struct tri_schedule_request {
     bool takes_ahead;
     // Gradients are added in the order of micro-batches, so that the sum does not depend on how the
     // ranks divide the samples. For that, gradients are scattered after every micro-batch, and
-    // `strategy` is the effective one.
+    // `strategy` is the one that tri_strategy_effective returns.
     bool deterministic;
     // Fsdp: RELEASE follows FORWARD, and GATHER comes again before BACKWARD.
     bool reshard_after_forward;
-    // How many units (parameters that are gathered together) ahead of their use GATHER starts.
-    // Where parameters are released and there is no pipeline, it is exactly this number, because
-    // each unit gathered ahead takes memory. Elsewhere it is at least 2 (AHEAD in complete.c).
+    // How many units ahead of a unit's use GATHER starts. If gathered parameters are released and
+    // there is no pipeline, it is exactly this number, because each unit gathered ahead takes
+    // memory. Otherwise it is at least 2 (AHEAD in complete.c).
     int prefetch;
     bool offloads; // optimizer state is offloaded: LOAD before STEP, EVICT after it
     // The host's CPU runs the optimizer: DOWNLOAD, HOST_STEP and UPLOAD instead of STEP and
@@ -248,7 +252,7 @@ struct tri_schedule_request {
 TRI_ORDER_LIST(X)
 #undef X
 
-extern const tri_order *const tri_orders[]; // in the order of the list; ends with NULL
+extern const tri_order *const tri_orders[]; // in the order of TRI_ORDER_LIST; ends with NULL
 const tri_strategy *tri_strategy_of(tri_strategy_kind kind);
 // Finds a strategy by its name; NULL: there is none of this name.
 const tri_strategy *tri_strategy_find(const char *name);
@@ -281,9 +285,10 @@ bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int u
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
 // The four functions below tell what the strategy demands of a schedule, given the sizes of the
-// groups (a group of one rank gathers nothing). SCATTER leaves the sum of a rank's own range in the
-// *own gradients*; without SCATTER, all of a rank's gradients are its own gradients. REDUCE, TIE,
-// NORM and STEP work on own gradients, so that these actions are the same for all strategies.
+// groups (a group of one rank gathers nothing). A rank's *own gradients* are those with which it
+// updates parameters: the sums for its own shard, which SCATTER leaves on it, or all gradients if
+// there is no SCATTER. REDUCE, TIE, NORM and STEP work on own gradients, so that these actions are
+// the same for all strategies.
 
 // Whether each step gathers parameters.
 bool tri_schedule_gathers(const tri_schedule_request *request);
@@ -294,9 +299,9 @@ bool tri_schedule_scatters(const tri_schedule_request *request);
 // Whether gradients are scattered after every micro-batch.
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request);
 
-// Writes the compute actions by the order, and around them the actions that the strategy demands,
-// and those that send values between stages. The schedule is verified, and has no dependencies yet.
-// TRI_INTERNAL: the order is wrong.
+// Writes the compute actions in the order's sequence, and around them the actions that the strategy
+// demands, and those that send values between stages. The schedule is verified, and has no
+// dependencies yet. TRI_INTERNAL: the list that the order writes is wrong.
 tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
                              tri_schedule *out);
 
@@ -316,8 +321,8 @@ void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *o
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// `action` must not start before `other` is done, because both use the same memory. There need be
-// no other relation between the two.
+// `action` must not start before `other` is done, because it uses memory that `other` used for
+// something else.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
@@ -330,9 +335,9 @@ void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_r
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step. For each micro-batch, each block goes forward before
 // backward, on gathered parameters. Each gradient is complete when it is reduced, is reduced once
-// and before NORM, and is stepped once. Edges arrive before they are read. The dependencies, if
-// there are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names
-// action and rule.
+// and before NORM, and is used by one STEP. Edges arrive before they are read. The dependencies, if
+// there are any yet, order every conflicting pair of actions. TRI_INTERNAL: the message names the
+// action and the rule that it breaks.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
 // Checks the schedules of all ranks of a mesh together (schedules[rank]). Every SEND meets its
 // RECV. Ranks along the shard axis have the same actions of the lane (communicator) SHARD in the

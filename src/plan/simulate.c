@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// What one rank has done. A lane (the compute lane, a communicator, storage, …) runs its actions in
-// order.
+// What one rank has done so far. A lane (the compute lane, a communicator, storage, …) runs its
+// actions in order.
 typedef struct rank_state {
     const tri_schedule *schedule;
     int next;                 // the first action that is not issued yet
@@ -16,21 +16,21 @@ typedef struct rank_state {
     int *next_in_lane;             // by action: the next action of the same lane
     double *time_s;                // by action: when it was issued; once it is done, when it ended
     bool *done;
-    bool queued;
+    bool queued; // the rank is in the list `queue`, because it may be able to go on
 } rank_state;
 
 // A collective that not all ranks of its group have reached yet. A communicator does one collective
-// at a time, so one entry for each group is enough.
+// at a time, so one of these structs for each group is enough.
 typedef struct collective {
-    int arrived;
-    double start_s;
+    int arrived;    // how many ranks have reached it
+    double start_s; // when the latest of them did
 } collective;
 
 typedef struct execution {
     const tri_mesh *mesh;
     const tri_simulated_rank *given;
     rank_state *ranks;
-    int *queue, queued;
+    int *queue, queued; // ranks that may be able to go on, and how many they are
     // Where the ranks of a group wait for each other before a collective, by lane (tri_lane). Lanes
     // SHARD and REPLICATE: groups[lane][r] is for the group whose lowest rank is r. Lane COMPUTE
     // has one entry, for NORM, in which all ranks take part.
@@ -45,7 +45,7 @@ typedef struct execution {
     // [lowest rank of a group along the pipeline][edge][micro-batch]: a SEND waits for its RECV, or
     // the RECV for its SEND. The value is 1 + the rank that waits; 0: none does.
     int *messages;
-    int units, edges, rounds;
+    int units, edges, rounds; // one more than the highest number of each in any action
     tri_execution result;
 } execution;
 
@@ -100,9 +100,9 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// Lets the rank arrive at a collective of `wanted` ranks. The collective begins when all have
-// arrived, so the last rank starts it for all of them. All are among the `count` ranks lowest,
-// lowest + stride, …
+// Lets the rank arrive at a collective in which `wanted` ranks take part. The collective begins
+// when all have arrived, so the last one starts it for all of them. All of them are among the
+// `count` ranks with the numbers lowest, lowest + stride, …
 static void join_collective(execution *x, collective *m, int wanted, int rank, tri_lane lane,
                             int lowest, int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];

@@ -1,4 +1,5 @@
-// When the actions of all ranks of a run would begin and end, from costs. The rules are those of
+// When the actions of all ranks of a run would begin and end. The input is a schedule (a list of
+// actions) for each rank, and the time that each action takes (its cost). The rules are those of
 // the engine: a rank starts its actions in the order of its list, a lane (compute, a communicator,
 // storage, …) runs its actions one after the other, and an action starts after the actions on which
 // it depends. A collective begins when the last of its ranks is ready, a message when both of its
@@ -19,8 +20,7 @@ typedef struct tri_simulated_rank {
     tri_moment *moments;   // by action: filled in by the simulation; NULL: not wanted
 } tri_simulated_rank;
 
-// What the simulation of all ranks found. Actions of a rank without costs_s take no time; for a
-// rank without `moments` no moments are written.
+// What the simulation of all ranks found. Actions of a rank without costs_s take no time.
 typedef struct tri_execution {
     double end_s;       // when the last action of all ranks ends
     double computing_s; // sum over all ranks of the time in which compute lanes work

@@ -1,5 +1,8 @@
 // Follows a schedule action by action, records from when to when each buffer is in use, and packs
-// the buffers. step_memory.h has a picture. Read next: dependencies.c.
+// the buffers. step_memory.h has a picture. A slot is an entry of the table in which kernels look
+// addresses up. A unit is parameters that are gathered, reduced and updated together; a bucket is a
+// contiguous range of a unit's parameters. A bundle is values that are kept from one segment (the
+// nodes of one block in one phase) to another. Read next: dependencies.c.
 #include "plan/step_memory.h"
 
 #include "base/search.h"
@@ -8,15 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The slots of a bucket, in their order. A slot is an entry of the table of present addresses;
-// there is one for everything whose address may change from action to action.
+// The slots of a bucket, in their order.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
     return TRI_SLOT_FIRST_BUCKET + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
 }
-// For which of a bucket's data the slot (table entry with an address) stands: PARAMETERS,
-// GRADIENTS, MASTERS or STATES.
+// For which of a bucket's data the slot stands: PARAMETERS, GRADIENTS, MASTERS or STATES.
 static int what_of(int slot) { return (slot - TRI_SLOT_FIRST_BUCKET) % SLOTS_OF_BUCKET; }
 int tri_slot_parameters(int unit, tri_bucket_kind bucket) {
     return slot_of(unit, bucket, PARAMETERS);
@@ -77,10 +78,11 @@ typedef struct buffer {
     int first, last;
     int last_compute; // the last action of the compute lane that uses the buffer; -1: none
     // The actions of other lanes (communicators, storage) that use the buffer, as a linked list in
-    // `asyncs`: index of the first; -1: none.
+    // step.asyncs: the index of its first entry; -1: there are none.
     int first_async;
 } buffer;
 
+// An entry of such a list: an action, and the index of the next entry; -1: there is none.
 typedef struct async_touch {
     int action, next;
 } async_touch;
@@ -92,10 +94,9 @@ typedef struct step {
     int buffer_count, buffer_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The buffer for which each slot (step_memory.h) stands now, or -1. open_buckets has the slots
-    // of buckets. open_rounds[round] has the slots of inputs and bundles of one micro-batch,
-    // because each micro-batch in flight has its own; it is allocated when the micro-batch first
-    // needs it.
+    // The buffer for which each slot stands now, or -1. open_buckets has the slots of buckets.
+    // open_rounds[round] has the slots of inputs and bundles of one micro-batch, because each
+    // micro-batch in flight has its own; it is allocated when the micro-batch first needs it.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends what lies there, or has sent it
@@ -125,9 +126,8 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
-// Finds the heap (range of memory) for the buffer of a slot, an entry of the table of addresses.
-// The first inputs of a step have a heap of their own, because they arrive while the previous step
-// runs (see TRI_HEAP_INPUTS).
+// Finds the heap (range of memory) for the buffer of a slot. The first inputs of a step have a heap
+// of their own, because they arrive while the previous step runs (see TRI_HEAP_INPUTS).
 static tri_heap heap_of(const step *s, int slot, int round) {
     bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
     for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
@@ -138,7 +138,8 @@ static tri_heap heap_of(const step *s, int slot, int round) {
     return !packed ? TRI_HEAP_STATE : TRI_HEAP_ACTIVATIONS;
 }
 
-// Whether the step gives gradients memory, so that the actions that touch them have to be followed.
+// Whether the step's heaps have memory for gradients, so that the actions that touch them have to
+// be followed. Otherwise gradients are resident.
 static bool places_gradients(const step *s) {
     return s->r->blocks->training && (s->r->scatters_rounds || s->r->packs_gradients);
 }
@@ -168,7 +169,7 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
     TRI_PUSH(s->scratch, s->touched, s->touched_count, s->touched_capacity) = *open;
 }
 
-// Bits that tell which buffers of a unit (parameters that are reduced together) an action touches.
+// Bits that tell which buffers of a unit an action touches.
 enum { UNIT_PARAMETERS = 1, UNIT_TRAINED_GRADIENTS = 2, UNIT_STATISTICS = 4 };
 enum { UNIT_GRADIENTS = UNIT_TRAINED_GRADIENTS | UNIT_STATISTICS };
 
@@ -215,9 +216,9 @@ static void keep_scattered(step *s) {
     s->scattered_count = 0;
 }
 
-// Records that the action uses the buffer for which the slot (table entry with an address) stands.
-// FETCH and LOAD begin a new buffer, because the state that they read was not in memory; for every
-// other action there is a buffer already.
+// Records that the action uses the buffer for which the slot stands. FETCH and LOAD begin a new
+// buffer, because the state that they read was not in memory; for every other action there is a
+// buffer already.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -319,8 +320,7 @@ static void touch_edge(step *s, const tri_action *a) {
     }
 }
 
-// Records that an action on a unit (parameters that are reduced together) uses its gradients, if
-// the step gives these memory.
+// Records that an action on a unit uses its gradients, if these lie on a heap.
 static void touch_gradients(step *s, const tri_action *a) {
     bool touches = a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER ||
                    (a->kind == TRI_ACTION_STEP && s->r->packs_gradients);

@@ -1,7 +1,10 @@
 // Where, during one step, everything lies that does not stay for the whole run: values that one
 // segment (the nodes of one block in one phase) makes for another, inputs, gathered parameters,
 // gradients before SCATTER, and offloaded state while an action needs it in memory. Each is in use
-// from a first to a last action of the schedule; buffers in use at the same time do not overlap.
+// from a first to a last action of the schedule; buffers in use at the same time do not overlap. A
+// block is a layer or a group of layers that is scheduled as one. A unit is parameters that are
+// gathered, reduced and updated together, mostly those of a block. Scratch is memory for values
+// that only one segment uses.
 // One step of fsdp with two blocks (a, b), over its actions:
 //
 //     STATE        | parameters a | parameters b |  b's gradients  | a's gradients
@@ -34,12 +37,12 @@ typedef enum tri_heap {
     TRI_HEAP_COUNT
 } tri_heap;
 
-// Slots: the entries of a table from which an action learns addresses. Kernels look addresses up in
-// this table, because addresses change from action to action. There is one slot for the inputs of a
-// micro-batch, one for the scratch, one for each bundle of the program (tri_bundle: values that
-// wait between segments), and four for each bucket of each unit (parameters that are reduced
-// together): parameters as kernels read them, gradients as kernels write them, this rank's range of
-// the F32 master weights, and its range of the optimizer states, which lie one after the other.
+// Slots: the entries of a table in which kernels look addresses up, because addresses change from
+// action to action. There is one slot for the inputs of a micro-batch, one for the scratch, one for
+// each bundle of the program (tri_bundle: values that are kept from one segment to another), and
+// four for each bucket of each unit: parameters as kernels read them, gradients as kernels write
+// them, this rank's range of the F32 master weights, and its range of the optimizer states, which
+// lie one after the other.
 enum { TRI_SLOT_INPUTS, TRI_SLOT_SCRATCH, TRI_SLOT_FIRST_BUCKET };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
@@ -50,16 +53,15 @@ int tri_slot_bundle(const tri_flat *flat, int bundle);
 // optimizer states of a bucket.
 bool tri_slot_is_of_bucket(const tri_flat *flat, int slot);
 
-// What of this rank's state is offloaded: it lies in storage between its uses, and takes memory
-// only while an action uses it.
+// What of this rank's training state is offloaded: it lies in storage between its uses, and takes
+// memory only while an action uses it. Masters are the F32 weights that the optimizer updates.
 typedef struct tri_offload_set {
     int states; // how many optimizer states are offloaded; 0: they stay in memory
     bool masters[TRI_BUCKET_COUNT]; // by bucket: its masters are offloaded
 } tri_offload_set;
 
-// Whether an action on a unit (parameters that are updated together) needs the bucket's offloaded
-// states (or its offloaded masters) in memory, because it reads them from storage, uses them or
-// writes them back.
+// Whether an action of this kind, on a unit, needs the bucket's offloaded states (or its offloaded
+// masters) in memory, because it reads them from storage, uses them or writes them back.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,

@@ -1,22 +1,22 @@
 // Verifies one rank's schedule: goes through it action by action and checks that each action is
 // allowed where it stands. A wrong schedule would train to wrong numbers or hang; this check finds
-// it before anything runs. verify_memory.c checks its memory. Read next: engine/engine.c, which
-// runs it.
+// it before anything runs. A unit is parameters that are gathered, reduced and updated together; an
+// edge is the values that one stage of a pipeline sends another. verify_memory.c checks the
+// schedule's memory. Read next: engine/engine.c, which runs the schedule.
 #include "plan/dependencies.h"
 
 #include <string.h>
 
-// What has been done, as bits: to a block for a micro-batch, or to an edge (values that one stage
-// sends another) for a micro-batch (MESSAGE: they were sent or received). INPUT and WEIGHT are the
-// two halves of BACKWARD.
+// What has been done, as bits: to a block for a micro-batch, or (MESSAGE) to an edge for a
+// micro-batch, whose values were sent or received. INPUT and WEIGHT are the two halves of BACKWARD.
 enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    // By source (kind of compute action): whether gradients that it made are in the memory of the
-    // unit (parameters that are reduced together), so that its next action has to add to them.
+    // By gradient source (kind of compute action): whether the unit's memory holds gradients that
+    // actions of this source have made, so that the next such action has to add to them.
     bool holds[TRI_GRADIENT_SOURCE_COUNT];
-    int round; // the micro-batch whose gradients it holds; -1: none
+    int round; // the micro-batch whose gradients the unit's memory holds; -1: none
     // How often blocks added to the gradients so far, over all micro-batches of the step.
     int contributions;
     bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted, downloaded,
@@ -32,15 +32,15 @@ typedef struct check {
     // By block: the latest micro-batch for which FORWARD has run, and the latest for BACKWARD.
     int *forwards, *backwards;
     int *expected; // by unit: how often blocks have to add to its gradients in the step
-    // By unit (parameters that are reduced together): whether BACKWARD_INPUT and BACKWARD_WEIGHT
-    // may write the same gradient (tri_schedule_mixes_halves).
+    // By unit: whether BACKWARD_INPUT and BACKWARD_WEIGHT may write the same gradient
+    // (tri_schedule_mixes_halves).
     bool *mixes_halves;
-    // Linked lists of the edges (values that stages send each other) that a block reads ([0]) and
-    // makes ([1]).
+    // Linked lists of the edges that a block reads ([0]) and makes ([1]).
     int *edge_lists[2], *next_edges[2];
-    // The latest micro-batch that TAKE has got from the loader, and the latest that has begun.
+    // The latest micro-batch that TAKE has got from the loader, and the latest whose first FORWARD
+    // has run.
     int last_taken, last_begun;
-    // By micro-batch: whether TAKE has got it, and whether it has begun.
+    // By micro-batch: whether TAKE has got it, and whether its first FORWARD has run.
     bool *taken, *has_begun;
     bool normed;
 } check;
@@ -69,8 +69,8 @@ static uint8_t *edge_at(const check *c, int edge, int round) {
     return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
 }
 
-// Whether all edges that the block reads (values that other stages send) have arrived, or were made
-// by this rank. If not, the block may not run.
+// Whether the values of all edges that the block reads have arrived, or were made by this rank. If
+// not, the block may not run.
 static bool has_edges(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     int block = c->action->subject, round = c->action->round;
@@ -85,8 +85,8 @@ static bool has_edges(const check *c, bool back) {
     return true;
 }
 
-// Whether none of the edges that the block makes (values for other stages) has been sent: an edge
-// may not be sent before its values are made.
+// Whether none of the edges whose values the block makes has been sent: an edge may not be sent
+// before its values are made.
 static bool is_unsent(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e])
@@ -110,9 +110,9 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// Checks that `adds` is right for each of the block's units (parameters that are reduced together):
-// its bit must be set exactly if the unit's gradients hold something already, because a wrong bit
-// would lose or double gradients. Then records that all of them hold something.
+// Checks that `adds` is right for each of the block's units: its bit must be set exactly if the
+// unit's memory holds gradients already, because a wrong bit would lose or double gradients. Then
+// records that the memory of all of these units holds gradients.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];

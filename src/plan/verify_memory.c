@@ -2,10 +2,11 @@
 // schedule's lanes (computation, communicators, …) overtake each other.
 //
 // An action begins after the actions on which it depends and, in a lane that runs in order, after
-// the previous action of its lane. So one number for each action and lane is enough: the latest
-// action of the lane that is done before it, because all earlier ones are done too. In the lanes
-// ALONG and BACK, which keep no order, a message is done before an action if the action, or one
-// that is done before it, depends on the message.
+// the previous action of its lane. So for each action it is enough to know one number for each
+// lane: the latest action of that lane that is done before the action begins. All earlier actions
+// of the lane are done too. The lanes ALONG and BACK, which carry messages between stages, keep no
+// order. There a message is done before an action if the action depends on it, directly or through
+// other actions.
 #include "plan/step_memory.h"
 
 #include <string.h>
