@@ -155,8 +155,8 @@ void tri_block(tri_graph *graph, const char *name) {
     TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) = name;
 }
 
-// Begins the block "model" if there is no block: nodes and parameters before the first tri_block
-// need one, because all work is done by blocks.
+// Begins the block "model" if there is no block yet: nodes and parameters that are added before the
+// first tri_block need one, because every node belongs to a block.
 static void need_block(tri_graph *g) {
     if (g->block < 0) tri_block(g, "model");
 }
@@ -355,7 +355,8 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
                      .output_count = op->output_count};
     for (int i = 0; i < count; i++) node.inputs[i] = inputs[i];
     void *copy = tri_arena_alloc(graph->arena, op->attr_bytes);
-    if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes); // the arena's memory is zero
+    // If `attr` is NULL, `copy` is all zeros.
+    if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes);
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
     tri_status status = op->shape(node.attr, &s);

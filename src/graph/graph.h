@@ -1,4 +1,9 @@
-// The graph as passes, plans and devices see it. Models use <trireme/graph.h>.
+// The graph of a model, as passes, plans and devices see it. Models use <trireme/graph.h>. A node
+// is one use of an op; it reads values (tensors) and makes others. A block is a named run of nodes
+// with its own parameters, such as a layer, and is scheduled as one. A pass rewrites the graph: the
+// autodiff pass adds the backward nodes, and the layout pass chooses the order of elements in
+// memory. A statistic is a running average of batch norm. With tensor parallelism, ranks share
+// layers: each has a slice of a layer's parameters.
 #ifndef TRIREME_GRAPH_GRAPH_H
 #define TRIREME_GRAPH_GRAPH_H
 
@@ -23,8 +28,8 @@ typedef enum tri_phase {
 typedef enum tri_value_kind {
     TRI_VALUE_NONE,
     TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
-    TRI_VALUE_PARAMETER, // lies in a flat buffer
-    TRI_VALUE_SCALAR,    // supplied per step: a tri_scalar_kind
+    TRI_VALUE_PARAMETER, // a parameter of the model
+    TRI_VALUE_SCALAR,    // one or a few numbers supplied per step: a tri_scalar_kind
     TRI_VALUE_RESULT,    // an output of a node
     TRI_VALUE_WEIGHTED,  // a weighted sum of losses, which no node reads (loss.h)
 } tri_value_kind;
@@ -33,7 +38,7 @@ typedef struct tri_value_info {
     tri_value_kind kind;
     tri_dtype dtype;
     tri_shape shape;
-    tri_layout layout; // plain until the layout pass
+    tri_layout layout; // plain (row-major) until the layout pass
     // For a result: the node that computes it, and which of the node's outputs it is.
     int node, output;
     // For an input, parameter or weighted sum: its index in the graph; for a scalar: its
@@ -68,8 +73,8 @@ typedef struct tri_init {
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED, // updated by the optimizer
     TRI_ROLE_FROZEN,  // trainable, but this run does not change it (tri_graph_freeze)
-    // A moving average. Its "gradient", which is summed over micro-batches and ranks, is the
-    // micro-batch's value times the number of its samples.
+    // A running average of batch norm. Its "gradient", which is summed over micro-batches and
+    // ranks, is the mean or variance in a micro-batch times the number of its samples.
     TRI_ROLE_STATISTIC,
     TRI_ROLE_COUNTER, // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
@@ -107,7 +112,8 @@ typedef struct tri_parameter_info {
     int before;                // the parameter of the same layer that was added before it; -1: none
     tri_split split;           // how tri_split_layer says that the layer is sliced
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
-    bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
+    // Every tensor-parallel rank has all of the parameter and computes one term of its gradient.
+    bool has_partial_gradient;
 } tri_parameter_info;
 
 // What one block adds to the gradient of a parameter. If several blocks read the parameter (tied
@@ -119,8 +125,8 @@ typedef struct tri_gradient_info {
 } tri_gradient_info;
 
 typedef struct tri_input_info {
-    // "images", "labels", …; "position" is I64 [2]: the step, and where in the step the first
-    // sample stands.
+    // "images", "labels", …; "position", which is I64 [2]: the number of the step, and the position
+    // of the micro-batch's first sample in it.
     const char *name;
     tri_value value;
 } tri_input_info;
@@ -137,7 +143,8 @@ typedef struct tri_loss_term {
 
 typedef struct tri_metric_info {
     const char *name; // "loss" is always the first
-    // The value none if training does not compute the metric, and for a "loss" that is a sum.
+    // The value none (id 0) if training does not compute the metric, and for a "loss" that is a
+    // weighted sum.
     tri_value value;
     tri_loss_term term; // set where this metric is one loss of the weighted sum
 } tri_metric_info;
@@ -167,11 +174,13 @@ typedef struct tri_layer_info {
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
-    // [1], in the graph's dtype: the loss seed, which is the gradient of the loss with respect to
-    // its sum over samples or labels. Not used if the loss is a sum of losses (TRI_SCALAR_TERM).
+    // [1], in the graph's dtype: the loss seed. This is the gradient of the loss with respect to
+    // its sum over samples or labels, with which the backward pass begins. Not used if the loss is
+    // a weighted sum of losses (TRI_SCALAR_TERM).
     TRI_SCALAR_SEED,
-    TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
-    TRI_SCALAR_TERM, // the loss seed of a sum's first loss; TRI_SCALAR_TERM + i: that of loss i
+    TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT]: the step scalars, written by the action NORM
+    // The loss seed of the first loss of a weighted sum; TRI_SCALAR_TERM + i: that of loss i.
+    TRI_SCALAR_TERM,
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
@@ -179,14 +188,17 @@ typedef enum tri_scalar_kind {
 enum {
     TRI_STEP_LR,
     // Factor of every gradient: nominal count / true count × clip factor / loss scale. BACKWARD has
-    // divided by the nominal count, the step's samples; the true count omits ignored labels. If it
-    // has divided by true counts, the first factor is left out.
+    // divided by the nominal count, the step's samples; the true count omits ignored labels. The
+    // quotient of the two is left out if BACKWARD has divided by true counts, which it does unless
+    // they are known only after it (TRI_COUNT_BEHIND).
     TRI_STEP_GRADIENT_SCALE,
     TRI_STEP_STATISTIC_SCALE, // factor of every statistic: 1 / samples of the step
     TRI_STEP_SKIP,            // not 0: the update changes nothing
     TRI_STEP_UPDATE,          // number of this update, from 1
     TRI_STEP_NORM,            // norm of the mean gradient before clipping
-    TRI_STEP_HALTS, // not 0: this step is not finite, no loss scale helps, later ones are skipped
+    // Not 0: a number of this step is not finite, and no loss scale helps. Later steps then change
+    // nothing, until the host has handled it.
+    TRI_STEP_HALTS,
     TRI_STEP_SCALAR_COUNT = 8
 };
 
@@ -194,8 +206,8 @@ enum {
 typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
     TRI_PRECISION_BF16_MIXED, // matrix products and what lies between them in BF16
-    TRI_PRECISION_16_MIXED, // matrix products and what lies between them in F16, with a scaled loss
-    TRI_PRECISION_BF16_TRUE, // all activations in BF16
+    TRI_PRECISION_16_MIXED,   // the same in F16, with a scaled loss
+    TRI_PRECISION_BF16_TRUE,  // all activations in BF16
 } tri_precision;
 
 typedef struct tri_graph_options {
@@ -237,7 +249,8 @@ struct tri_graph {
     int metric_count, metric_capacity;
     tri_weighted_sum *sums;
     int sum_count, sum_capacity;
-    int first_term, term_count; // into `metrics`: the terms of the loss; count 0: it is no sum
+    // Into `metrics`: the losses of the weighted sum; count 0: the loss is no sum.
+    int first_term, term_count;
     tri_counting counting;
 
     tri_layer_info *layers;
@@ -254,7 +267,7 @@ struct tri_graph {
     tri_value scalars[TRI_SCALAR_KIND_COUNT];
 };
 
-// Makes a graph. It and all that it holds live in a child of `parent`.
+// Makes a graph. The graph and all that it holds live in a child arena of `parent`.
 tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options);
 void tri_graph_destroy(tri_graph *graph); // NULL allowed
 
@@ -323,8 +336,8 @@ int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shap
 // elements of a run are consecutive in both, so that one copy moves them. A slice [4, 3] of a full
 // [4, 12] has runs of 3 elements; a slice [2, 12] of a full [8, 12] is one run of 24.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
-// Finds the layer of a parameter: "fc1" of "fc1.weight". Returns the length of the layer's name,
-// with which the parameter's name begins.
+// Finds the layer of a parameter: "fc1" for the name "fc1.weight". Returns the length of the
+// layer's name, with which the parameter's name begins.
 size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);

@@ -1,5 +1,6 @@
-// What an operation is: one row with its shape rule, its gradient rule and its cost. The rows are
-// in src/ops, one file per operation; what computes them is in src/device.
+// What an operation (op) is: one row with its shape rule, its gradient rule and its cost. The rows
+// are in src/ops, one file per operation; the kernels that compute them are in src/device. A node
+// is one use of an op in a graph.
 #ifndef TRIREME_GRAPH_OP_H
 #define TRIREME_GRAPH_OP_H
 
@@ -52,13 +53,15 @@ typedef struct tri_op_classes {
 typedef enum tri_op_flags {
     TRI_OP_VIEW = 1,   // output 0 is input 0's memory under another shape (plain layouts only)
     TRI_OP_RANDOM = 2, // reads the graph's input `position`, from which its random numbers follow
-    TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
-    // Output 0 is F64 [2] (sum, count); the backward pass begins with the loss seed.
+    TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its optimizer states (inputs 3 and up)
+    // Output 0 is F64 [2]: a loss as (sum, count). The backward pass begins with the gradient of
+    // the loss with respect to this sum.
     TRI_OP_LOSS = 8,
     // The ranks of a group compute the op together: the engine runs it, not a device. Its layouts
     // are plain.
     TRI_OP_COLLECTIVE = 16,
-    TRI_OP_STEP = 64, // computes step scalars: only the engine adds it, models cannot
+    // Computes numbers of an update, such as the learning rate: only the engine adds it.
+    TRI_OP_STEP = 64,
     // It is cheap to compute, and its gradient reads its inputs, which are therefore kept anyway:
     // so output 0 is not kept for the backward pass but computed again.
     TRI_OP_RECOMPUTABLE = 32,

@@ -1,6 +1,6 @@
 // How the ranks of a run are arranged: a grid of four axes. From one rank to the next, the
-// coordinate on the last axis changes first, so that the ranks that exchange most (slices of a
-// layer) are neighbours, mostly on one host.
+// coordinate on the last axis changes first. So the ranks along the last axis, which share layers
+// and exchange most, are neighbours, mostly on one host.
 #ifndef TRIREME_MESH_MESH_H
 #define TRIREME_MESH_MESH_H
 
@@ -28,7 +28,7 @@ const char *tri_axis_name(tri_axis axis);
 // gets `ranks` divided by the sizes of the others, any other axis gets 1. TRI_BAD_INPUT: the
 // product is not `ranks`; the message has the nearest sizes, and numbers of ranks, that fit.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
-// A rank's coordinate along an axis.
+// Returns a rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 
 // Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): a group is the ranks whose coordinates
@@ -41,7 +41,7 @@ int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
 // Returns the rank with this key (see tri_mesh_key) in the group of `rank` along these axes.
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
 
-// Replicas get different micro-batches; there are replicate × shard of them.
+// A replica is the ranks that together run one micro-batch. There are replicate × shard replicas.
 #define TRI_AXES_REPLICAS (1u << TRI_AXIS_REPLICATE | 1u << TRI_AXIS_SHARD)
 int tri_mesh_replicas(const tri_mesh *mesh);
 int tri_mesh_replica(const tri_mesh *mesh, int rank);

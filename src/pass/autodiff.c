@@ -1,4 +1,5 @@
-// Autodiff: walks back through the nodes and lets each op's gradient rule add the backward nodes.
+// Autodiff: adds the backward nodes to a graph. It walks back through the nodes and lets each op's
+// gradient rule add nodes that compute the gradients of a node's inputs.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -6,8 +7,9 @@
 
 typedef struct autodiff {
     tri_graph *graph;
-    bool *wanted;     // wanted[v]: value v depends on a trained parameter
-    tri_value *grads; // grads[v]: the sum of what readers of v have added to its gradient so far
+    bool *wanted; // wanted[v]: value v depends on a trained parameter
+    // grads[v]: the gradient of value v, summed over the readers of v that were visited.
+    tri_value *grads;
 } autodiff;
 
 static void mark_wanted(autodiff *a) {

@@ -46,8 +46,9 @@ static int reader_of(const chunking *c, tri_value value, const tri_op *op, int i
     return found;
 }
 
-// Whether two values are the same numbers: they are one value, or a node of the backward pass
-// computes `again` as a node of the forward pass has computed `value`.
+// Whether two values hold the same numbers. This is so if they are one value. It is also so if a
+// node of the backward pass computes `again` in the way in which a node of the forward pass has
+// computed `value`: cheap ops are computed again instead of kept (TRI_OP_RECOMPUTABLE).
 static bool is_same(const tri_graph *g, tri_value value, tri_value again) {
     if (value.id == again.id) return true;
     const tri_node *a = tri_value_node(g, value), *b = tri_value_node(g, again);
@@ -69,8 +70,9 @@ static bool takes_layer(const tri_graph *g, const tri_node *linear) {
     return tri_value_bytes(g, linear->outputs[0]) >= WHOLE_BYTES && tri_loss_chunk(rows) < rows;
 }
 
-// Finds the backward nodes of the linear layer. False: the gradients of its weight and of x are not
-// both computed, or they are terms of a sum over ranks, which stay F32.
+// Finds the backward nodes of the linear layer. False: the gradients of its weight and of its input
+// x are not both computed. Also false if the gradient of x is one rank's term of a sum over ranks:
+// it has to be F32, and the one node would make it in the type of x.
 static bool find_gradients(const chunking *c, head *h) {
     const tri_graph *g = c->graph;
     const tri_node *linear = &g->nodes[h->linear];

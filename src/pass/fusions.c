@@ -76,7 +76,8 @@ static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *pro
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
     const tri_dropout_attr *dropout = node->attr;
-    // run > 0: x is a slice of a larger tensor. The pooling cannot draw the mask of a slice.
+    // run > 0: the dropout acts on a slice of a larger tensor. The pooling cannot draw the mask of
+    // a slice.
     if (attr->dropout > 0 || dropout->run > 0) return false;
     attr->dropout = dropout->p;
     attr->key = dropout->key;

@@ -1,6 +1,7 @@
-// The layout pass: asks the device which layout each kernel needs, and adds reorders where a value
-// has another layout. Kernels often need blocked layouts, because one instruction can then read a
-// vector of neighbouring channels.
+// The layout pass: asks the device which layout (order of elements in memory) each kernel needs,
+// and adds reorders where a value has another layout. Kernels often need blocked layouts, because
+// one instruction can then read a vector of neighbouring channels. The home layout of a parameter
+// is the one in which it is kept between steps.
 #include "ops/ops.h"
 #include "pass/pass.h"
 

@@ -1,5 +1,6 @@
-// The precision pass: decides which values of a graph are BF16 or F16, and inserts casts. One table
-// gives the class of every op of the forward pass.
+// The precision pass: decides which values of a graph are of a half type (BF16 or F16), and inserts
+// casts. One table gives the class of every op of the forward pass: in which types the op reads and
+// writes.
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "tensor/half.h"
@@ -13,13 +14,16 @@ typedef enum precision_class {
     PRECISION_FULL,   // reads and writes F32; also ops without a row
     PRECISION_HALF,   // reads and writes half types, sums in F32
     PRECISION_FOLLOW, // writes the type of its inputs; if they differ, the wider one
-    // Reads x in its type, weights and means in F32; writes a half type if all readers need that.
+    // Reads its input x in the type that x has, weights and means in F32; writes a half type if all
+    // readers need that.
     PRECISION_NORM,
     PRECISION_ANY,   // reads any types, computes in F32
     PRECISION_CARRY, // moves data between ranks in the type that they have
-    // Reads x in its type; rounds the bias to a half type first, as a linear layer does.
+    // Reads its input x in the type that x has; rounds the bias to a half type first, as a linear
+    // layer does.
     PRECISION_BIAS,
-    // Copies rows of a parameter in its type. Readers that accept both types get the copies as F32.
+    // Copies rows of a parameter in the type that the parameter has. Readers that accept both types
+    // get the copies as F32.
     PRECISION_GATHER,
 } precision_class;
 
@@ -28,7 +32,7 @@ typedef enum precision_class {
 static const struct precision_row {
     const tri_op *op;
     precision_class class;
-    size_t narrow; // for a norm: offset of the attribute that holds the type of y
+    size_t narrow; // for a norm: offset of the attribute that holds the type of its output
 } rows[] = {
     {&tri_op_conv2d, PRECISION_HALF, 0},
     {&tri_op_linear, PRECISION_HALF, 0},

@@ -1,5 +1,6 @@
-// Splits the backward pass: moves the nodes for which no other block waits into the phase WEIGHT. A
-// pipeline can run these later, at times when it would otherwise wait (zero-bubble).
+// Splits the backward pass: moves the nodes for which no other block waits from the phase BACKWARD
+// into the phase WEIGHT. A block is a layer or a group of layers. A pipeline can run the moved
+// nodes later, at times when it would otherwise wait (the order zero-bubble).
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -22,10 +23,10 @@ static bool *find_awaited(const tri_graph *g) {
     return awaited;
 }
 
-// Adds a copy of each parameter's gradient that an awaited node makes (a node for which another
-// block waits: find_awaited), and lets the copy be the gradient. The awaited node cannot move to
-// the phase WEIGHT, but the copy will. So the backward pass writes all gradients of a block in one
-// phase. It has to, because their buffers are available only during one action.
+// Adds a copy of each parameter's gradient that an awaited node makes, and lets the copy be the
+// gradient. The awaited node cannot move to the phase WEIGHT, but the copy will. So the backward
+// pass writes all gradients of a block in one phase. It has to, because their buffers are available
+// only during one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

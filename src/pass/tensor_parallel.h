@@ -2,7 +2,8 @@
 // whose values are what one rank holds of the old graph's values: all of a value (replicated) or
 // one slice of it. This is the value's placement. An op can also ask for a replicated value as
 // PARTIAL_GRADIENT: this rank reads the value for its own slice of a layer, so it computes only one
-// term of the value's gradient.
+// term of the value's gradient. The split of a layer says how its parameters are sliced: by columns
+// (each rank makes some of the outputs) or by rows (each rank reads some of the inputs).
 #ifndef TRIREME_PASS_TENSOR_PARALLEL_H
 #define TRIREME_PASS_TENSOR_PARALLEL_H
 
@@ -45,8 +46,8 @@ typedef struct parallel_pass {
     // some reader computes all of its gradient. Both together are an error, because the sum over
     // ranks would count the complete one several times.
     bool *partial, *complete;
-    // For scores that are sliced along the classes, the maximum of each row is computed by a
-    // collective. `scores`: the value of the old graph for which this was done last. `max`: the
+    // For scores that are sliced along the classes, a collective computes the maximum of each row
+    // over all ranks. `scores`: the value of the old graph for which this was done last. `max`: the
     // value of the new graph with its maxima. They are kept because the loss and the accuracy of
     // the same scores share them.
     tri_value scores, max;

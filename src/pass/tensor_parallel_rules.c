@@ -1,9 +1,13 @@
-// How the tensor-parallel pass rewrites each op, as one table, so that a new op needs only a row.
+// How the tensor-parallel pass rewrites the nodes of each op, as one table, so that a new op needs
+// only a row. The pass makes the graph of one rank: a value of the new graph is all of a value of
+// the model's graph (replicated) or one slice of it. A linear layer that is split by columns makes
+// a slice of the outputs on each rank; one that is split by rows reads a slice of the inputs.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
 
-// Bits: along which axes of its inputs an op can be sliced so that each rank computes its slice of
+// Bits for axes of an op's inputs: the first axis, those in the middle, and the last. An op has the
+// bits of those axes along which its inputs may be sliced so that each rank computes its slice of
 // the output alone, without communication.
 enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST };
 
@@ -350,7 +354,9 @@ void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
     static const struct {
         const tri_op *op;
-        int input, axis[3]; // axis[split]: the axis that is sliced with this split
+        // Input: number of the op's input that is the parameter. axis[split]: the axis that is
+        // sliced with this split.
+        int input, axis[3];
     } rows[] = {{&tri_op_linear, 1, {PARALLEL_NO_AXIS, 0, 1}},
                 {&tri_op_linear, 2, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_AXIS}},
                 {&tri_op_embedding, 1, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_SPLIT}}};

@@ -26,7 +26,7 @@ typedef enum resource_kind {
     // The same memory as GRADIENTS, but only of units with statistics of batch norm, which FORWARD
     // writes among the unit's gradients.
     STATISTICS,
-    SCALARS,     // the step scalars
+    SCALARS, // the step scalars: numbers that NORM makes and STEP reads, such as the learning rate
     ACTIVATIONS, // of a block and micro-batch: the values that BACKWARD needs
     BEFORE,      // ACTIVATIONS of the previous block of the stage, of the same micro-batch
     BEHIND,      // ACTIVATIONS of the next block of the stage, of the same micro-batch

@@ -2,14 +2,14 @@
 // of (blocks, mesh, strategy, step, rank), so that it can be printed, drawn, verified and simulated
 // without running it.
 //
-// An action has a subject: a block, a unit or an edge. A *block* is computed. A *unit* is state
-// that is gathered, reduced and stepped together. Unit b has the parameters that only block b
-// reads. The units after the last block's have one parameter each, which several blocks read (tied
-// weights). A *stage* is a run of consecutive blocks; stage v of a pipeline of P ranks is on
-// pipeline rank v mod P (a pipeline rank is a rank's number along the pipeline). A micro-batch has
-// a number among those of its replica in the step, in code its `round`. An *edge* is what one block
-// makes and a block of another stage reads first, for one micro-batch: one stage may send several
-// edges to another.
+// An action has a subject: a block, a unit or an edge. A *block* is a layer or a group of layers
+// that is computed as one. A *unit* is state that is gathered, reduced and updated together. Unit b
+// has the parameters that only block b reads. The units after the last block's have one parameter
+// each, which several blocks read (tied weights). A *stage* is a run of consecutive blocks; stage v
+// of a pipeline of P ranks is on pipeline rank v mod P (a pipeline rank is a rank's number along
+// the pipeline). A micro-batch has a number among those of its replica in the step, in code its
+// `round`. An *edge* is what one block makes and a block of another stage reads first, for one
+// micro-batch: one stage may send several edges to another.
 //
 // A lane (computation, a communicator, storage, …) runs its actions one after the other, beside the
 // other lanes. One step of zero2 with two blocks (a, b) and one micro-batch; an arrow leads from an

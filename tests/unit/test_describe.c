@@ -1,5 +1,6 @@
-// Checks that plans are made from the description of a device, without opening it, that they obey
-// the description's alignment and memory, and that a device is chosen by its name.
+// Checks that plans are made from the description of a device (backend, memory, alignment), without
+// opening it, that they obey the description's alignment and memory, and that a device is chosen by
+// its name.
 #include "device/choose.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"

@@ -81,7 +81,8 @@ static void test_arithmetic(void **state) {
     faster.flops_per_s *= 2;
     tri_estimate_step(f.arena, &f.pipeline, &faster, NULL, &twice);
     assert_true(twice.step_s > 0.499 * e.step_s && twice.step_s < 0.501 * e.step_s);
-    // Measured times replace the rates: one second for each compute action of each block.
+    // Measured times replace the rates: for 2 · MICRO samples, each block takes 0.25 s forward and
+    // 0.5 s backward.
     double seconds[LAYERS][TRI_PHASE_COUNT];
     for (int b = 0; b < LAYERS; b++) {
         seconds[b][TRI_PHASE_FORWARD] = 0.25;
@@ -121,8 +122,8 @@ static void test_bubble(void **state) {
     close_column(&f);
 }
 
-// If only data sent between ranks take time, a step takes as long as the busiest communicator
-// needs.
+// With these rates only data sent between ranks take time. Then a step takes as long as the busiest
+// communicator needs.
 static void test_links(void **state) {
     (void)state;
     const tri_rates links = {1e18, 1e18, 1e18, 1e6, 1e18, 1e18, 1e18, 1};

@@ -1,6 +1,7 @@
-// Checks fusions: each row of their table is used where the device has a kernel for the merged
-// node, and only there. The results keep their bits when the sum of two gradients is fused into the
-// gradient of a norm, or a max pooling into a batch norm.
+// Checks fusions (rewrites of two nodes, mostly into one): each row of their table in
+// pass/fusions.c is used where the device has a kernel for the changed node, and only there. The
+// results keep their bits when the sum of two gradients is fused into the gradient of a norm, or a
+// max pooling into a batch norm.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pass/fusions.h"
@@ -60,7 +61,7 @@ static void test_device_is_asked(void **state) {
     assert_int_equal(count_op(all, &tri_op_dropout), 0);
     assert_int_equal(count_op(all, &tri_op_reshape), 0);
     ok(tri_pass_fuse(some, &device, TRI_FUSE_BEFORE_AUTODIFF));
-    assert_int_equal(count_op(some, &tri_op_relu), 2); // those behind convolutions
+    assert_int_equal(count_op(some, &tri_op_relu), 2); // the two behind convolutions
     assert_int_equal(count_op(some, &tri_op_dropout), 1);
     assert_int_equal(count_op(some, &tri_op_reshape), 0);
     op_graph_close(all);
@@ -145,7 +146,7 @@ static void test_sums(void **state) {
 
 // ---- max pooling in batch norm
 
-// What differs between the cases.
+// What differs between the cases: the size of the images, the pooling, and how the model uses it.
 typedef struct pool_case {
     int64_t height, width;
     tri_pool2d_options pool;

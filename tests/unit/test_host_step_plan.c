@@ -118,6 +118,9 @@ static void test_bytes(void **state) {
     tri_host_step_bytes bytes = tri_plan_host_step_bytes(host, -1);
     assert_int_equal(bytes.down, 4 * n);
     assert_int_equal(bytes.up, 2 * n);
+    // Bytes for each parameter. 28: the optimizer reads the gradient, the weight and two states,
+    // and writes the weight and the states. 6: the cast reads F32 and writes the half type. 6: the
+    // copies of the gradient (4) and of the half type (2).
     assert_int_equal(bytes.memory, (28 + 6 + 6) * n);
     tri_host_step_bytes a = tri_plan_host_step_bytes(host, 0),
                         b = tri_plan_host_step_bytes(host, 1);
@@ -134,6 +137,7 @@ static void test_bytes(void **state) {
     tri_plan *wide = plan_on(*state, "cuda:h200", 1);
     bytes = tri_plan_host_step_bytes(wide, -1);
     assert_int_equal(bytes.up, 4 * n);
+    // No cast, and copies of 4 bytes in each direction.
     assert_int_equal(bytes.memory, (28 + 8) * n);
     assert_int_equal(wide->memory.offloaded, (8 + 4 + 4) * n);
     tri_plan_destroy(wide);

@@ -1,5 +1,5 @@
-// The null device runs any graph without arithmetic: values keep their content, losses are (0,
-// count).
+// Checks that the null device runs any graph without arithmetic: values keep their content, and
+// losses are (0, count).
 #include "device/null/null.h"
 #include "pass/pass.h"
 #include "support/op_session.h"
@@ -27,7 +27,8 @@ static void test_network(void **state) {
     op_run_ok(session);
     assert_true(op_get(session, loss, 0) == 0 && op_get(session, loss, 1) == 6);
     assert_true(op_get(session, relative, 0) == 0 && op_get(session, relative, 1) == 3);
-    assert_true(op_get(session, y, 0) != op_get(session, y, 0)); // still poisoned
+    // `y` still holds NaN, with which the memory was filled before the run.
+    assert_true(op_get(session, y, 0) != op_get(session, y, 0));
     op_session_close(session);
     device->backend->close(device);
     op_graph_close(g);

@@ -80,7 +80,7 @@ static char *rewrite(const tri_task *task, const tri_device *device, int64_t bat
     check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), task->name, "fuse");
     check(tri_graph_verify(g), task->name, "fuse");
     assert_int_equal(count_op(g, &tri_op_relu) + count_op(g, &tri_op_leaky_relu), 0);
-    assert_int_equal(count_op(g, &tri_op_log_softmax), 0); // merged into NLL
+    assert_int_equal(count_op(g, &tri_op_log_softmax), 0); // it was merged into nll_loss
     if (training) {
         check(tri_pass_autodiff(g), task->name, "autodiff");
         check(tri_graph_verify(g), task->name, "autodiff");
@@ -233,9 +233,9 @@ static void test_refusals(void **state) {
     }
 }
 
-// Whether models or the first passes use the op. Passes that run before autodiff need a row for
-// such ops in their tables, but none for ops that only gradient rules, later passes, optimizers or
-// the engine add.
+// Whether a model uses the op, or a pass that runs before autodiff adds it. Those passes need a row
+// for such ops in their tables, but none for ops that only gradient rules, later passes, optimizers
+// or the engine add.
 static bool is_forward(const tri_op *op) {
     return !strstr(op->name, "_grad") && !(op->flags & (TRI_OP_UPDATE | TRI_OP_STEP)) &&
            op != &tri_op_batch_norm_sums && op != &tri_op_linear_cross_entropy;

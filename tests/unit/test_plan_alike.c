@@ -1,6 +1,7 @@
-// Checks what has to be the same in all programs and on all ranks. A model is rejected if it has
-// other parameters or metrics in evaluation, or for another batch size, than in training, because
-// all its programs share them. Ranks with shards of the same size plan the same number of bytes.
+// Checks what has to be the same in all programs (the model compiled for one size of micro-batch,
+// for training or for evaluation) and on all ranks. A model is rejected if it has other parameters
+// or metrics in evaluation, or for another batch size, than in training, because all its programs
+// share them. Ranks with shards of the same size plan the same number of bytes.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 
@@ -34,8 +35,8 @@ static void other_shapes(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
 }
 
-// Plans one rank of `ranks` that share the training state. *communication: its bytes for
-// communication.
+// Plans one of `ranks` ranks that share the training state. *communication: how many bytes the rank
+// needs for communication.
 static tri_status plan_rank(void (*build)(tri_graph *g, const tri_batch *batch), int ranks,
                             int rank, int64_t *communication) {
     const tri_task task = {.name = "odd", .build = build};

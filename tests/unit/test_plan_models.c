@@ -1,5 +1,6 @@
-// Plans of unusual models: one whose first pipeline stage computes nothing, one whose blocks share
-// many weights, and one of 2000 blocks.
+// Checks the plans of unusual models: one whose first pipeline stage computes nothing, one whose
+// blocks share many weights, and one of 2000 blocks. A block is a layer or a group of layers; a
+// stage is a run of blocks on one rank.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 
@@ -16,7 +17,7 @@
 
 enum { RANKS = 2 };
 
-static int shared_weights; // how many weights the blocks of model `borrows` share
+static int shared_weights; // how many weights the blocks of the model `borrows` share
 
 // The first stage has only a view of the inputs.
 static void views(tri_graph *g, const tri_batch *batch) {
@@ -28,7 +29,7 @@ static void views(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "second", x, 2), batch->targets));
 }
 
-// Every weight is read by both blocks.
+// Both blocks `first` and `second` read every weight except that of `head`.
 static void borrows(tri_graph *g, const tri_batch *batch) {
     tri_value x = tri_flatten(g, batch->inputs);
     for (int b = 0; b < 2; b++) {
@@ -149,8 +150,8 @@ static double seconds_of_plan(int blocks) {
     return best;
 }
 
-// A plan of eight times the blocks takes about eight times as long. It took 64 times as long where
-// each block was looked up among all others.
+// A plan of eight times as many blocks takes about eight times as long. When the planner looked
+// each block up among all others, it took 64 times as long.
 static void test_deep_models(void **state) {
     (void)state;
     double some = seconds_of_plan(250), many = seconds_of_plan(2000);

@@ -1,6 +1,6 @@
-// Checks that training with recomputation gives the same bits as without it: RECOMPUTE must find
-// the values that it reads unchanged, and must not write over memory that another value has taken
-// over.
+// Checks that training with recomputation gives the same bits as without it. RECOMPUTE, the action
+// that runs a block's forward pass again before its backward pass, must find the values that it
+// reads unchanged, and must not write over memory that another value has taken over.
 #include "comm/comm.h"
 #include "device/ref/ref.h"
 #include "engine/engine.h"

@@ -36,7 +36,8 @@ static tri_plan *plan_for(const tri_device_backend *backend, bool deterministic)
                                        {"labels", TRI_I64, {0}}};
     static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
     tri_device_config config = {.threads = 1};
-    if (backend == &tri_device_cuda) config.model = backend->models; // of which no GPU is needed
+    // A model of a GPU, which can be described without a GPU.
+    if (backend == &tri_device_cuda) config.model = backend->models;
     tri_device_description device = tri_device_description_of(backend, &config);
     if (!config.model && backend->describe(&config, &device) != TRI_OK)
         fail_msg("%s", tri_error_message());
@@ -55,7 +56,8 @@ static tri_plan *plan_for(const tri_device_backend *backend, bool deterministic)
     return plan;
 }
 
-// The ranges of the block's backward pass in a micro-batch. Returns their number.
+// Finds the ranges of round gradients that the block's backward pass needs in a micro-batch.
+// Returns their number.
 static int ranges_of(const tri_plan *plan, int block, int round, tri_round_range *ranges) {
     const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
     int count = -1;
@@ -81,8 +83,10 @@ static void check_whole(const tri_plan *plan, int block) {
 static void test_cuda(void **state) {
     tri_round_range ranges[MOST_RANGES];
     tri_plan *plan = plan_for(&tri_device_cuda, false);
-    assert_int_equal(ranges_of(plan, ONCE, 0, ranges), 0); // the first one overwrites
-    // The product adds the weight's gradient. That of the bias is overwritten.
+    // The gradients of the first micro-batch overwrite what lies in memory, so they need no range.
+    assert_int_equal(ranges_of(plan, ONCE, 0, ranges), 0);
+    // The kernel of the weight's gradient adds it directly. That of the bias's gradient overwrites,
+    // so the bias needs a range.
     assert_int_equal(ranges_of(plan, ONCE, 1, ranges), 1);
     assert_int_equal(ranges[0].elements, WIDTH);
     assert_string_equal(plan->graph->parameters[ranges[0].parameter].name, "once.bias");
@@ -100,8 +104,8 @@ static int added_directly(const tri_plan *plan) {
     return sum;
 }
 
-// On a CPU, one rank that adds up its micro-batches has the bits of several ranks that have one
-// each. A product that adds would round otherwise.
+// On a CPU, one rank that adds up its micro-batches has the same bits as several ranks with one
+// micro-batch each. If kernels added directly, the sum would be rounded in another order.
 static void test_cpu(void **state) {
     static const tri_device_backend *const backends[] = {&tri_device_cpu, &tri_device_far};
     for (int i = 0; i < 2; i++) {
@@ -112,8 +116,8 @@ static void test_cpu(void **state) {
     }
 }
 
-// `ref` overwrites every gradient. In a deterministic run no kernel adds, because it would add in
-// an order of its own.
+// The kernels of `ref` overwrite every gradient. In a deterministic run no kernel adds directly,
+// because the sum would be rounded in the kernel's own order.
 static void test_whole(void **state) {
     tri_plan *ref = plan_for(&tri_device_ref, false), *exact = plan_for(&tri_device_cuda, true);
     tri_plan *cuda = plan_for(&tri_device_cuda, false);

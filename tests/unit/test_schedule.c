@@ -1,5 +1,7 @@
-// Drops, doubles or moves an action of a schedule, or removes a wait for it: the verification must
-// refuse the changed schedule, unless the change is harmless.
+// Checks schedules and their verification. A schedule is the list of a rank's actions in a step,
+// such as FORWARD of a block (a layer or a group of layers) for a micro-batch, whose number is
+// `round`. The tests drop, double or swap actions of a correct schedule, or remove or redirect a
+// dependency. The verification must refuse the changed schedule, unless the change is harmless.
 #include "plan/dependencies.h"
 #include "support/schedule_case.h"
 
@@ -61,7 +63,8 @@ static const schedule_case small[] = {
 
 enum { SMALL = sizeof small / sizeof *small };
 
-// Which resources an action reads or writes, by the table of dependencies.c.
+// Which resources (what actions share, such as gradients) an action reads or writes, by the table
+// of dependencies.c.
 typedef struct touched {
     int resources[128];
     bool writes[128];
@@ -100,9 +103,10 @@ static bool both_add(const tri_schedule_request *r, const tri_action *a, const t
     return false;
 }
 
-// Whether two actions of one rank may not be swapped: one writes what the other touches; other
-// ranks expect this order of collectives or messages; or the rules of micro-batches demand it (each
-// block computes them in order, TAKE takes them in order, NORM counts losses).
+// Whether two actions of one rank may not be swapped, for one of three reasons. One action writes
+// what the other touches. Other ranks expect this order of collectives or messages. Or the rules of
+// micro-batches demand it: each block computes them in order, TAKE takes them in order, and NORM
+// counts the losses of all of them.
 static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
@@ -139,7 +143,7 @@ typedef struct mutation {
     schedule_set *set;
     int rank;
     const tri_schedule *good;
-    touched *touched; // by action: the memory that it reads and writes
+    touched *touched; // by action: the resources that it reads and writes
 } mutation;
 
 static bool is_caught(const mutation *m, tri_action *actions, int count, bool *by_rank) {
@@ -203,7 +207,8 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
     bool by_rank;
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            if (is_same(&good[i], &good[k])) continue; // two equal GATHERs: no change
+            // Two equal actions, such as two GATHERs of one unit.
+            if (is_same(&good[i], &good[k])) continue;
             memcpy(actions, good, (size_t)n * sizeof *actions);
             actions[i] = good[k];
             actions[k] = good[i];
@@ -245,7 +250,9 @@ static void test_mutations(void **state) {
         c.stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1;
         mutate(&c, &harmless);
     }
-    assert_true(harmless > 1000); // otherwise the rule above would forbid everything
+    // Many swaps are harmless. If swap_conflicts never said so, the test would not notice a
+    // verification that refuses good schedules.
+    assert_true(harmless > 1000);
 }
 
 static void test_dependencies(void **state) {
@@ -257,20 +264,22 @@ static void test_dependencies(void **state) {
         const tri_schedule_request *r = &set.requests[0];
         tri_schedule_find_dependencies(good, r, NULL, 0);
         assert_int_equal(tri_schedule_verify(good, r), TRI_OK);
-        for (int d = 0; d < good->dependency_count; d++) { // the action waits for another action
+        // Redirects each dependency: its action then waits for another action than it should.
+        for (int d = 0; d < good->dependency_count; d++) {
             int kept = good->dependencies[d];
             good->dependencies[d] = kept ? kept - 1 : 1;
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->dependencies[d] = kept;
         }
-        for (int i = 0; i < good->count; i++) { // action i lacks the last of its dependencies
+        // Removes the last dependency of each action.
+        for (int i = 0; i < good->count; i++) {
             if (good->actions[i].dependency_count == 0) continue;
             good->actions[i].dependency_count--;
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->actions[i].dependency_count++;
         }
-        for (int i = 1; i < good->count;
-             i++) { // two equal waits make one dependency; none if a lane keeps the order anyway
+        // Two equal waits make one dependency; they make none if the lane keeps the order anyway.
+        for (int i = 1; i < good->count; i++) {
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
             const tri_action *a = &good->actions[i];
@@ -356,7 +365,8 @@ static void test_take(void **state) {
             if (a->kind != TRI_ACTION_TAKE) continue;
             taken++;
             assert_int_equal(a->round, taken);
-            assert_int_equal(began, taken - 1); // and no later micro-batch has begun
+            // The micro-batch before has begun, and no later one.
+            assert_int_equal(began, taken - 1);
             if (ahead && taken > 0) assert_true(s->actions[i - 1].begins_round);
         }
         assert_int_equal(taken, 3);

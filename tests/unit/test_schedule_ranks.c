@@ -1,5 +1,6 @@
-// The schedules of all ranks of many meshes fit together, no rank waits for ever, and pipelines
-// keep their known bounds.
+// Checks that the schedules of all ranks of many meshes fit together, that no rank waits for ever,
+// and that pipelines keep the bounds known from the literature, on idle time and on micro-batches
+// in flight. A schedule is the list of a rank's actions in a step.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>
@@ -28,6 +29,7 @@ static void check(const schedule_case *c) {
 
 static void test_every_combination(void **state) {
     (void)state;
+    // Ranks along the pipeline, and replicate, shard and tensor-parallel ranks.
     static const int meshes[][4] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 3, 1}, {1, 2, 2, 1},
                                     {2, 1, 1, 1}, {3, 1, 2, 1}, {4, 2, 1, 1}, {2, 2, 2, 2}};
     static const int micro_batches[] = {1, 2, 5, 8, 19};
@@ -89,8 +91,9 @@ static void test_many_ranks(void **state) {
                                .micro_batches = 1100, .skips = true});
 }
 
-// Ranks that share layers communicate inside their compute actions. If one rank has two of these in
-// another order, that is a deadlock which no rank's own schedule shows.
+// Ranks that share layers communicate inside their compute actions. If one rank has two of these
+// actions in another order than the others, the ranks wait for each other for ever. No rank's own
+// schedule shows that.
 static void test_shared_layers(void **state) {
     (void)state;
     schedule_case c = {.strategy = "ddp",
@@ -208,6 +211,7 @@ static void test_in_flight(void **state) {
 // even if the action right after each SEND reused the memory.
 static void test_waits(void **state) {
     (void)state;
+    // Pipeline ranks, stages on each rank, micro-batches, blocks of each stage.
     static const int shapes[][4] = {{2, 1, 5, 1}, {3, 1, 7, 2},  {4, 2, 8, 1},
                                     {5, 3, 9, 1}, {8, 2, 20, 1}, {4, 3, 16, 3}};
     for (int o = 0; tri_orders[o]; o++)

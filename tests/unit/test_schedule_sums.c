@@ -1,7 +1,9 @@
 // Tests schedules with an imitation of the engine that needs no model: all ranks of a mesh follow
 // their schedules, the output of a block is a hash of what the block reads, and memory without
 // valid content holds random numbers. If every rank then steps with the same sum of gradients as a
-// run of one rank, no value was missing, outdated, added twice or mixed up with another.
+// run of one rank, no value was missing, outdated, added twice or mixed up with another. A block is
+// a layer or a group of layers, a unit is parameters that are reduced together, and an edge is the
+// values that a block sends to another stage of the pipeline.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>
@@ -27,11 +29,12 @@ typedef struct sums {
 // One rank's memory.
 typedef struct rank_memory {
     int next;
-    uint64_t *parameters; // by unit (parameters that are reduced together)
-    // By unit. `gradients`: the sums that compute actions have made. `kept`: if there is SCATTER,
-    // the sums over ranks for this rank's shard, which SCATTER has made.
+    uint64_t *parameters; // by unit
+    // By unit. `gradients`: the sums that compute actions have made. `kept`, if the schedule has
+    // SCATTER: the sums over ranks that SCATTER has made for this rank's shard.
     sums *gradients, *kept;
-    // By block and micro-batch: what other blocks read of its results, and what BACKWARD reads.
+    // By block and micro-batch. `outputs`: what other blocks read of the block's results.
+    // `internal`: what its BACKWARD reads.
     uint64_t *outputs, *internal;
     uint64_t *back;  // by block and micro-batch: the gradient of the block's input
     bool *receiving; // by edge and micro-batch: this rank has begun to receive
@@ -112,8 +115,8 @@ static bool has_received(const machine *m, int rank, int block, int round, bool 
 static bool is_shared(const tri_schedule_request *r, int unit) { return unit == r->unit_count - 1; }
 
 // Whether one half of BACKWARD (BACKWARD_INPUT if `input`, else BACKWARD_WEIGHT) makes a gradient
-// of the unit (parameters that are reduced together). A unit that blocks share has one parameter:
-// block 0 makes its gradient in the first half, the others in the second.
+// of the unit. A unit that blocks share has one parameter: block 0 makes its gradient in the first
+// half, the other blocks in the second.
 static bool makes_gradient(const tri_schedule_request *r, int block, int unit, bool input) {
     return !is_shared(r, unit) || input == (block == 0);
 }
@@ -166,7 +169,8 @@ static sums *reduced(const machine *m, int rank, int unit) {
     return scatters ? &memory->kept[unit] : &memory->gradients[unit];
 }
 
-// The number of ranks that take part in a collective; 0: not all have reached it yet.
+// Finds the ranks that take part in a collective. Returns how many they are; 0: not all of them
+// have reached it yet.
 static int find_members(const machine *m, int rank, const tri_action *a, int *members) {
     const tri_mesh *mesh = &m->set->mesh;
     static const int axes[TRI_ACTION_KIND_COUNT] = {[TRI_ACTION_GATHER] = TRI_AXIS_SHARD,
@@ -368,6 +372,7 @@ static void check(const schedule_case *c) {
 static void test_sums(void **state) {
     (void)state;
     static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+    // Ranks along the pipeline, and replicate, shard and tensor-parallel ranks.
     static const int meshes[][4] = {{1, 1, 1, 1}, {1, 3, 1, 1}, {1, 1, 2, 1}, {1, 2, 2, 1},
                                     {2, 1, 1, 1}, {3, 1, 2, 1}, {4, 2, 1, 2}, {2, 2, 2, 1}};
     for (int s = 0; s < 4; s++)

@@ -1,4 +1,4 @@
-// Tests validation data of every kind of data set. They are a part of the training data
+// Tests the validation data of every kind of data set. They are a part of the training data
 // (data.val_fraction) or lie in files of their own (data.val).
 #include "data/dataset.h"
 #include "data/loader.h"

@@ -1,6 +1,8 @@
-// Step memory: the test follows memory cell by cell along the schedules of many meshes. An action
-// reads what was written for it, and nothing touches memory that a communicator or storage still
-// uses.
+// Checks how memory is used during a step (plan/step_memory.h): the test follows memory cell by
+// cell along the schedules of many meshes. An action reads what was written for it, and nothing
+// touches memory that a communicator or storage still uses. A slot is an entry of the table in
+// which kernels look addresses up; a heap is memory that a step uses again and again; a bundle is
+// values that are kept from one segment (the nodes of one block in one phase) to another.
 #include "base/philox.h"
 #include "plan/memory.h"
 #include "plan/step_memory.h"
@@ -69,8 +71,8 @@ static tri_phase last_phase(const tri_schedule_request *r) {
     return r->order->splits_backward ? TRI_PHASE_WEIGHT : TRI_PHASE_BACKWARD;
 }
 
-// Returns the bundle (values that share memory) of an earlier edge (what a block sends to another
-// stage) that brings the same value to another stage of the same rank; -1: there is none.
+// Returns the bundle of an earlier edge (the values that a block sends to another stage) that
+// brings the same value to another stage of the same rank; -1: there is none.
 static int shared_bundle(const tri_program *p, const tri_schedule_request *r, int edge) {
     const tri_edge *to = &r->edges[edge];
     for (int e = 0; e < edge; e++) {
@@ -146,8 +148,8 @@ typedef struct follower {
     cell *cells[TRI_HEAP_COUNT];
     uint64_t *before; // by action: a bit for each action that is done before it begins
     int words;        // how many words of 64 bits `before` has for each action
-    // By slot (table entry with an address) of gathered parameters or gradients: how often their
-    // contents were replaced so far, so that reading earlier contents is noticed.
+    // By slot of gathered parameters or gradients: how often their contents were replaced so far,
+    // so that the test notices if an action reads earlier contents.
     uint32_t *generation;
     int action;
     const char *rule; // the first rule that an action breaks; NULL: none
@@ -374,8 +376,9 @@ static void follow(follower *f) {
     }
 }
 
-// Leaves out one dependency at a time. The schedule then has to be refused if some action could
-// find another's data in its memory. If it is not refused, other dependencies must give the order.
+// Leaves out one dependency at a time. The verification then has to refuse the schedule if some
+// action could find another's data in its memory. If it does not refuse the schedule, other
+// dependencies must give the same order.
 static void check_each_dependency(follower *f) {
     tri_schedule *s = (tri_schedule *)(uintptr_t)f->schedule;
     for (int i = 0; i < s->count; i++) {

@@ -1,5 +1,7 @@
-// Checks the tensor-parallel pass: which ops it adds, what it leaves as it is, and which models it
-// refuses.
+// Checks the tensor-parallel pass, which rewrites a model's graph into that of one of several ranks
+// that share layers: which ops it adds, what it leaves as it is, and which models it refuses. A
+// layer that is split by columns makes some of the outputs on each rank; one that is split by rows
+// reads some of the inputs.
 #include "nn/models/models.h"
 #include "pass/pass.h"
 #include "plan/program.h"
@@ -60,7 +62,7 @@ static tri_graph *small(int64_t hidden) {
     return g;
 }
 
-// Checks what the pass makes of a layer sliced COLUMN that is followed by one sliced ROW: one
+// Checks what the pass makes of a layer split by columns that is followed by one split by rows: one
 // copy_to before both, and one all_reduce and the bias after them.
 static void test_print(void **state) {
     static const char want[] =
@@ -98,7 +100,7 @@ static void test_print(void **state) {
     op_graph_close(g);
 }
 
-// With one slice the graph stays the same, to the letter.
+// With one tensor-parallel rank the graph stays the same, to the letter.
 static void test_one_part(void **state) {
     tri_mesh mesh = mesh_of(1);
     for (int m = 0; tri_models[m]; m++)
@@ -150,8 +152,9 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// Scores of which each rank has a slice of the classes are not gathered: the ranks exchange three
-// numbers for each row, and no gradient.
+// If each rank has the scores of its own slice of the classes, the scores are not gathered. In
+// training the ranks exchange three numbers for each row (the maximum and two sums), in evaluation
+// one more, for the accuracy.
 static void test_classes(void **state) {
     tri_graph_options evaluation = {0};
     for (int training = 0; training < 2; training++) {

@@ -1,8 +1,9 @@
 // The device `null` has real memory, but computes almost nothing. One kernel serves nearly all ops,
-// and writes only losses and metrics. From these the step scalars are computed, by two kernels of
-// the device `ref`, so that means are not NaN and updates are counted as on any device. The device
-// models of `null` have the memory sizes of GPUs, so that a run can be planned for a GPU, and the
-// engine can be tested with a GPU's memory and alignment.
+// and writes only losses and metrics. The step scalars (numbers that an update reads, such as the
+// factor of the gradients) are computed from these by two kernels of the device `ref`, so that
+// means are not NaN and updates are counted as on any device. The device models of `null` have the
+// memory sizes of GPUs, so that a run can be planned for a GPU, and the engine can be tested with a
+// GPU's memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -49,7 +50,7 @@ static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers
                                                 NULL};
 
 // Memory sizes are those that the makers state, in units of 10^9 bytes; drivers report slightly
-// more and keep some for themselves. An MI250X counts as two devices of 64 GB each.
+// more and keep some of it for themselves. An MI250X counts as two devices of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
 static const tri_device_model models[] = {
     {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},
