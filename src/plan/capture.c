@@ -1,5 +1,6 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step (captured
-// parts). capture.h gives the rules.
+// parts). A part is a run of actions of the compute lane; other lanes (communicators, storage) run
+// their actions beside it. capture.h gives the rules.
 #include "plan/capture.h"
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,

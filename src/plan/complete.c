@@ -136,8 +136,8 @@ static int compare_ranges(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit (parameters that are gathered together) into ranges. Between two
-// ranges the unit is released, so that other units can use its memory.
+// Divides the compute actions that use a unit into ranges. Between two ranges the unit is released,
+// so that other units can use its memory.
 static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
@@ -166,13 +166,13 @@ static int start_before(const int *starts, int count, int ahead) {
     return count > ahead ? starts[count - 1 - ahead] : 0;
 }
 
-// Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units (parameters that are gathered
-// together) before the unit that it gathers, in the order in which units are used, so that it runs
-// while the blocks before that unit compute. FETCH reads from storage what GATHER sends, so it
-// stands one unit before GATHER. A range is the compute actions during which a unit is gathered. If
-// a unit's earlier range has not ended where GATHER would stand, the two ranges become one, because
-// to release the unit and gather it again at once would only cost time. When units are counted,
-// ranges of one unit that follow each other count as one.
+// Inserts GATHER, RELEASE and FETCH. GATHER stands `ahead` units before the unit that it gathers,
+// in the order in which units are used, so that it runs while the blocks before that unit compute.
+// FETCH reads from storage what GATHER sends, so it stands one unit before GATHER. A range is the
+// compute actions during which a unit is gathered. If a unit's earlier range has not ended where
+// GATHER would stand, the two ranges become one, because to release the unit and gather it again at
+// once would only cost time. When units are counted, ranges of one unit that follow each other
+// count as one.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;

@@ -17,14 +17,15 @@ void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule
 typedef struct tri_edge_action {
     tri_action_kind kind;
     int edge, round;
-    // Index of the compute action before which it stands; compute->count: after the last one.
+    // Index of the compute action before which the edge action stands; the number of compute
+    // actions: it stands after the last one.
     int before;
 } tri_edge_action;
 
 // Finds the edge actions of this rank, its SENDs and RECVs between stages: first those of the lane
 // ALONG (activations, to later stages), then those of the lane BACK (gradients, to earlier stages),
-// each in the lane's order. TRI_INTERNAL: with these orders the ranks would wait for each other for
-// ever.
+// each in the order in which the lane starts them. TRI_INTERNAL: with this order of compute actions
+// the ranks would wait for each other for ever.
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
                                  const tri_schedule *compute, tri_edge_action **out, int *count);
 

@@ -18,8 +18,8 @@ typedef enum resource_kind {
     // changes it, because NORM sums some of these gradients over the tensor-parallel ranks.
     PARTIAL_GRADIENTS,
     // Of a unit: the optimizer state, which LOAD brings from storage. If the host runs the
-    // optimizer: what it needs of the unit in its memory, which includes the gradients that
-    // DOWNLOAD brings and the parameters that UPLOAD reads.
+    // optimizer: the unit's state in the host's memory, with the gradients that DOWNLOAD brings and
+    // the parameters that UPLOAD reads.
     STATES,
     // Of a unit: this rank's shard of the parameters, which FETCH brings from storage.
     OWN_PARAMETERS,
@@ -32,12 +32,14 @@ typedef enum resource_kind {
     BEHIND,      // ACTIVATIONS of the next block of the stage, of the same micro-batch
     // The next two are for edges to a later stage of the pipeline.
     MADE, // of a block and micro-batch: the edges whose values it makes
-    READ, // of a block and micro-batch: the edges whose values it reads first in its stage
+    READ, // of a block and micro-batch: the edges whose values it reads as the first of its stage
     // The same two for edges that carry gradients back to an earlier stage.
     MADE_BACK,
     READ_BACK,
     MESSAGE, // of an edge and micro-batch: its values, which a SEND or RECV moves
-    INPUTS,  // of a micro-batch: the inputs; all other compute actions come after its first FORWARD
+    // Of a micro-batch: the inputs. Only the first FORWARD is entered as reading them, because all
+    // other compute actions of the micro-batch come after it.
+    INPUTS,
 } resource_kind;
 
 static const struct {
@@ -97,7 +99,8 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    {TRI_ACTION_EVICT, STATES, true}, // true: afterwards other buffers may use the states' memory
+    // A write, because other buffers may use the states' memory afterwards.
+    {TRI_ACTION_EVICT, STATES, true},
     {TRI_ACTION_DOWNLOAD, OWN_GRADIENTS, false},
     {TRI_ACTION_DOWNLOAD, STATES, true},
     {TRI_ACTION_HOST_STEP, SCALARS, false},

@@ -1,7 +1,8 @@
 // What the actions of a schedule read and write, as numbered resources (such as the gradients of a
-// unit, or the activations of a block for a micro-batch). Two actions conflict if both touch a
-// resource and one of them writes it; the later one then has to wait for the earlier one. So no
-// dependency is written by hand: a new action needs only a row that says what it touches.
+// block's parameters, or the activations of a block for a micro-batch). Two actions conflict if
+// both touch a resource and one of them writes it; the later one then has to wait for the earlier
+// one. So no dependency is written by hand: a new action needs only a row that says what it
+// touches.
 #ifndef TRIREME_PLAN_DEPENDENCIES_H
 #define TRIREME_PLAN_DEPENDENCIES_H
 
@@ -11,7 +12,7 @@ typedef struct tri_resources tri_resources;
 
 tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *request);
 // Calls `call` for each resource that the action reads or writes. The code that derives
-// dependencies and the code that checks them both use it, and so the same table.
+// dependencies and the code that checks them both use this function, so they use the same table.
 void tri_resources_visit(const tri_resources *resources, const tri_action *action,
                          void (*call)(void *context, int resource, bool writes), void *context);
 

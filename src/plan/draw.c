@@ -199,8 +199,8 @@ static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE 
 
 static void put_axis(const tri_drawing *d, int bottom, FILE *out) {
     double step = 1e-9, end = d->estimate->step_s;
-    // Finds the distance between two marks of the time axis, of which there are at most ten: 1, 2,
-    // 5, 10, … ns.
+    // The distance between two marks of the time axis: the first of 1, 2, 5, 10, 20, … ns that
+    // divides the axis into at most ten intervals.
     for (int k = 0; end / step > 10; k++) step *= k % 3 == 1 ? 2.5 : 2;
     for (int i = 0; i * step <= end; i++) {
         double x = SVG_LEFT + i * step / end * SVG_WIDTH;

@@ -21,8 +21,8 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
-// All compute actions of one stage for one micro-batch, taken as one: messages pass between stages,
-// so single blocks need no times of their own.
+// All compute actions of one kind (such as FORWARD) of one stage for one micro-batch, taken as one:
+// messages pass between stages, so single blocks need no times of their own.
 typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;

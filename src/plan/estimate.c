@@ -65,8 +65,9 @@ typedef struct compute_costs {
     double *recompute; // by block: how long the nodes run that RECOMPUTE repeats, in seconds
 } compute_costs;
 
-// Estimates how many seconds a collective op takes, whose elements pass around a ring as in GATHER
-// and REDUCE. A sum that all ranks get passes around the ring twice.
+// Estimates how many seconds a collective op takes. Its elements pass around a ring of the ranks,
+// as in GATHER and REDUCE. For a sum that all ranks get (all-reduce), they pass around the ring
+// twice.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);
@@ -112,7 +113,7 @@ void tri_estimate_least(const tri_plan *plan, const tri_rates *rates, tri_least_
         for (int k = 0; k < TRI_BUCKET_COUNT; k++)
             if (tri_bucket_is_trained((tri_bucket_kind)k))
                 elements += (double)plan->flat.units[u].buckets[k].elements;
-    // An update reads the gradient, and reads and writes the parameter and its states.
+    // An update reads the gradient, and reads and writes the parameter and its optimizer states.
     double update = elements * (double)sizeof(float) * (3 + 2 * plan->optimizer_states) /
                     rates->memory_bytes_per_s;
     out->arithmetic *= slices / (double)p->batch;

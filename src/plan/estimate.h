@@ -52,7 +52,8 @@ typedef struct tri_estimate {
     double bubble; // fraction of that time in which ranks wait instead of computing
     // Arithmetic of the model in one step, over all ranks; recomputation is not counted.
     double flops;
-    tri_moment **moments; // by pipeline rank: when each action of its TRI_STEP_FULL begins and ends
+    // By pipeline rank and action of the step TRI_STEP_FULL: when the action begins and ends.
+    tri_moment **moments;
 } tri_estimate;
 
 // Estimates each action and simulates the step. Segments (the nodes of one block in one phase) take

@@ -34,8 +34,8 @@ static void add_bucket(const tri_plan *plan, int unit, tri_bucket_kind bucket,
     if (!tri_bucket_has_gradients(bucket)) return;
     int states = tri_bucket_is_trained(bucket) ? plan->optimizer_states : 0;
     bool is_half = tri_bucket_is_half(bucket);
-    // If kernels read offloaded masters, UPLOAD copies nothing: FETCH brings them to the device
-    // when they are gathered.
+    // UPLOAD copies nothing for offloaded masters that are gathered in F32: FETCH brings them to
+    // the device, and GATHER sends them.
     int64_t up = is_half ? half * own : plan->offload.set.masters[bucket] ? 0 : f32 * own;
     sum->down += f32 * own;
     sum->up += up;
@@ -79,7 +79,8 @@ static double host_seconds(const tri_plan *plan, const tri_rates *rates, double 
 // the same state must change it in the same way, so all ranks have to get the same answer. They do,
 // because the rates depend only on the kind of device. But the answer depends on the number of
 // ranks, which share the host's memory, and the kernels of host and device may round differently.
-// So with trainer.deterministic, where bits must not depend on that number, it is always false.
+// With trainer.deterministic, bits must not depend on the number of ranks, so the answer is always
+// false.
 static bool is_faster_on_host(const tri_plan *plan) {
     if (plan->deterministic) return false;
     tri_rates rates = tri_rates_of(&plan->device, NULL);

@@ -232,7 +232,7 @@ void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request);
 // Decides whether the device or its host runs the optimizer on offloaded state. The flat buffers
 // have to be planned before, because the decision depends on how many bytes would be copied.
 void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options);
-// How many bytes the offloaded state takes where it lies.
+// How many bytes the offloaded state takes in its file or in the host's memory.
 int64_t tri_plan_offloaded_bytes(const tri_plan *plan);
 // What an optimizer step on the host moves, in bytes. `down`: gradients, which are copied to the
 // host. `up`: parameters, which are copied to the device. `memory`: what the host's CPU and these

@@ -58,8 +58,8 @@ static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
     return TRI_OK;
 }
 
-// Finds which gradients kernels can add to earlier ones: those that no node reads, because such a
-// node would read a sum.
+// Finds which gradients kernels can add directly to those of earlier micro-batches: the gradients
+// that no node reads, because such a node would read a sum over micro-batches.
 static void find_adds(tri_program *p, bool wanted) {
     const tri_graph *g = p->graph;
     p->adds = TRI_NEW_ARRAY(p->arena, unsigned, g->node_count);

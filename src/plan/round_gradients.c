@@ -12,7 +12,7 @@ typedef struct listing {
     const tri_plan *plan;
     const tri_program *program;
     int block;
-    tri_round_range *ranges; // NULL: they are only counted
+    tri_round_range *ranges; // NULL: ranges are only counted
     int count;
     int64_t elements;
 } listing;

@@ -1,8 +1,9 @@
 // Follows a schedule action by action, records from when to when each buffer is in use, and packs
 // the buffers. step_memory.h has a picture. A slot is an entry of the table in which kernels look
 // addresses up. A unit is parameters that are gathered, reduced and updated together; a bucket is a
-// contiguous range of a unit's parameters. A bundle is values that are kept from one segment (the
-// nodes of one block in one phase) to another. Read next: dependencies.c.
+// contiguous range of a unit's parameters; masters are the F32 weights that the optimizer updates.
+// A bundle is values that are kept from one segment (the nodes of one block in one phase) to
+// another. Read next: dependencies.c.
 #include "plan/step_memory.h"
 
 #include "base/search.h"
