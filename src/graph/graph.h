@@ -106,7 +106,7 @@ typedef struct tri_parameter_info {
     tri_layout layout;  // the layout in which the parameter is stored between steps
     bool layout_chosen; // false until the layout pass chose one
     tri_init init;
-    double momentum; // for a statistic: new = (1 − momentum)·old + momentum·batch
+    double momentum; // of a statistic: new = (1 − momentum) · old + momentum · mean over the step
     int block;
     tri_value value;
     int before;                // the parameter of the same layer that was added before it; -1: none
@@ -159,8 +159,8 @@ typedef struct tri_weighted_sum {
 
 // Each loss of a weighted sum is divided by its own count over the whole step: of samples or of
 // labels. This tells when the counts are known. BACKWARD adds the gradients of all losses, so each
-// gradient must be divided before that. If all losses have the same count, the sum can be divided
-// instead.
+// gradient must be divided before that. If all losses have the same count, the sum of the gradients
+// can be divided instead.
 typedef enum tri_counting {
     // After BACKWARD: all losses have one count, which the action NORM sums over the whole step.
     TRI_COUNT_BEHIND,
@@ -213,7 +213,7 @@ typedef enum tri_precision {
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
-    // Type of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`.
+    // Type of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on the device `ref`.
     tri_dtype dtype;
     tri_precision precision; // precision of an F32 graph
     double dropout;          // with has_dropout: replaces the rate of every dropout layer
@@ -231,7 +231,7 @@ struct tri_graph {
     tri_graph_options options;
     tri_status status;
     const char *message;
-    tri_value_info *values; // entry 0 stands for "none"
+    tri_value_info *values; // entry 0 stands for the value none
     int value_count, value_capacity;
     tri_node *nodes; // the nodes, in an order in which they can run
     int node_count, node_capacity;
@@ -321,9 +321,9 @@ void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
 // none if no block has.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
-// The index in the full parameter, in row-major order, of element `index` of a slice of shape
-// `shape`; `index` itself where the parameter is not sliced. Initial weights depend on this index,
-// so that slices get the values of the whole.
+// Returns the index in the full parameter, in row-major order, of element `index` of a slice of
+// shape `shape`. If the parameter is not sliced, this is `index` itself. Initial weights depend on
+// the result, so that a slice gets the same values as in the full parameter.
 int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index);
 // Finds in which slice the element with index `full` of the full parameter lies. Returns the number
@@ -341,7 +341,7 @@ int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *sha
 size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
-// The node that made the value, or NULL.
+// Returns the node that made the value; NULL: no node did, because it is an input, for example.
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
 // True if the value is a loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum
 // of such (loss.h).

@@ -41,8 +41,8 @@ typedef struct tri_attr_field {
     int count; // number of elements if the attribute is an array; 0: it is a single value
 } tri_attr_field;
 
-// How many classes or tokens an op knows. The numbers in the data must be below it, because the op
-// uses them as indices.
+// How many classes or tokens an op knows. The labels or token numbers in the data must be smaller
+// than this, because the op uses them as indices.
 typedef struct tri_op_classes {
     int64_t (*count)(const void *attr, const tri_op_signature *signature);
     // Names in messages: what numbers of the data are called ("labels"), and what the model has
@@ -79,12 +79,14 @@ typedef struct tri_op {
     // shape and layout of the two are the same.
     int in_place;
     size_t attr_bytes;
-    const tri_attr_field *attr_fields; // a NULL name ends the list; NULL: none
+    // Ends with a field whose name is NULL; NULL: the op has no attributes.
+    const tri_attr_field *attr_fields;
     // Sets out and out_type, or returns TRI_FAIL(TRI_BAD_INPUT, …) saying which shape does not fit.
     tri_status (*shape)(const void *attr, tri_op_signature *signature);
-    // Adds nodes that compute the gradients of the inputs from the gradients of the outputs.
-    // out_grads[i] is none if output i does not influence the loss. wanted[i] tells whether
-    // in_grads[i] is needed. NULL: no input has a gradient.
+    // Adds nodes that compute the gradients of the inputs from the gradients of the outputs, and
+    // sets in_grads. out_grads[i] is none if output i does not influence the loss. wanted[i] tells
+    // whether in_grads[i] is needed. An op whose `gradient` is NULL passes no gradient to its
+    // inputs.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
     // For an op that computes a loss, alone or together with its gradient: index + 1 of the input

@@ -15,7 +15,8 @@ const char *tri_axis_name(tri_axis axis) { return names[axis]; }
 
 typedef struct mesh_wish {
     const int *size; // by axis; 0: not given
-    tri_axis own;    // the strategy's axis: it takes the ranks that are left if it has no size
+    // The strategy's axis: if `size` does not give it, it gets the ranks that are left.
+    tri_axis own;
     int ranks;       // ranks of the run
     int64_t product; // product of the sizes that the user gave
 } mesh_wish;

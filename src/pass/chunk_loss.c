@@ -1,9 +1,9 @@
 // Lets a layer that makes many scores, and the cross-entropy of these scores, be computed chunk by
 // chunk of rows. The scores of a language model are its largest tensor: a row for each token, with
-// a number for each word. Where nothing else reads them, one node takes the place of the layer, the
-// loss and their gradients (ops/linear_cross_entropy.c), and only the scores of a chunk are in
-// memory at a time. Training computes the loss together with the gradients, in the backward pass,
-// because it would otherwise have to compute the scores twice.
+// a number for each word of the vocabulary. Where nothing else reads them, one node takes the place
+// of the layer, the loss and their gradients (ops/linear_cross_entropy.c), and only the scores of a
+// chunk are in memory at a time. Training computes the loss together with the gradients, in the
+// backward pass, because it would otherwise have to compute the scores twice.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -61,7 +61,8 @@ static bool is_same(const tri_graph *g, tri_value value, tri_value again) {
     return a->op->attr_bytes == 0 || !memcmp(a->attr, b->attr, a->op->attr_bytes);
 }
 
-// Whether the layer is one that linear_cross_entropy computes, and large enough to be worth it.
+// Whether the op linear_cross_entropy can compute this layer, and the layer's scores are so large
+// that chunks save memory.
 static bool takes_layer(const tri_graph *g, const tri_node *linear) {
     const tri_linear_attr *a = linear->attr;
     tri_shape scores = tri_value_shape(g, linear->outputs[0]);

@@ -1,4 +1,5 @@
-// The fusions, and how the two nodes of each one change. fuse.c applies them.
+// The fusions, and how the two nodes of each one change: one, called the node, reads output 0 of
+// the other, called the producer. fuse.c applies the fusions.
 #include "pass/fusions.h"
 
 #include "ops/ops.h"
@@ -61,8 +62,8 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
 }
 
 // The batch norm applies the pooling while it normalises, so that the large normalised tensor is
-// neither written nor read. Its gradient reads the gradient of the pooled tensor instead of the
-// gradient of the normalised tensor.
+// neither written nor read. Its backward node then reads the gradient of the pooled tensor instead
+// of the gradient of the normalised tensor.
 static bool pool_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_batch_norm_attr *attr = attr_of(producer);
     const tri_max_pool2d_attr *pool = node->attr;
@@ -107,8 +108,9 @@ static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_no
     return true;
 }
 
-// Beside a residual connection, dx of a norm is added to another gradient. After the fusion the
-// norm's backward node does this addition: it gets the other gradient as its input number `input`.
+// Beside a residual connection, the gradient of a norm's input is added to another gradient. After
+// the fusion the norm's backward node does this addition: it gets the other gradient as its input
+// number `input`.
 static bool merge_sum(tri_node *producer, int input, tri_value other) {
     if (tri_value_is(producer->inputs[input])) return false;
     producer->inputs[input] = other;

@@ -34,9 +34,9 @@ tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, co
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
 // Lets the input `input`, which the model reads as F32, arrive as U8. Each block that reads it, or
-// a view of it, then begins with normalize_bytes. Does nothing if there is no such input.
+// a view of it, then begins with the op normalize_bytes. Does nothing if there is no such input.
 tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
-// When a fusion is tried, because its nodes exist only from then on.
+// When a fusion is tried: its two nodes exist only from then on.
 typedef enum tri_fusion_time {
     // Fusions of the forward pass: activations into the node that makes their input, ReLU and
     // dropout into max pooling, flatten into linear, log-softmax into NLL. Autodiff then sees only
@@ -62,11 +62,11 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // TRI_BAD_INPUT: there is no loss, or some parameter has no influence on it.
 tri_status tri_pass_autodiff(tri_graph *graph);
 // Replaces a linear layer, the cross-entropy of its scores and their gradients by one node that
-// computes them chunk by chunk, so that the scores of all rows are never in memory at once. Only
-// where nothing else reads the scores, they are large, and the device has a kernel that keeps one
-// chunk (tri_kernel_def.chunks_scores; `device` NULL: always). It runs after autodiff, and never
-// before tri_pass_split_backward, which needs the weight's gradient as a node of its own. Ends with
-// a sweep.
+// computes them chunk by chunk of rows, so that the scores of all rows are never in memory at once.
+// Does so only where nothing else reads the scores, they are large, and the device has a kernel
+// that keeps one chunk (tri_kernel_def.chunks_scores; `device` NULL: every kernel does). It runs
+// after autodiff, and never before tri_pass_split_backward, which needs the weight's gradient as a
+// node of its own. Ends with a sweep.
 tri_status tri_pass_chunk_loss(tri_graph *graph, const tri_device_description *device);
 // Splits the backward pass, for pipeline orders that need this (zero-bubble): moves those of its
 // nodes for which no other block waits (mostly gradients of parameters) into the phase WEIGHT, so

@@ -218,8 +218,9 @@ static void set_narrow(precision *p, tri_node *node, size_t offset) {
     node->attr = attr;
 }
 
-// Marks the terms that a row-parallel linear layer makes, up to the op that sums them. They stay
-// F32 until then, so that a sum over ranks is rounded only once, as on one rank.
+// Marks the values that are terms of a sum over ranks: from the linear layer that makes them (each
+// rank has a slice of its inputs) up to the op that sums them. They stay F32 until then, so that
+// the sum is rounded to the half type only once, as on one rank.
 static void mark_sums(precision *p, const tri_node *node) {
     precision_value *y = &p->values[node->outputs[0].id];
     const precision_value *x = &p->values[node->inputs[0].id];

@@ -354,8 +354,8 @@ void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
     static const struct {
         const tri_op *op;
-        // Input: number of the op's input that is the parameter. axis[split]: the axis that is
-        // sliced with this split.
+        // `input`: number of the op's input that is the parameter. axis[split]: the axis of the
+        // parameter that is sliced with this split.
         int input, axis[3];
     } rows[] = {{&tri_op_linear, 1, {PARALLEL_NO_AXIS, 0, 1}},
                 {&tri_op_linear, 2, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_AXIS}},
