@@ -74,7 +74,7 @@ static void test_plan_of_a_description(void **state) {
     tri_plan *plan;
     ok(tri_plan_create(arena, &device, &request, &plan));
     assert_ptr_equal(plan->device.backend, &closed);
-    assert_true(plan->sizes.workspace_bytes > 0); // for the sums of matrix products
+    assert_true(plan->sizes.workspace_bytes > 0); // matrix products need it for their sums
     tri_candidate found[TRI_MAX_CANDIDATES], least;
     int count = tri_fit_search(arena, &device, &request, &tri_rates_assumed, NULL,
                                plan->memory.peak - 1, found, &least);
@@ -163,7 +163,7 @@ static void test_memory(void **state) {
     assert_string_equal(tri_fit_memory(&request, &memory).whose, "of strategy.memory");
 }
 
-// A device that is not there, and one that is broken.
+// Two devices: one of which this host has none, and one that is broken.
 static tri_status absent_describe(const tri_device_config *config, tri_device_description *out) {
     return TRI_FAIL(TRI_NOT_FOUND, "device absent: this host has none");
 }

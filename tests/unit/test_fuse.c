@@ -88,7 +88,7 @@ static tri_graph *build_residual(tri_precision precision) {
     return g;
 }
 
-// Checks that value b of the second session has the bits of value a of the first.
+// Checks that value b of the second session has the same bits as value a of the first.
 static void same_bits(op_session *const *sessions, tri_value a, tri_value b, const char *what,
                       int number) {
     for (int64_t n = 0; n < op_count(sessions[0], a); n++) {
@@ -151,7 +151,7 @@ typedef struct pool_case {
     int64_t height, width;
     tri_pool2d_options pool;
     bool relu, shared, evaluates;
-    bool reads_twice; // another node reads the batch norm's y
+    bool reads_twice; // another node reads the batch norm's output too
     int fused;        // how many of the two poolings a batch norm takes over
 } pool_case;
 

@@ -75,9 +75,9 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
     return on_host;
 }
 
-// The optimizer runs on the host if that is faster. The rule compares two times for one parameter:
-// the host reads and writes 40 bytes of its memory ("host" below), or the device copies 16 bytes
-// over its link to the host ("link").
+// The optimizer runs on the host if that is faster. The rule compares two times for each element of
+// the parameters: the host reads and writes 40 bytes of its memory ("host" below), or the device
+// copies 16 bytes over its link to the host ("link").
 static void test_rule(void **state) {
     assert_true(is_on_host(*state, "cuda:h200", 1)); // host 40 B / 307 GB/s, link 16 B / 64 GB/s
     assert_false(is_on_host(*state, "cuda:h200", 8));
@@ -137,7 +137,7 @@ static void test_bytes(void **state) {
     tri_plan *wide = plan_on(*state, "cuda:h200", 1);
     bytes = tri_plan_host_step_bytes(wide, -1);
     assert_int_equal(bytes.up, 4 * n);
-    // No cast, and copies of 4 bytes in each direction.
+    // 28 as above, but no cast. 8: the copies of the gradient (4) and of the F32 weight (4).
     assert_int_equal(bytes.memory, (28 + 8) * n);
     assert_int_equal(wide->memory.offloaded, (8 + 4 + 4) * n);
     tri_plan_destroy(wide);

@@ -1,6 +1,6 @@
-// The program finds its own file however it was started: directly, through a symbolic link, by a
-// loader that got it as an argument, and by the starter of a bundle (the program packed with its
-// libraries).
+// Checks that the program finds its own file however it was started: directly, through a symbolic
+// link, by a loader that got it as an argument, and by the starter of a bundle (the program packed
+// with its libraries).
 #include "base/program.h"
 
 #include <setjmp.h>

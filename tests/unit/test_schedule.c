@@ -207,7 +207,7 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
     bool by_rank;
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            // Two equal actions, such as two GATHERs of one unit.
+            // Swapping two equal actions, such as two GATHERs of one unit, changes nothing.
             if (is_same(&good[i], &good[k])) continue;
             memcpy(actions, good, (size_t)n * sizeof *actions);
             actions[i] = good[k];

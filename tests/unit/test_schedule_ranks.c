@@ -154,14 +154,15 @@ static void test_bubbles(void **state) {
             double gpipe_s, even_s, end_s;
             double gpipe = bubble_of("gpipe", ranks, 1, rounds, &gpipe_s);
             double even = bubble_of("1f1b", ranks, 1, rounds, &even_s);
-            // With gpipe and 1f1b alike, a rank is idle for (P-1) times forward and backward of one
-            // micro-batch, on P ranks: arXiv:2104.04473, 2.2.1.
+            // With gpipe and 1f1b alike, on P ranks, a rank is idle for (P - 1) times as long as
+            // one micro-batch takes forward and backward: arXiv:2104.04473, 2.2.1.
             assert_float_equal(gpipe_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(even_s, 3 * (rounds + idle), 1e-9);
             assert_float_equal(gpipe, even, 1e-9);
             assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
-            // With zero-bubble the idle time is a third of that of 1f1b: (P-1) (F + B - W), with
-            // the times of FORWARD and of BACKWARD's two halves: arXiv:2401.10241, table 2.
+            // With zero-bubble the idle time is a third of that of 1f1b: (P - 1) (F + B - W), where
+            // F is the time of FORWARD, and B and W are those of the two halves of BACKWARD:
+            // arXiv:2401.10241, table 2.
             double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
             assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
             assert_true(ranks == 1 ? zero == 0 : zero < even);

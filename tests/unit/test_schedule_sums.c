@@ -45,8 +45,9 @@ typedef struct machine {
     const schedule_case *described;
     const schedule_set *set;
     rank_memory *ranks;
-    uint64_t *mail; // by lowest rank along the pipeline, edge and micro-batch; 0: not sent
-    sums *wanted;   // by unit: the sums of gradients that STEP must find
+    // Values sent, by lowest rank along the pipeline, edge and micro-batch; 0: not sent yet.
+    uint64_t *mail;
+    sums *wanted; // by unit: the sums of gradients that STEP must find
     uint64_t noise;
 } machine;
 
@@ -70,9 +71,9 @@ static uint64_t number_of(const machine *m, int rank, int round) {
                       tri_mesh_replica(&m->set->mesh, rank));
 }
 
-// Returns a hash of all that a block reads: forward its number, the micro-batch's number, its
-// parameters, the output of the block before it, and values of other stages; backward what it kept,
-// its parameters, the gradient of the block after it, and gradients of other stages.
+// Returns a hash of all that a block reads. Forward these are its number, the micro-batch's number,
+// its parameters, the output of the block before it, and values of other stages. Backward they are
+// what it kept, its parameters, the gradient of the block after it, and gradients of other stages.
 static uint64_t compute(const machine *m, int rank, int block, int round, bool back,
                         const uint64_t *parameters) {
     const tri_schedule_request *r = &m->set->requests[rank];

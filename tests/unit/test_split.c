@@ -13,7 +13,8 @@
 
 #include "data_fixture.h"
 
-// Both subsets are in the data's order, and together have every sample once.
+// Checks that the training samples and the validation samples are each in the data's order, and
+// that the two sets together have every sample once.
 static void check_subsets(const tri_validation_split *split) {
     uint8_t *seen = calloc((size_t)split->total, 1);
     for (int validation = 0; validation < 2; validation++) {
@@ -89,9 +90,9 @@ static void assert_same(const tri_dataset *a, int64_t i, const tri_dataset *b, i
     assert_memory_equal(one, other, tri_dataset_field(a, 0)->size_bytes);
 }
 
-// Training and validation data of `yaml` with val_fraction are the samples of the whole data that
-// the split assigns to them; validation data opened alone equal those opened beside the training
-// data.
+// Checks one kind of data set. With val_fraction, training and validation data are the samples of
+// the whole data that the split assigns to them. Validation data opened alone equal those opened
+// beside the training data.
 static void check_kind(const char *yaml, int64_t total) {
     tri_data_options all = fixture_options(yaml);
     tri_data_options some =

@@ -197,8 +197,8 @@ static void read_cell(follower *f, cell *c, uint32_t tag) {
 }
 
 // Two messages may bring the same value to two stages of one rank. The second message writes the
-// bytes that the first one wrote, so actions that read them need not wait for it. It only has to
-// wait for the actions that used the memory's earlier contents.
+// bytes that the first one wrote. So it need not wait for the actions that read them, nor these for
+// it. It only has to wait for the actions that used the memory's earlier contents.
 static void receive_again(follower *f, const cell *c) {
     for (int k = 0; k <= MOST_READERS; k++)
         if (c->earlier[k] && !is_before(f, c->earlier[k] - 1))
