@@ -57,8 +57,8 @@ typedef enum tri_op_flags {
     // Output 0 is F64 [2]: a loss as (sum, count). The backward pass begins with the gradient of
     // the loss with respect to this sum.
     TRI_OP_LOSS = 8,
-    // The ranks of a group compute the op together: the engine runs it, not a device. Its layouts
-    // are plain.
+    // The ranks of a group compute the op together: the engine runs it, not a device. Its inputs
+    // and outputs have plain (row-major) layouts.
     TRI_OP_COLLECTIVE = 16,
     // Computes numbers of an update, such as the learning rate: only the engine adds it.
     TRI_OP_STEP = 64,

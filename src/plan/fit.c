@@ -1,5 +1,6 @@
 // Searches settings with which a run fits into the memory of its ranks. It makes a complete plan
-// for each attempt, because only a plan knows its peak. fit.h lists what is tried.
+// for each attempt, because the most bytes that a rank holds at one time (its peak) are known only
+// from a plan. fit.h lists what is tried.
 #include "plan/fit.h"
 
 #include "base/free_memory.h"

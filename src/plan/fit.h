@@ -9,7 +9,7 @@
 typedef struct tri_candidate {
     // The candidate, as overrides of the recipe: "strategy.name=zero2 batch.micro=4".
     const char *overrides;
-    int64_t peak_bytes; // peak of the rank that needs the most memory
+    int64_t peak_bytes; // the most bytes in use at one time on any rank
     double step_s;      // estimated time of a step
 } tri_candidate;
 

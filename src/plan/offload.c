@@ -7,8 +7,8 @@
 
 // Offloaded masters are in memory only during some actions. So masters cannot be offloaded if
 // kernels read them directly: then every compute action of the block needs them. Kernels do not
-// read them directly if they read a copy: one in a half type, or one that GATHER makes and RELEASE
-// drops.
+// read them directly if they read a copy: one in a half type (BF16 or F16), or one that GATHER
+// makes and RELEASE drops.
 void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;

@@ -67,8 +67,8 @@ static void list_bucket(listing *l, int unit, tri_bucket_kind bucket, bool drop)
 int64_t tri_round_gradients(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
                             tri_round_range *ranges, int *count) {
     if (count) *count = 0;
-    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters; only
-    // BACKWARD_WEIGHT does.
+    // If the backward pass is split (tri_pass_split_backward), BACKWARD_INPUT makes only gradients
+    // of activations, and BACKWARD_WEIGHT makes those of parameters.
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK || a->kind == TRI_ACTION_BACKWARD_INPUT ||
         !step->items[a->round].program)
         return 0;

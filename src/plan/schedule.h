@@ -38,13 +38,13 @@ typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that divide one training state among them
     TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
-    TRI_LANE_ALONG,     // pipeline: activations, to later stages
-    TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
+    TRI_LANE_ALONG,     // messages of a pipeline to later stages: activations
+    TRI_LANE_BACK,      // messages of a pipeline to earlier stages: gradients
     // Reads offloaded state from storage and writes it back, or has the host's CPU update it there.
     TRI_LANE_STORE,
-    TRI_LANE_DOWN, // gradients, from the device to the host, whose CPU runs the optimizer
-    TRI_LANE_UP,   // updated parameters, from the host to the device
-    TRI_LANE_TAKE, // micro-batches, from the loader's memory to the device's
+    TRI_LANE_DOWN, // copies gradients from the device to the host, whose CPU runs the optimizer
+    TRI_LANE_UP,   // copies updated parameters from the host to the device
+    TRI_LANE_TAKE, // copies micro-batches from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
 
@@ -156,7 +156,7 @@ typedef struct tri_unit {
     // frozen, or there are none.
     bool has_gradients;
     bool has_statistics;
-    bool has_half;    // kernels read some of its parameters in a half type
+    bool has_half;    // kernels read some of its parameters in a half type (BF16 or F16)
     bool has_stored;  // kernels read some of its parameters in the type in which they are stored
     bool has_partial; // NORM sums some of its gradients over the tensor-parallel ranks
     // Fsdp: the unit (parameters gathered together) is so small that it stays gathered from its

@@ -16,11 +16,11 @@ typedef struct tri_moment {
 
 typedef struct tri_simulated_rank {
     const tri_schedule *schedule;
-    const double *costs_s; // by action
+    const double *costs_s; // by action: how many seconds it takes; NULL: all actions take no time
     tri_moment *moments;   // by action: filled in by the simulation; NULL: not wanted
 } tri_simulated_rank;
 
-// What the simulation of all ranks found. Actions of a rank without costs_s take no time.
+// What the simulation of all ranks found.
 typedef struct tri_execution {
     double end_s;       // when the last action of all ranks ends
     double computing_s; // sum over all ranks of the time in which compute lanes work

@@ -290,8 +290,8 @@ static void touch_compute(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
-    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters;
-    // BACKWARD_WEIGHT does.
+    // If the backward pass is split (tri_pass_split_backward), BACKWARD_INPUT makes only gradients
+    // of activations, and BACKWARD_WEIGHT makes those of parameters.
     bool has_gradients = !recompute && a->kind != TRI_ACTION_BACKWARD_INPUT;
     int64_t scratch = 0;
     if (forward || recompute)

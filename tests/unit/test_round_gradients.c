@@ -86,7 +86,7 @@ static void test_cuda(void **state) {
     // The gradients of the first micro-batch overwrite what lies in memory, so they need no range.
     assert_int_equal(ranges_of(plan, ONCE, 0, ranges), 0);
     // The kernel of the weight's gradient adds it directly. That of the bias's gradient overwrites,
-    // so the bias needs a range.
+    // so the bias needs a range of round gradients.
     assert_int_equal(ranges_of(plan, ONCE, 1, ranges), 1);
     assert_int_equal(ranges[0].elements, WIDTH);
     assert_string_equal(plan->graph->parameters[ranges[0].parameter].name, "once.bias");
