@@ -90,8 +90,8 @@ typedef struct tri_op {
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
     // For an op that computes a loss, alone or together with its gradient: index + 1 of the input
-    // that holds its labels; its count is then the number of labels that are not ignored. 0: the
-    // count depends on shapes alone, and `count` computes it.
+    // that holds the labels. The count of the loss is then the number of labels that are not
+    // ignored. 0: the count depends on shapes alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
     // For an op that makes labels from its only input: counts on the host how many of these labels

@@ -25,8 +25,8 @@ static bool *find_awaited(const tri_graph *g) {
 
 // Adds a copy of each parameter's gradient that an awaited node makes, and lets the copy be the
 // gradient. The awaited node cannot move to the phase WEIGHT, but the copy will. So the backward
-// pass writes all gradients of a block in one phase. It has to, because their buffers are available
-// only during one action.
+// pass writes all gradients of a block in one phase. It has to, because the memory for gradients of
+// a block is available only during one action.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

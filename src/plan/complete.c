@@ -31,7 +31,7 @@ typedef enum point {
     AT_TIE,
     AT_DOWNLOAD,
     AT_CLEAR, // CLEAR of gradients to which the compute action behind it adds
-    AT_TAKE   // last, so that the inputs take no memory before the compute action that reads them
+    AT_TAKE   // stands last, so that inputs take no memory before the action that reads them
 } point;
 
 typedef struct item {

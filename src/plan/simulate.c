@@ -8,10 +8,11 @@
 // actions in order.
 typedef struct rank_state {
     const tri_schedule *schedule;
-    int next;                 // the first action that is not issued yet
-    double issued_s;          // when the latest action was issued
-    int head[TRI_LANE_COUNT]; // by lane: its first action that is not done; `count` if all are done
-    bool arrived[TRI_LANE_COUNT];  // by lane (tri_lane): the action `head` waits for other ranks
+    int next;        // the first action that is not issued yet
+    double issued_s; // when the latest action was issued
+    // By lane: its first action that is not done; the number of all actions if there is none.
+    int head[TRI_LANE_COUNT];
+    bool arrived[TRI_LANE_COUNT];  // by lane: whether the action head[lane] waits for other ranks
     double free_s[TRI_LANE_COUNT]; // by lane: when its latest action ended
     int *next_in_lane;             // by action: the next action of the same lane
     double *time_s;                // by action: when it was issued; once it is done, when it ended

@@ -22,8 +22,8 @@
 
 // Heaps: ranges of memory that a step uses again and again. There are several. Memory for
 // collectives is apart, because a communicator allocates it, with the same size on all ranks.
-// Memory for inputs that are copied ahead is apart, because the previous step still computes in the
-// rest.
+// Memory for inputs that are copied ahead is apart, because the previous step still uses the rest
+// meanwhile.
 typedef enum tri_heap {
     // Values that one segment (a block's nodes of one phase) makes and another one reads. In a run
     // of one rank, scratch memory and gradients lie here too. Offloaded optimizer states lie here

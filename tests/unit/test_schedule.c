@@ -250,8 +250,8 @@ static void test_mutations(void **state) {
         c.stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1;
         mutate(&c, &harmless);
     }
-    // Many swaps are harmless. If swap_conflicts never said so, the test would not notice a
-    // verification that refuses good schedules.
+    // Many swaps are harmless. If swap_conflicts never found one harmless, the test would not
+    // notice a verification that refuses good schedules.
     assert_true(harmless > 1000);
 }
 

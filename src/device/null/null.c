@@ -49,8 +49,9 @@ static const tri_kernel_def null_kernel = {
 static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
                                                 NULL};
 
-// Memory sizes are those that the makers state, in units of 10^9 bytes; drivers report slightly
-// more and keep some of it for themselves. An MI250X counts as two devices of 64 GB each.
+// The memory sizes of the models below are those that the makers state, in units of 10^9 bytes;
+// drivers report slightly more and keep some of it for themselves. An MI250X counts as two devices
+// of 64 GB each.
 enum { GPU_ALIGNMENT = 256 };
 static const tri_device_model models[] = {
     {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},
