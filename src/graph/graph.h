@@ -27,7 +27,8 @@ typedef enum tri_phase {
 
 typedef enum tri_value_kind {
     TRI_VALUE_NONE,
-    TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
+    // Supplied per micro-batch: a field of the data, or "position" (tri_input_info).
+    TRI_VALUE_INPUT,
     TRI_VALUE_PARAMETER, // a parameter of the model
     TRI_VALUE_SCALAR,    // one or a few numbers supplied per step: a tri_scalar_kind
     TRI_VALUE_RESULT,    // an output of a node

@@ -39,8 +39,8 @@ typedef struct parallel_pass {
     const tri_tensor_parallel_options *options;
     // Attributes for collective ops: group, number of slices, and index of this rank's slice.
     tri_collective_attr tensor_parallel, replicas;
-    tri_value *values;              // values[v]: the new value of old value v
-    parallel_placement *placements; // placements[v]: the placement of old value v
+    tri_value *values; // values[v]: what stands in the new graph for value v of the old one
+    parallel_placement *placements; // placements[v]: the placement of values[v]
     tri_split *splits;              // splits[p]: the split of parameter p's layer
     // partial[p]: some reader of parameter p computes only one term of its gradient. complete[p]:
     // some reader computes all of its gradient. Both together are an error, because the sum over

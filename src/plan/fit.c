@@ -95,9 +95,8 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
 // its results depend on the micro-batch.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
-    const int64_t *samples =
-        // If the data do not fill one step, an epoch has only its last step, which is smaller.
-        request.step_samples;
+    // If the data do not fill one step, an epoch has only its last step, which is smaller.
+    const int64_t *samples = request.step_samples;
     int64_t global = samples[samples[TRI_STEP_FULL] ? TRI_STEP_FULL : TRI_STEP_TAIL];
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
     int64_t given = request.micro, whole = (global + replicas - 1) / replicas;

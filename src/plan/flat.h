@@ -80,7 +80,7 @@ typedef struct tri_flat_parameter {
     int unit; // the unit with which it is gathered and reduced; -1: none, because it is a counter
     tri_bucket_kind bucket;
     int64_t offset;   // elements from the start of its bucket
-    int64_t elements; // number of elements in its home layout, padding included
+    int64_t elements; // elements in the layout in which it is kept, padding included
 } tri_flat_parameter;
 
 // A parameter may lie in two flat buffers: one in the type in which it is stored, which the

@@ -16,7 +16,7 @@
 
 typedef struct tri_model_request {
     const tri_task *task;
-    const tri_field *fields; // the fields of a sample
+    const tri_field *fields; // the named tensors of a sample, such as its image and label
     int field_count;
     tri_graph_options options; // options of the graph, `training` and `seed` included
     // How the device converts the bytes of the field `images` to F32. Images are then copied to the
