@@ -11,8 +11,8 @@
 // In which types an op reads and writes when the graph is computed in a half type. Sums over many
 // terms stay in F32, because a half type has few digits.
 typedef enum precision_class {
-    PRECISION_FULL,   // reads and writes F32; also ops without a row
-    PRECISION_HALF,   // reads and writes half types, sums in F32
+    PRECISION_FULL, // reads and writes F32; also the class of ops without a row in the table below
+    PRECISION_HALF, // reads and writes half types, sums in F32
     PRECISION_FOLLOW, // writes the type of its inputs; if they differ, the wider one
     // Reads its input x in the type that x has, weights and means in F32; writes a half type if all
     // readers need that.

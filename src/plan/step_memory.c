@@ -83,7 +83,8 @@ typedef struct buffer {
     int first_async;
 } buffer;
 
-// An entry of such a list: an action, and the index of the next entry; -1: there is none.
+// An entry of the list that begins with buffer.first_async: an action, and the index of the next
+// entry; -1: there is none.
 typedef struct async_touch {
     int action, next;
 } async_touch;

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { ALIGNMENT = 64 }; // in bytes: each buffer that the plan places begins at a multiple
+enum { ALIGNMENT = 64 }; // in bytes: each buffer that the plan places begins at a multiple of it
 
 static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
     return tri_philox_at(31, stream, 0, (*at)++) % below;
