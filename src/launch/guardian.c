@@ -1,5 +1,5 @@
-// The guardian, a process that kills the workers' process groups if the launcher dies, and the pipe
-// through which the launcher tells it which groups these are.
+// The guardian, a process that kills the process groups of the workers (the ranks' processes) if
+// the launcher dies, and the pipe through which the launcher tells it which groups these are.
 #include "launch/guardian.h"
 
 #include "base/limits.h"

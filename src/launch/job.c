@@ -1,5 +1,5 @@
-// Makes a job from a site's profile and the flags of `trireme submit`, and rejects what the site
-// does not have or allow. Read next: job_script.c.
+// Makes a job for a batch system from the flags of `trireme submit` and the profile of a site (a
+// supercomputer), and rejects what the site does not have or allow. Read next: job_script.c.
 #include "launch/job.h"
 
 #include "base/limits.h"

@@ -1,6 +1,7 @@
 // The agent of one node of a run over several nodes, that is, the node's launcher: its connection
 // to the serving agent, the one that decides what all nodes do. Both may be in the same process. A
-// run on one node has no agents.
+// run on one node has no agents. nodes_message.h lists the messages between agents, such as ROUND
+// (start the workers) and END (the run ends).
 #ifndef TRIREME_LAUNCH_NODES_H
 #define TRIREME_LAUNCH_NODES_H
 
@@ -18,12 +19,12 @@ tri_status launch_nodes_check(const launch_options *options);
 // options->signals arrives, *signal is its number, *out is NULL, and the result is TRI_OK.
 tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
                              launch_nodes **out);
-// Called after an END which says that this node was cut off from the network. Looks again for the
+// Called after an END which says that this node was cut off from the others. Looks again for the
 // serving agent (the launcher that decides for all nodes), for the time --rdzv-conf read_timeout,
-// and joins as a new node does. TRI_UNSUPPORTED: this node serves, or the run does not go on after
-// the loss of a node. TRI_NETWORK: the node was cut off too often. TRI_PEER_LOST: the serving agent
-// has ended. TRI_TIMEOUT: it was not reached. If a signal arrives, *signal is its number, the
-// result is TRI_OK, and the node has not joined.
+// and joins as a new node does. TRI_UNSUPPORTED: the serving agent is on this node, or the run does
+// not go on after the loss of a node. TRI_NETWORK: the node was cut off too often. TRI_PEER_LOST:
+// the serving agent has ended. TRI_TIMEOUT: it was not reached. If a signal arrives, *signal is its
+// number, the result is TRI_OK, and the node has not joined.
 tri_status launch_nodes_return(launch_nodes *nodes, int *signal);
 // Tells the serving agent (the launcher that decides for all nodes) that this launcher ends, so
 // that its node does not count as lost. NULL allowed.

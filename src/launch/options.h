@@ -72,7 +72,7 @@ typedef struct launch_options {
     bool virtual_local_rank;
     sigset_t signals; // signals that are passed on to the workers, and end the run
     char **program;   // PROGRAM [ARG…]; NULL at the end
-    uint64_t given;   // which flags were set: one bit for each, in the order of the table
+    uint64_t given;   // which flags were set: bit i for row i of the table in options.c
 } launch_options;
 
 // Reads argv and, through `get`, the environment; the texts in *out point into both. TRI_BAD_INPUT:

@@ -1,5 +1,6 @@
-// Reads and checks the profile of a site, by option tables. Read next: job.c, which makes a job
-// from a profile and the flags of `trireme submit`.
+// Reads and checks the profile of a site (a supercomputer), by option tables, which have one row
+// for each key (base/option.h). Read next: job.c, which makes a job from a profile and the flags of
+// `trireme submit`.
 #include "launch/site.h"
 
 #include "base/limits.h"

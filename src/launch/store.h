@@ -1,7 +1,7 @@
-// The store where the workers of a run over several nodes meet. It lies in the process of the
-// serving agent, the launcher to which those of the other nodes connect, because an agent outlives
-// the workers: so it serves one generation (start of all workers) after the other. In a run on one
-// node rank 0 serves the store.
+// The store: the key-value service through which the workers (the ranks' processes) of a run over
+// several nodes find each other. It lies in the process of the serving agent, the launcher to which
+// those of the other nodes connect. A launcher outlives the workers, so the store can serve one
+// generation (start of all workers) after the other. In a run on one node rank 0 serves the store.
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 
