@@ -1,10 +1,11 @@
 // Every limit on a size, a count or a time has a name here. They are in one place, so that tests
 // can find them and readers need not guess what a number means.
 //
-// Words that several comments use: the store is the key-value server, on rank 0 or in the launcher,
-// through which the ranks of a run find each other. The token is a user's secret, which both ends
-// of a connection between hosts prove to have. A beat is a sign of life that a rank sends over the
-// network. Exit code 2 means bad usage or bad input.
+// Words that several comments use: a launcher (`trireme run`) starts the ranks of one node, each as
+// a process, which is then called a worker. The store is the key-value server, on rank 0 or in a
+// launcher, through which the ranks of a run find each other. The token is a user's secret, which
+// both ends of a connection between hosts prove to have. A beat is a sign of life that a rank sends
+// over the network. A rank ends with exit code 2 if usage or input is bad.
 #ifndef TRIREME_BASE_LIMITS_H
 #define TRIREME_BASE_LIMITS_H
 
@@ -47,7 +48,8 @@ enum {
     // If rank A has asked the store what rank B does, the store sends A each new beat (sign of
     // life) of B for this time, so that A need not ask again.
     TRI_FOLLOWED_MS = 10000,
-    // How long to wait until all ranks have told why they end with exit code 2.
+    // When a rank has told the store why it ends with exit code 2: how long the store waits until
+    // all other ranks have told it whether they do so too.
     TRI_REFUSAL_GATHER_MS = 3000,
     // One of the ranks that end with exit code 2 prints the reason for all. The others wait at most
     // this time until it has printed, because a launcher may end all ranks, also the one that
@@ -56,7 +58,8 @@ enum {
     // How long rank 0, before it ends with exit code 2, waits for ranks that have not connected
     // yet, so that they too learn the reason.
     TRI_REFUSAL_STAY_MS = 3000,
-    // How long a rank tries to get an answer from rank 0 before it prints by itself why it ends.
+    // How long a rank that ends with exit code 2 tries to get an answer from rank 0, before it
+    // prints by itself why it ends.
     TRI_REFUSAL_LOOK_MS = 5000,
     // How long a rank that has printed by itself why it ends still tries to reach rank 0, so that
     // the other ranks learn the reason.
@@ -69,7 +72,7 @@ enum {
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // nodes of a YAML or JSON document, with aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
-    TRI_MAX_TREE_KEYS = 4096, // keys of one map
+    TRI_MAX_TREE_KEYS = 4096, // keys of one map of a YAML document
     TRI_MAX_TREE_ANCHORS = 1024,
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // tensors of one safetensors file
@@ -78,8 +81,8 @@ enum {
     TRI_PROGRAM_BYTES = 8 << 20, // measured memory of a rank's process without model and data
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
-    TRI_MAX_STEPS_AHEAD = 1,  // steps that are issued to a device before earlier results are read
-    TRI_MAX_METRICS = 16,     // metrics of one model
+    TRI_MAX_STEPS_AHEAD = 1, // steps issued to a device before the results of earlier ones are read
+    TRI_MAX_METRICS = 16,    // metrics of one model
     TRI_MAX_ZIP_MEMBERS = 65535, // files in one zip archive, such as arrays in a .npz file
     // The checksum of an array in a zip archive is verified when the array is opened, unless the
     // array is larger than this.
@@ -93,8 +96,10 @@ enum {
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
     TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; a larger file gets larger chunks
-    TRI_MAX_CHECKPOINT_STATE = 16 << 20, // bytes of state.json, or of the index of a sharded file
-    TRI_MAX_SHARDS = 4096,               // safetensors files of one model
+    // Bytes of a checkpoint's state.json, or of the file that lists the safetensors files of a
+    // model.
+    TRI_MAX_CHECKPOINT_STATE = 16 << 20,
+    TRI_MAX_SHARDS = 4096,     // safetensors files of one model
     TRI_CHECKPOINT_SPARES = 1, // older checkpoints that are kept in case the newest is damaged
     // Percentage of a host's memory that all its ranks together may use for snapshots: copies of
     // the training state, from which a checkpoint is written while training continues.
@@ -106,17 +111,17 @@ enum {
     // Collectives over shared memory: operands up to this size lie in the entry (shm_entry) by
     // which a rank announces the collective.
     TRI_SHM_EAGER_BYTES = 4096,
-    // Shared memory of one rank through which data pass that the other ranks cannot read where they
-    // lie.
+    // Shared memory of one rank, through which data pass that lie in the rank's own memory, where
+    // the other ranks cannot read them.
     TRI_SHM_STAGE_BYTES = 1 << 20,
     TRI_SHM_PIPE_BYTES = 1 << 16, // ring buffer in shared memory for messages from rank to rank
-    // The most bytes that a rank copies or sums at a time. It then checks what the other ranks have
-    // done, and advances its other operations.
+    // Operations over shared memory: the most bytes that a rank copies or sums at a time. It then
+    // checks what the other ranks have done, and advances its other operations.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
     TRI_PAIR_SCRATCH_BYTES = 3 << 20,
-    // A communicator of comm/generic, which adds abilities to another one: the size of its scratch
-    // memory, and how many ranks it may have.
+    // A communicator of comm/generic, which does what another communicator cannot do by itself: the
+    // size of its scratch memory, and how many ranks it may have.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
     TRI_COMM_YIELD_US = 500, // how long a waiting rank yields its core before it sleeps
@@ -126,11 +131,11 @@ enum {
     // How long the launcher waits for the end of a worker that it has killed.
     TRI_LAUNCH_KILLED_MS = 60000,
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // size of the file in which a worker says why it failed
-    TRI_LEDGER_EVENTS = 256,            // latest actions of a rank that other ranks can see
-    TRI_MAX_LEDGER_KINDS = 48,          // kinds of actions
-    TRI_MAX_LANES = 32,                 // lanes of a rank: compute, communicators, storage, …
-    TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
-    TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
+    TRI_LEDGER_EVENTS = 256,        // latest actions in a rank's ledger, which other ranks can read
+    TRI_MAX_LEDGER_KINDS = 48,      // kinds of actions in a ledger, such as FORWARD
+    TRI_MAX_LANES = 32,             // a rank's sequences of actions: compute, communicators, …
+    TRI_MAX_TRACE_EVENTS = 1 << 17, // actions of one rank in a trace; the latest are kept
+    TRI_STRAGGLER_STEPS = 50,       // steps over which ranks are compared, to find slow ones
     // A rank is reported as slow if its actions take more than this percentage longer than expected
     // (straggler.h), and if this extra time is more than this percentage of the time in which the
     // compared steps were made.
@@ -140,13 +145,13 @@ enum {
     TRI_STARVED_PERCENT = 25,
     // A rank that has made no progress, or has not connected, for so long is reported.
     TRI_STILL_AFTER_MS = 10000,
-    TRI_HEARTBEAT_MS = 500,
+    TRI_HEARTBEAT_MS = 500,   // time between two heartbeats, by which a rank shows that it is alive
     TRI_DEAD_AFTER_MS = 4000, // a rank without a heartbeat for so long is dead
     // How long a server that ends (of a store, or of the launchers of a run over several nodes)
     // waits for its clients to disconnect.
     TRI_MAX_SHUTDOWN_MS = 5000,
     TRI_SLURM_ANSWER_MS = 20000,  // how long to wait for squeue, scontrol and sbatch
-    TRI_JOB_END_MARGIN_MS = 5000, // time between the last checkpoint and the end of the job
+    TRI_JOB_END_MARGIN_MS = 5000, // time to leave between the last checkpoint and the job's end
     TRI_JOB_END_ASK_MS = 2000,    // least time between two questions to Slurm when the job will end
     // A SIGTERM less than this before the job's end is taken for that of the job's time limit, and
     // not for that of scancel.
@@ -163,7 +168,8 @@ enum {
     TRI_LOCK_ENDING_MS = 60000,
 };
 
-enum {                                  // limits of communicators over messages
+// Limits of communicators whose ranks send each other messages over a network.
+enum {
     TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with their header
     // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to 64 bytes at the least, so
     // that one such message from each rank makes no more data than this.
@@ -183,7 +189,8 @@ enum {                                  // limits of communicators over messages
     // least size need more.
     TRI_MESSAGE_SCRATCH_BYTES = 16 << 20,
     TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
-    // Time limit of the first message between two ranks that have both opened the transport.
+    // Time limit of the first message between two ranks that have both opened the transport (the
+    // library that carries messages).
     TRI_MESSAGE_CONNECT_MS = 15000,
 };
 

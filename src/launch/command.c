@@ -156,7 +156,7 @@ static void put_agent(variables *v, const launch_members *m) {
     if (m->store[0])
         put(v, "TRIREME_STORE=%s", m->store);
     else
-        put(v, "TRIREME_STORE"); // removes the variable, because the store is not known yet
+        put(v, "TRIREME_STORE"); // removes an inherited value: this run's store has no port yet
 }
 
 static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,

@@ -32,7 +32,7 @@ typedef struct tri_job {
     const char *partition_name, *qos_name; // NULL: the batch system's default
     int64_t nodes, ranks_per_node;
     int64_t cpus_per_rank; // number of CPUs for each rank, as Slurm counts CPUs; 0: not known
-    int64_t time_s;        // 0: the batch system's default
+    int64_t time_s;        // time limit of the job
     tri_job_launcher launcher;
     const tri_site_container *container;
     const char *image;

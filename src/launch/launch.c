@@ -363,8 +363,8 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     if (r->signal_fd >= 0) tri_os.close(r->signal_fd);
     if (r->stdin_fd >= 0) tri_os.close(r->stdin_fd);
     for (int k = 0; k < LAUNCH_STREAMS; k++) launch_console_free(&r->consoles[k]);
-    // The handled signals stay blocked: a signal that arrives after the run's exit code was decided
-    // must not end this process in another way.
+    // The handled signals stay blocked: a signal that arrives now, after the run's exit code was
+    // decided, must not end this process with another exit code.
     sigaction(SIGPIPE, &pipe_before, NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     return status;

@@ -29,7 +29,7 @@ enum { DEFAULT_PORT = 29400, PAUSE_MS = 100, FIRST_PROBE_MS = 500, QUEUE = 64 };
 struct launch_nodes {
     const launch_options *options;
     tri_identity identity;
-    nodes_server *server; // NULL: another process serves
+    nodes_server *server; // set if this launcher is the serving agent; NULL: another one is
     int signal_fd;
     store_token token;
     int fd;
@@ -38,7 +38,7 @@ struct launch_nodes {
     int event;         // an event counter that wakes the main thread
     int wake[2];       // a pipe that ends the reading thread
     pthread_t thread;
-    atomic_int round; // number of the latest round, that is, start of the workers on all nodes
+    atomic_int round; // number of the latest round (start of the workers on all nodes)
     pthread_mutex_t sending;
     pthread_mutex_t lock; // protects the members below
     nodes_message queue[QUEUE];

@@ -1,6 +1,9 @@
 // The rounds of a run over several nodes: in each, the nodes that have joined start their workers
-// once, and the round lasts until all of these have ended. nodes_server.c connects this code to
-// sockets; nodes_verdict.c decides what follows a round.
+// (the ranks' processes) once, and the round lasts until all of these have ended. Each node has a
+// launcher, its agent. This code runs in the serving agent, which decides what all nodes do; its
+// node is the serving node. In a static run (--rdzv-backend static) the user has numbered the
+// nodes. nodes_server.c connects this code to sockets; nodes_verdict.c decides what follows a
+// round.
 #include "launch/nodes_state.h"
 
 #include "base/os.h"

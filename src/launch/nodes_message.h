@@ -1,7 +1,7 @@
 // The messages between the agents of a run over several nodes (launchers, one on each node) and the
-// serving agent, the one among them that decides what all nodes do. They follow the greeting
-// (rendezvous/greeting.h). A message is a head and, depending on its kind, one of the structures
-// below.
+// serving agent, the one among them that decides what all nodes do. A connection begins with a
+// greeting (rendezvous/greeting.h), which these messages follow. A message is a head and, depending
+// on its kind, one of the structures below.
 #ifndef TRIREME_LAUNCH_NODES_MESSAGE_H
 #define TRIREME_LAUNCH_NODES_MESSAGE_H
 
@@ -34,7 +34,7 @@ typedef struct nodes_head {
 typedef struct nodes_join {
     int32_t version;
     int32_t workers, nodes_min, nodes_max;
-    int32_t node_rank;            // in a static run: the number that the user gave this node
+    int32_t node_rank;            // --node-rank, with --rdzv-backend static: number of this node
     int32_t is_serving;           // this node's launcher also serves the other nodes
     char host[TRI_HOST_NAME_MAX]; // name of the host, for messages
     // The address at which other nodes reach this one, --local-addr; "": not given.

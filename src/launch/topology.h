@@ -42,7 +42,7 @@ typedef struct launch_device {
 } launch_device;
 
 typedef struct launch_topology {
-    launch_core *cores; // the cores, in the order of the host's hierarchy
+    launch_core *cores; // sorted so that the cores of a socket, NUMA node or cache are consecutive
     int core_count, cpu_count;
     int cpu_width; // the highest CPU number of the host, plus one
     // How many sockets, NUMA nodes and last-level caches have usable cores.

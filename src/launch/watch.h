@@ -23,9 +23,10 @@ typedef struct launch_watch {
 } launch_watch;
 
 // Runs until every worker has ended and its output was written. If a worker fails, a signal arrives
-// or the launcher that decides for all nodes (the serving agent) demands it, the others get SIGTERM
-// (or that signal), some time to end, and then SIGKILL, so that no attempt hangs. workers[] tells
-// how each has ended. Their processes are not reaped, so that their numbers cannot be reused.
+// or the launcher that decides for all nodes (the serving agent) demands it, the workers that still
+// run get SIGTERM (or that signal), some time to end, and then SIGKILL, so that no attempt hangs.
+// workers[] tells how each worker has ended. The processes are not reaped, so that the system does
+// not give their numbers to other processes.
 void launch_watch_run(launch_watch *watch);
 
 #endif
