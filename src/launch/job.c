@@ -45,7 +45,7 @@ static bool read_time(const char *text, int64_t *out) {
     return *out > 0;
 }
 
-// Lists the names of queues, for example "acc_debug, acc_ehpc".
+// Lists the names of queues (partitions or QOS), for example "acc_debug, acc_ehpc".
 static const char *list_queues(tri_arena *arena, const tri_site_queues *queues) {
     const char *text = "";
     for (int i = 0; i < queues->count; i++)

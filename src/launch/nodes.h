@@ -15,7 +15,7 @@ tri_status launch_nodes_check(const launch_options *options);
 // Connects to the serving agent, the launcher that decides for all nodes, at the address
 // --rdzv-endpoint. Before that, this launcher itself begins to serve if it is node 0 of a run with
 // --rdzv-backend static, or if in other runs the address belongs to this host and is free. Takes up
-// to --rdzv-conf join_timeout. `signal_fd` is that of the struct launch_watch. If a signal of
+// to --rdzv-conf join_timeout. `signal_fd`: as in launch_watch (watch.h). If a signal of
 // options->signals arrives, *signal is its number, *out is NULL, and the result is TRI_OK.
 tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
                              launch_nodes **out);

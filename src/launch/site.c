@@ -131,8 +131,8 @@ static tri_status check_plain(const tri_tree *at, const char *key, const char *t
     return TRI_OK;
 }
 
-// Checks the text of one line of a script: it may have no control characters, which could begin a
-// command, and only placeholders that exist.
+// Checks the text of one line of a job script: it may have no control characters, which could begin
+// a command, and only placeholders that exist.
 static tri_status check_text(const tri_tree *at, const char *key, const char *text) {
     TRI_TRY(check_plain(at, key, text));
     for (const char *open = text; (open = strchr(open, '{')); open++) {

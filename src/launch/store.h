@@ -14,10 +14,10 @@ typedef struct launch_store {
     char job[64];             // the run's name for its workers; it stays if they are started again
 } launch_store;
 
-// Begins a generation, that is, a start of the run's workers. They may connect as soon as this call
-// has returned; workers of the previous generation are told that they were replaced. `where`: the
-// addresses at which this launcher itself listens. `out` already has master_addr, master_port and
-// nonce; this sets store_port and job.
+// Begins a generation, that is, a start of the run's workers. The workers may connect as soon as
+// this call has returned; workers of the previous generation are told that they were replaced.
+// `where`: the addresses at which this launcher itself listens. `out` already has master_addr,
+// master_port and nonce; this sets store_port and job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,
                               const tri_store_address *where, int generation, nodes_round *out);
 void launch_store_end(launch_store *store);
