@@ -65,7 +65,7 @@ static tri_status start(command *c, int timeout_ms) {
 
 // Reads what the program has written to one of its output streams. If the stream's text has no room
 // left, reads the bytes and drops them, because a full pipe would block the program. False: the
-// program has closed its end.
+// program has closed its end of the pipe, or reading failed.
 static bool take(command *c, int stream) {
     char dropped[512];
     size_t room = c->size[stream] - 1 - c->used[stream];
@@ -77,7 +77,7 @@ static bool take(command *c, int stream) {
 }
 
 // Reads standard output and standard error of the program until both are closed. False: the time
-// limit was reached before.
+// limit was reached first, or poll failed.
 static bool read_all(command *c) {
     bool open[STREAMS] = {true, true};
     while (open[OUT] || open[ERR]) {

@@ -1,5 +1,5 @@
-// Reads how long the threads of this process ran and how long they waited for a core. cpu_share.h
-// tells why.
+// Reads how long the threads of this process ran on cores, and how long they waited for a core.
+// Long waits explain a slow run: other processes use its cores.
 #include "base/cpu_share.h"
 
 #include "base/limits.h"
@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-// Adds the time in which the thread was ready to run but had no core, in ns. It is the second
-// number in the thread's file schedstat; the first is the time on a core, the third counts time
-// slices.
+// Adds to *delayed_ns the time in ns for which one thread was ready to run but had no core.
+// `thread`: the thread's id. The time is the second number in the thread's file schedstat; the
+// first is its time on a core, the third the number of its time slices. False: there is no such
+// file.
 static bool add_thread(const char *thread, int64_t *delayed_ns) {
     char path[300], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread);

@@ -1,4 +1,4 @@
-// Writes trees as YAML and JSON text.
+// Writes trees (documents of maps, lists and scalars, base/tree.h) as YAML and JSON text.
 #include "base/tree.h"
 
 #include <stdarg.h>
@@ -130,8 +130,8 @@ char *tri_yaml_flow(tri_arena *arena, const tri_tree *node) {
     return finish(&b);
 }
 
-// Writes a number in JSON. If its text is a JSON number, it is kept, so that no digit changes.
-// Other texts ("+1", ".5", "007") are converted.
+// Writes a number in JSON. If the node's text is a number by the rules of JSON, the text is written
+// unchanged, so that no digit changes. Other texts ("+1", ".5", "007") are converted.
 static void add_json_number(text_buffer *b, const tri_tree *node, double value) {
     const char *text = node->text + (node->text[0] == '-');
     size_t whole = strspn(text, "0123456789");

@@ -15,8 +15,9 @@
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
-// Reads the number after `key` in a small text file ("": the first number). -1: there is no number,
-// or the word "max", which means that there is no limit.
+// Reads the number after `key` in a small text file; if `key` is "", the first number. -1: the file
+// cannot be read, or has no number there, but for example "max", which means that there is no
+// limit.
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;
@@ -36,8 +37,10 @@ static int64_t number_in(const char *path, const char *key) {
 // control groups give these files different names.
 typedef struct group_version {
     const char *root; // where the control groups are mounted
-    const char
-        *controller; // which line of /proc/self/cgroup names the group; "": that of version 2
+    // The line of /proc/self/cgroup that lists this controller has the path of the process's group.
+    // "": version 2, whose line lists none.
+    const char *controller;
+    // Names of the files that contain how many bytes the group may use, and how many it uses.
     const char *limit, *used;
     const char *file_key; // what precedes the bytes of cached files in memory.stat
 } group_version;
@@ -64,15 +67,14 @@ static int64_t number_of_group(const group_version *version, const char *group, 
     return length < (int)sizeof path ? number_in(path, key) : -1;
 }
 
-// How much memory the limit of one control group leaves; -1: it has no limit. `group`: its path
-// below the folder where the groups are mounted.
+// How many bytes the limit of one control group leaves; -1: it has no limit, or this is not known.
+// `group`: its path below the folder where the groups are mounted.
 static int64_t group_free(const group_version *version, const char *group) {
     int64_t limit = number_of_group(version, group, version->limit, "");
     int64_t used = number_of_group(version, group, version->used, "");
     if (limit < 0 || used < 0) return -1;
-    int64_t files =
-        // Cached pages of files count as free, because the system can drop them.
-        number_of_group(version, group, "memory.stat", version->file_key);
+    // Cached pages of files count as free, because the system can drop them.
+    int64_t files = number_of_group(version, group, "memory.stat", version->file_key);
     if (files > 0) used -= files < used ? files : used;
     return limit > used ? limit - used : 0;
 }
@@ -106,9 +108,10 @@ static void find_own_group(const group_version *version, char out[PATH_MAX]) {
     free(text);
 }
 
-// The least free memory of this process's control group and of all groups that contain it. A
-// group's limit holds for all processes in it and in the groups below: a batch system limits the
-// group of a job, and a container its root group.
+// The least number of bytes that this process's control group and the groups above it leave; -1:
+// none has a limit. The groups above matter, because the limit of a group also holds for the groups
+// below it. Often only a group above has one: a batch system limits the group of the whole job, and
+// a container its root group.
 static int64_t groups_free(const group_version *version) {
     char group[PATH_MAX], *end;
     find_own_group(version, group);
@@ -120,7 +123,7 @@ static int64_t groups_free(const group_version *version) {
     return least_of(least, group_free(version, ""));
 }
 
-// How much the limit of this process's address space leaves; -1: there is no such limit.
+// How many bytes the limit of this process's address space leaves; -1: there is no such limit.
 static int64_t own_free(void) {
     struct rlimit limit;
     int64_t pages = number_in("/proc/self/statm", "");

@@ -9,7 +9,9 @@ typedef struct tri_index_slot {
     int number;
 } tri_index_slot;
 
-enum { LEAST_SLOTS = 64 }; // a power of 2, as every capacity is
+// The first capacity. It is a power of 2, and so is every later one, because each is twice the one
+// before. So `hash & (capacity - 1)` is the position of a slot.
+enum { LEAST_SLOTS = 64 };
 
 // The hash FNV-1a, which is short and distributes names well.
 static uint64_t hash_of(const char *name, size_t length) {

@@ -1,5 +1,6 @@
-// A table from names to numbers. The time of a search does not depend on how many names it has,
-// because a file may have many thousand tensors.
+// A table from names to numbers, for example from the names of a file's tensors to their positions
+// in it. The time of a search does not depend on how many names the table has, because a file may
+// have many thousand tensors.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 
@@ -7,8 +8,8 @@
 
 #include <stdint.h>
 
-// A hash table in an arena; all zero, it is an empty table. The caller keeps the names, because the
-// table only points to them.
+// A hash table in an arena; all zero, it is an empty table. The names must live as long as the
+// table, which only points to them.
 typedef struct tri_index {
     struct tri_index_slot *slots;
     int count, capacity;

@@ -1,6 +1,6 @@
-// Parses JSON by the library jansson, which accepts neither comments nor trailing commas. People
-// write these into configuration files (DeepSpeed's, for example), so tri_json_relax can remove
-// them before a file is parsed.
+// Parses JSON into trees (base/tree.h) by the library jansson, which accepts neither comments nor
+// trailing commas. People write these into configuration files (DeepSpeed's, for example), so
+// tri_json_relax can remove them before a file is parsed.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -104,9 +104,10 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    // `before` is the position of the last character that is not blank; of a string, that of its
-    // opening quote; `size`: there was none. If that character is a comma after a value, `comma` is
-    // its position, because the comma is removed if a bracket closes next; else `comma` is `size`.
+    // `before`: position of the last character so far that is neither blank nor in a comment (in a
+    // string, only its opening quote counts); `size`: there was none. `comma`: the same position,
+    // if that character is a comma after a value; else `size`. If the next character is a closing
+    // bracket, JSON does not allow this comma, so it is removed.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

@@ -1,7 +1,7 @@
 // Macros for functions in headers that both kernels of a GPU and C code call, so that there is only
 // one copy of what they compute. Such a header is valid in C17 and C++17, and declares its
-// functions TRI_KERNEL_INLINE. Sources of GPU kernels include gpu.h first, which defines these
-// macros for the GPU's compiler; the definitions below are for C.
+// functions TRI_KERNEL_INLINE. Sources of GPU kernels first include device/cuda/module/gpu.h, which
+// defines these macros for the GPU's compiler; the definitions below are for C.
 #ifndef TRIREME_BASE_KERNEL_INLINE_H
 #define TRIREME_BASE_KERNEL_INLINE_H
 

@@ -1,6 +1,11 @@
-// Records the actions of this rank in a ring buffer. Other processes read it without locks, because
-// a rank that is stuck may hold one. If an event's number is 0, or changes while the event is
-// copied, the event is being written.
+// The ledger: records the actions of this rank, such as the forward pass of a block or a
+// collective, each as one event in a ring buffer. Other processes read the buffer without locks,
+// because a rank that is stuck may hold one. If an event's number is 0, or changes while a reader
+// copies the event, the event is being written, and the copy is not used.
+//
+// A lane is a sequence of actions that runs beside other lanes. Lane 0, the compute lane, belongs
+// to the thread that computes, and its actions can be nested. Communicators and storage have lanes
+// of their own.
 #include "base/ledger.h"
 
 #include "base/os.h"
@@ -14,20 +19,22 @@
 const char TRI_LEDGER_WAIT[] = "WAIT";
 const char TRI_LEDGER_ISSUE[] = "ISSUE";
 
-// What happens to an open action of the compute lane (lane 0) when the next step begins. An action
-// of a schedule ends, because a step that failed does not end its own actions. One such as
-// "evaluation" stays open, because steps may begin inside it.
+// What happens to an action of the compute lane (lane 0) that is still open when the next step
+// begins. An action of a step's schedule is closed: its step failed and did not end it. An action
+// such as "evaluation" stays open, because steps may begin inside it.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
 
 typedef struct ledger_open { // an action of the compute lane (lane 0) that has not ended
-    uint64_t number;
-    int64_t nested_ns; // time spent in actions inside it
-    int kind;
+    uint64_t number;         // number of the action's event
+    int64_t nested_ns;       // time spent in actions inside this one
+    int kind;                // into kinds[] of the ledger
     ledger_span span;
 } ledger_open;
 
 struct tri_ledger {
     pthread_mutex_t lock;
+    // `ring`: the ring buffer into which the ledger writes; `own`: the same, if the ledger has
+    // allocated it itself, else NULL.
     tri_ledger_ring *ring, *own;
     int users; // how many users have not called tri_ledger_close yet
     // The names of the kinds of actions, as the pointers that callers passed, so that a known kind
@@ -38,7 +45,7 @@ struct tri_ledger {
     _Atomic bool has_thread;
     tri_ledger_event *trace;
     size_t trace_capacity;
-    uint64_t trace_first; // number of the first event in the trace
+    uint64_t trace_first; // number of the first event after the trace was started
 };
 
 tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out) {
@@ -166,9 +173,9 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-// Writes a new event to the ring and the trace, and returns its number. end_ns 0: the event has not
-// ended. The caller holds the lock, because several threads write: one computes, others serve
-// communicators or storage.
+// Writes a new event to the ring and, if tri_ledger_trace has started a trace, also there. Returns
+// the event's number. end_ns 0: the event has not ended. The caller holds the lock, because several
+// threads write: one computes, others serve communicators or storage.
 static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
                           int64_t begin_ns, int64_t end_ns) {
     uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
@@ -305,8 +312,8 @@ static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
-// How many entries of ring->open can be read. Another process has written `depth`, so it may be any
-// number.
+// How many entries of ring->open can be read. It keeps to the array's bounds, because `depth` comes
+// from another process and may be any number.
 static int open_actions(const tri_ledger_ring *ring) {
     int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
     return depth < 0 ? 0 : depth > TRI_LEDGER_DEPTH ? TRI_LEDGER_DEPTH : depth;

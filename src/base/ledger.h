@@ -45,8 +45,8 @@ typedef struct tri_ledger_event {
     uint64_t sequence; // the operation's number in its communicator; 0: it is not an operation
     int32_t lane, kind;
     // `subject`: number of the block, unit (parameters that are reduced together) or edge (values
-    // for another stage) on which the action works; `round`: number of its micro-batch.
-    // TRI_LEDGER_NONE: the action has none.
+    // for another pipeline stage) on which the action works; `round`: number of the action's
+    // micro-batch. TRI_LEDGER_NONE: the action has none.
     int32_t subject, round;
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
@@ -85,8 +85,9 @@ typedef struct tri_ledger_ring {
 
 typedef struct tri_ledger tri_ledger;
 
-// Describes an action that begins. The text `kind` must live as long as the ledger, the record of
-// actions, which keeps the pointer. `label` is copied; NULL: none.
+// Describes an action to record. The text `kind` must live as long as the ledger (the record of
+// actions), which keeps the pointer. `label`, such as the name of a block, is copied; NULL: the
+// action has no label.
 typedef struct tri_ledger_action {
     const char *kind, *label;
     int lane, subject, round;
@@ -101,7 +102,7 @@ typedef struct tri_ledger_mark { // identifies an action that was begun; zero: n
 
 // Makes a ledger, a record of this rank's actions, with one user: the caller. `ring`: where to
 // write, in memory of the caller that other processes can read; NULL: in the ledger's own memory.
-// TRI_NO_MEMORY.
+// Fails only with TRI_NO_MEMORY.
 tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out);
 // Adds a user: the ledger lives until each user has called tri_ledger_close.
 tri_ledger *tri_ledger_retain(tri_ledger *ledger);
@@ -114,12 +115,12 @@ const tri_ledger_ring *tri_ledger_ring_of(const tri_ledger *ledger);
 // calls return the last one.
 int tri_ledger_lane(tri_ledger *ledger, const char *name);
 void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name);
-// Sets this rank's peers: ranks that pass the same number, whose actions should take the same time.
-// Stragglers are found by comparing peers.
+// Sets this rank's peers: all ranks that call this with the same number are peers, whose actions
+// should take the same time. Slow ranks are found by comparing peers.
 void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 
-// Each of these functions takes well below a microsecond, so that every step can call them. If
-// `ledger` is NULL, nothing is recorded.
+// Each of the functions from here to tri_ledger_is_compute_thread takes well below a microsecond,
+// so that every step can call them. If `ledger` is NULL, nothing is recorded.
 
 // Makes the calling thread the one that computes: its actions are recorded in lane 0.
 void tri_ledger_attach(tri_ledger *ledger);
@@ -138,7 +139,8 @@ tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const cha
 bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
 // Starts a trace: from now on the ledger also keeps the last `events` actions in memory of its own.
-// The ring that other processes read keeps only the last TRI_LEDGER_EVENTS. TRI_NO_MEMORY.
+// The ring that other processes read keeps only the last TRI_LEDGER_EVENTS. Fails only with
+// TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 // Returns how many actions the trace contains. *dropped: how many earlier actions it no longer
 // contains, because it has no room for them. No action may begin or end until the caller has copied
@@ -146,14 +148,15 @@ tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
 size_t tri_ledger_traced(const tri_ledger *ledger, uint64_t *dropped);
 const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t index);
 
-// Copies event `number`. False: it is not in the ring yet, or no longer.
+// Copies the event that has this number. False: it is not in the ring yet or no longer, or is being
+// written.
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
 // True while the innermost open action of the compute lane (lane 0) is a wait for other ranks. Then
 // this rank is not the one that is stuck, so messages name another one.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
 // Finds two actions among those of all lanes except the compute lane (lane 0), such as a
 // communicator's operations: *operates is the newest that has not ended, and *operated the newest
-// that has ended. Its `number` is 0 if there is none.
+// that has ended. If there is no such action, the `number` of *operates or *operated is 0.
 void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
                        tri_ledger_event *operated);
 // Describes what the rank does, for example "in FORWARD 'conv2' of step 17, after all_reduce 'NORM'
@@ -165,8 +168,8 @@ char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);
 // bytes; `out` has room for TRI_LEDGER_PACKED_BYTES, the most.
 size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
 // Fills a ring from bytes that tri_ledger_pack made. The ring then has only the events that were
-// packed. Only one thread may write a ring. False: tri_ledger_pack did not make these bytes, and
-// the ring is unchanged.
+// packed. All calls for one ring must come from one thread. False: tri_ledger_pack did not make
+// these bytes, and the ring is unchanged.
 bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
 // A lock for readers of rings that tri_ledger_unpack fills. While a reader holds it,
 // tri_ledger_unpack waits, so that all fields that the reader reads belong to one moment. Hold it

@@ -14,7 +14,8 @@ enum { MAGIC = 0x544c4731, PACKED_EVENTS = TRI_LEDGER_DEPTH + 2 };
 typedef struct packed_head {
     uint32_t magic;
     int32_t pid, peers;
-    // How many kinds and events follow. The first `depth` events are the open actions.
+    // How many kinds (packed_kind) and events (packed_event) follow this head. The first `depth`
+    // events are the open actions of the compute lane.
     int32_t kinds, depth, events;
     int64_t realtime_offset_ns, steps, step;
     uint64_t begun, progress_count;
@@ -113,9 +114,9 @@ static void unpack_event(const packed_event *event, tri_ledger_event *out) {
     atomic_store_explicit(&out->number, event->number, memory_order_release);
 }
 
-// Removes what the ring has from earlier bytes, because those events may have ended. Entries that
-// were never used are not written, because the system allocates their memory only at the first
-// write.
+// Removes the events that the ring got from earlier bytes, because they may have ended since. Does
+// not write to entries that were never used, because the system allocates their memory only at the
+// first write.
 static void forget_events(tri_ledger_ring *ring) {
     for (int i = 0; i < TRI_LEDGER_EVENTS; i++)
         if (atomic_load_explicit(&ring->events[i].number, memory_order_relaxed))
@@ -149,9 +150,10 @@ static void unpack(const packed_head *head, const char *at, tri_ledger_ring *rin
         packed_event event;
         memcpy(&event, at, sizeof event);
         // Readers look up the name of an event's kind. An event whose kind has no name gets the
-        // number 0, so that readers ignore it. An open action is stored even so, because its index
-        // in `open` says how deep it is nested. Any other such event is left out: its entry in
-        // `events` would be chosen by its number, and so be that of another event.
+        // number 0, so that readers ignore it. If it is an open action, it is stored even so,
+        // because its index in `open` says how deep it is nested. Any other such event is left out:
+        // the number of an event decides where in `events` it is stored, so with the number 0 it
+        // would overwrite another event.
         if (event.kind < 0 || event.kind >= head->kinds) event.number = 0;
         if (i < head->depth)
             unpack_event(&event, &ring->open[i]);

@@ -1,5 +1,11 @@
 // Every limit on a size, a count or a time has a name here. They are in one place, so that tests
 // can find them and readers need not guess what a number means.
+//
+// Words that several comments use: a launcher (`trireme run`) starts the ranks of one node, each as
+// a process, which is then called a worker. The store is the key-value server, on rank 0 or in a
+// launcher, through which the ranks of a run find each other. The token is a user's secret, which
+// both ends of a connection between hosts prove to have. A beat is a sign of life that a rank sends
+// over the network. A rank ends with exit code 2 if usage or input is bad.
 #ifndef TRIREME_BASE_LIMITS_H
 #define TRIREME_BASE_LIMITS_H
 
@@ -11,7 +17,7 @@ enum {
     TRI_MAX_LOCAL_RANKS = 256, // ranks of one host that communicate over shared memory
     TRI_MAX_NODES = 4096,      // nodes of one run over several nodes
     TRI_NODES_BEAT_MS = 1000,  // time between two signs of life of a node's launcher
-    TRI_MAX_NODE_RETURNS = 10, // how often a node that was cut off may return to the same run
+    TRI_MAX_NODE_RETURNS = 10, // how often a node that lost its connection may return to a run
     // The launchers of a run over several nodes check regularly whether others have been silent for
     // too long. If more time than this lies between two checks, the launcher that checks did not
     // run itself, so the others' silence in that time does not count.
@@ -25,12 +31,12 @@ enum {
     TRI_MAX_STORE_STRANGERS = 64,
     TRI_STORE_GREETING_MS = 5000, // how long a connection may take to prove that it has the token
     // If TRI_MAX_STORE_STRANGERS connections have not proved yet that they have the token, a new
-    // one replaces the oldest of them, but not before the oldest has lasted for this time.
+    // connection replaces the oldest of them, but not before the oldest has lasted for this time.
     TRI_STORE_CROWDED_MS = 1000,
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
-    TRI_STORE_PORTS = 8,          // ports at which ranks look for rank 0
-    // The longest wait for an answer from one of the TRI_STORE_PORTS ports, before ranks look at
-    // all of them again.
+    TRI_STORE_PORTS = 8,          // ports at which ranks look for the store of rank 0
+    // The longest wait for an answer from one of the TRI_STORE_PORTS ports, before a rank tries all
+    // of them again.
     TRI_STORE_PROBE_MS = 2000,
     TRI_BEAT_MS = 1000, // time between two beats of a rank over the network
     // Ranks and the store check regularly whether a rank has been silent for too long. If more time
@@ -42,80 +48,94 @@ enum {
     // If rank A has asked the store what rank B does, the store sends A each new beat (sign of
     // life) of B for this time, so that A need not ask again.
     TRI_FOLLOWED_MS = 10000,
-    // How long to wait until all ranks have told why they end with exit code 2.
+    // When a rank has told the store why it ends with exit code 2: how long the store waits until
+    // all other ranks have told it whether they do so too.
     TRI_REFUSAL_GATHER_MS = 3000,
     // One of the ranks that end with exit code 2 prints the reason for all. The others wait at most
-    // this time until it has printed: a launcher may end all ranks once one has ended.
+    // this time until it has printed, because a launcher may end all ranks, also the one that
+    // prints, once one has ended.
     TRI_REFUSAL_SPEAK_MS = 1000,
-    TRI_REFUSAL_STAY_MS = 3000, // how long rank 0 stays for ranks that come later
-    // How long a rank tries to get an answer from rank 0 before it prints by itself why it ends.
+    // How long rank 0, before it ends with exit code 2, waits for ranks that have not connected
+    // yet, so that they too learn the reason.
+    TRI_REFUSAL_STAY_MS = 3000,
+    // How long a rank that ends with exit code 2 tries to get an answer from rank 0, before it
+    // prints by itself why it ends.
     TRI_REFUSAL_LOOK_MS = 5000,
     // How long a rank that has printed by itself why it ends still tries to reach rank 0, so that
     // the other ranks learn the reason.
     TRI_REFUSAL_END_MS = 5000,
-    TRI_MAX_HOST_FILE_BYTES = 16 << 20, // a batch system's file with the hosts of a job
+    TRI_MAX_HOST_FILE_BYTES = 16 << 20, // size of a batch system's file with the hosts of a job
     TRI_MIN_TOKEN_BYTES = 16,
     TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,
-    TRI_MAX_STORE_BYTES = 256 << 20, // all values of a store together
+    TRI_MAX_STORE_BYTES = 256 << 20, // size of all values of a store together
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // nodes of a YAML or JSON document, with aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
-    TRI_MAX_TREE_KEYS = 4096, // keys of one map
+    TRI_MAX_TREE_KEYS = 4096, // keys of one map of a YAML document
     TRI_MAX_TREE_ANCHORS = 1024,
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // tensors of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes of a header; the limit of the format itself
-    TRI_MAX_WINDOW = 1 << 20,               // the largest kernel, stride, padding or dilation
+    TRI_MAX_WINDOW = 1 << 20,    // the largest kernel, stride, padding or dilation of a convolution
     TRI_PROGRAM_BYTES = 8 << 20, // measured memory of a rank's process without model and data
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
-    TRI_MAX_STEPS_AHEAD = 1,  // steps that are issued to a device before earlier results are read
-    TRI_MAX_METRICS = 16,     // metrics of one model
-    TRI_MAX_ZIP_MEMBERS = 65535, // members of one archive
-    // The checksum of an archive's array is verified when the array is opened, unless the array is
-    // larger than this.
+    TRI_MAX_STEPS_AHEAD = 1, // steps issued to a device before the results of earlier ones are read
+    TRI_MAX_METRICS = 16,    // metrics of one model
+    TRI_MAX_ZIP_MEMBERS = 65535, // files in one zip archive, such as arrays in a .npz file
+    // The checksum of an array in a zip archive is verified when the array is opened, unless the
+    // array is larger than this.
     TRI_MAX_VERIFIED_BYTES = 1 << 30,
     TRI_MAX_DATA_FIELDS = 8,           // tensors of a sample
-    TRI_MAX_WORKERS = 256,             // threads of a data loader
+    TRI_MAX_WORKERS = 256,             // threads of one data loader
     TRI_MAX_SAMPLE_ELEMENTS = 1 << 30, // elements of one tensor of a sample
     TRI_MAX_CLASSES = 1 << 30,         // classes or tokens; labels and token numbers are below this
-    TRI_EVAL_BATCH = 128,              // default of the samples of an evaluation batch on a replica
+    TRI_EVAL_BATCH = 128,              // samples of an evaluation batch on one replica, by default
     // Size of a chunk of a checkpoint's file; each chunk has its own hash.
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,
     TRI_MAX_CHECKPOINT_CHUNK_BYTES = 1 << 30,
     TRI_MAX_CHECKPOINT_CHUNKS = 1 << 15, // chunks of one file; a larger file gets larger chunks
-    TRI_MAX_CHECKPOINT_STATE = 16 << 20, // bytes of state.json, or of the index of a sharded file
-    TRI_MAX_SHARDS = 4096,               // safetensors files of one model
+    // Bytes of a checkpoint's state.json, or of the file that lists the safetensors files of a
+    // model.
+    TRI_MAX_CHECKPOINT_STATE = 16 << 20,
+    TRI_MAX_SHARDS = 4096,     // safetensors files of one model
     TRI_CHECKPOINT_SPARES = 1, // older checkpoints that are kept in case the newest is damaged
-    // Percentage of a host's memory that all its ranks together may use for snapshots.
+    // Percentage of a host's memory that all its ranks together may use for snapshots: copies of
+    // the training state, from which a checkpoint is written while training continues.
     TRI_SNAPSHOT_PERCENT = 25,
     TRI_DEFAULT_TIMEOUT_MS = 300000, // time limit of a collective that makes no progress
-    // How long to wait for an answer of the store, whose thread on rank 0 may get few cores.
+    // How long to wait for an answer of the store. Its thread may have to wait for a core, because
+    // rank 0 computes meanwhile.
     TRI_STORE_ANSWER_MS = 30000,
-    // Operands up to this size lie in the entry (shm_entry) by which a rank announces a collective.
+    // Collectives over shared memory: operands up to this size lie in the entry (shm_entry) by
+    // which a rank announces the collective.
     TRI_SHM_EAGER_BYTES = 4096,
-    TRI_SHM_STAGE_BYTES = 1 << 20, // staging memory of one rank
-    TRI_SHM_PIPE_BYTES = 1 << 16,  // the pipe from one rank to another
-    // The most bytes that a rank copies or sums at a time. It then checks what the other ranks have
-    // done, and advances its other operations.
+    // Shared memory of one rank, through which data pass that lie in the rank's own memory, where
+    // the other ranks cannot read them.
+    TRI_SHM_STAGE_BYTES = 1 << 20,
+    TRI_SHM_PIPE_BYTES = 1 << 16, // ring buffer in shared memory for messages from rank to rank
+    // Operations over shared memory: the most bytes that a rank copies or sums at a time. It then
+    // checks what the other ranks have done, and advances its other operations.
     TRI_SHM_CHUNK_BYTES = 128 << 10,
     // Scratch memory of a communicator that joins one inside hosts and one across them (comm/pair).
     TRI_PAIR_SCRATCH_BYTES = 3 << 20,
-    // A communicator of comm/generic, which adds abilities to another one: the size of its scratch
-    // memory, and how many ranks it may have.
+    // A communicator of comm/generic, which does what another communicator cannot do by itself: the
+    // size of its scratch memory, and how many ranks it may have.
     TRI_GENERIC_SCRATCH_BYTES = 4 << 20,
     TRI_MAX_GENERIC_RANKS = 1024,
-    TRI_COMM_YIELD_US = 500,      // how long a waiting rank yields its core before it sleeps
-    TRI_COMM_CHECK_MS = 100,      // time between two checks whether the other ranks are alive
-    TRI_LAUNCH_DRAIN_MS = 1000,   // how long output is read after all workers have ended
-    TRI_LAUNCH_KILLED_MS = 60000, // how long to wait for a killed worker before it is given up
-    TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // an error file that a worker wrote
-    TRI_LEDGER_EVENTS = 256,            // latest actions of a rank that others can see
-    TRI_MAX_LEDGER_KINDS = 48,          // kinds of actions
-    TRI_MAX_LANES = 32,                 // lanes of a rank: compute, communicators, storage, …
-    TRI_MAX_TRACE_EVENTS = 1 << 17,     // actions of one rank in a trace; the latest are kept
-    TRI_STRAGGLER_STEPS = 50,           // steps over which ranks are compared
+    TRI_COMM_YIELD_US = 500, // how long a waiting rank yields its core before it sleeps
+    TRI_COMM_CHECK_MS = 100, // time between two checks whether the other ranks are alive
+    // How long the launcher still reads the workers' output after all workers have ended.
+    TRI_LAUNCH_DRAIN_MS = 1000,
+    // How long the launcher waits for the end of a worker that it has killed.
+    TRI_LAUNCH_KILLED_MS = 60000,
+    TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // size of the file in which a worker says why it failed
+    TRI_LEDGER_EVENTS = 256,        // latest actions in a rank's ledger, which other ranks can read
+    TRI_MAX_LEDGER_KINDS = 48,      // kinds of actions in a ledger, such as FORWARD
+    TRI_MAX_LANES = 32,             // a rank's sequences of actions: compute, communicators, …
+    TRI_MAX_TRACE_EVENTS = 1 << 17, // actions of one rank in a trace; the latest are kept
+    TRI_STRAGGLER_STEPS = 50,       // steps over which ranks are compared, to find slow ones
     // A rank is reported as slow if its actions take more than this percentage longer than expected
     // (straggler.h), and if this extra time is more than this percentage of the time in which the
     // compared steps were made.
@@ -125,13 +145,16 @@ enum {
     TRI_STARVED_PERCENT = 25,
     // A rank that has made no progress, or has not connected, for so long is reported.
     TRI_STILL_AFTER_MS = 10000,
-    TRI_HEARTBEAT_MS = 500,
-    TRI_DEAD_AFTER_MS = 4000,     // a rank without a heartbeat for so long is dead
-    TRI_MAX_SHUTDOWN_MS = 5000,   // how long a server that ends waits for its clients to disconnect
+    TRI_HEARTBEAT_MS = 500,   // time between two heartbeats, by which a rank shows that it is alive
+    TRI_DEAD_AFTER_MS = 4000, // a rank without a heartbeat for so long is dead
+    // How long a server that ends (of a store, or of the launchers of a run over several nodes)
+    // waits for its clients to disconnect.
+    TRI_MAX_SHUTDOWN_MS = 5000,
     TRI_SLURM_ANSWER_MS = 20000,  // how long to wait for squeue, scontrol and sbatch
-    TRI_JOB_END_MARGIN_MS = 5000, // time between the last checkpoint and the end of the job
-    TRI_JOB_END_ASK_MS = 2000,    // Slurm is asked this often how much time the job has left
-    // A SIGTERM less than this before the job's end comes from its time limit, not from scancel.
+    TRI_JOB_END_MARGIN_MS = 5000, // time to leave between the last checkpoint and the job's end
+    TRI_JOB_END_ASK_MS = 2000,    // least time between two questions to Slurm when the job will end
+    // A SIGTERM less than this before the job's end is taken for that of the job's time limit, and
+    // not for that of scancel.
     TRI_JOB_END_SIGTERM_MS = 60000,
     TRI_STATE_WRITTEN_MB_S = 100, // assumed speed of writing a checkpoint, before one was measured
     // Time between two signs of life of the process that holds a run folder.
@@ -139,14 +162,17 @@ enum {
     // If the process that holds a run folder is on another host, and gives no sign of life for so
     // long, it counts as dead.
     TRI_LOCK_WATCH_MS = 10000,
-    TRI_LOCK_HELD_MS = 1500, // how long taking a lock is tried again before its holder is reported
-    TRI_LOCK_ENDING_MS = 60000, // how long taking a lock is tried again while its holder is ending
+    // How long a process tries to lock a run folder before it reports the process that holds it.
+    TRI_LOCK_HELD_MS = 1500,
+    // How long it tries instead if the process that holds the folder is about to end.
+    TRI_LOCK_ENDING_MS = 60000,
 };
 
-enum {                                  // limits of communicators over messages
-    TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with a header
-    // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to at least 64 bytes, so that
-    // the data of all ranks together are no larger than this.
+// Limits of communicators whose ranks send each other messages over a network.
+enum {
+    TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with their header
+    // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to 64 bytes at the least, so
+    // that one such message from each rank makes no more data than this.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
     // If there are many ranks and each has data of at most this size, a rank passes on what it has
     // received together with its own data (Bruck's algorithm). So each rank sends only log2(ranks)
@@ -154,16 +180,17 @@ enum {                                  // limits of communicators over messages
     TRI_MESSAGE_GATHER_BYTES = 2048,
     // Up to this number of ranks, each sends small data to all others directly.
     TRI_MESSAGE_EXCHANGE_RANKS = 16,
-    // Sums of larger data are made in several windows: ranks send each other the terms of some
-    // elements (a window) at a time. The most and the least memory for one window of terms from one
-    // rank.
+    // Large data are summed window by window: a window is some of the elements, for which the ranks
+    // send each other their terms of the sums at one time. The most and the least memory for one
+    // rank's terms of one window.
     TRI_MESSAGE_WINDOW_BYTES = 512 << 10,
     TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
     // The most scratch memory of a communicator, unless there are so many ranks that windows of the
     // least size need more.
     TRI_MESSAGE_SCRATCH_BYTES = 16 << 20,
     TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
-    // Time limit of the first message between two ranks that have both opened the transport.
+    // Time limit of the first message between two ranks that have both opened the transport (the
+    // library that carries messages).
     TRI_MESSAGE_CONNECT_MS = 15000,
 };
 

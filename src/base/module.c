@@ -1,5 +1,6 @@
-// Finds and loads modules. A module of another version is rejected before any of its functions is
-// called, because the interface may differ.
+// Finds and loads modules: shared objects that the program loads when a run needs them. A module of
+// another version is rejected before any of its functions is called, because the interface may
+// differ.
 #include "base/module.h"
 
 #include "base/program.h"
@@ -22,8 +23,7 @@ static bool beside_program(module_folder out) {
     return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
 }
 
-// Finds the folder of modules (shared objects that are loaded when a run needs them) beside the
-// library, for a user's own program that links the library.
+// Finds the folder of modules beside the library, for a user's own program that links the library.
 static bool beside_library(module_folder out) {
     Dl_info where;
     char path[PATH_MAX];

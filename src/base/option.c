@@ -1,5 +1,7 @@
 // Reads the options of a struct from a parsed YAML file (tri_tree), as an option table describes
-// them, and makes such a tree from a struct.
+// them, and makes such a tree from a struct. An option table has one row for each member of the
+// struct: key, type, default and limits. A table may also have variants, each with rows of its own,
+// of which the user chooses one by name (optimizer: sgd, adam …).
 #include "base/option.h"
 
 #include <ctype.h>
@@ -330,7 +332,8 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
     return TRI_OK;
 }
 
-// Explains, for a section that is only a name ("optimizer: adam"), how to write it as a map.
+// Explains, for a section that is only a name ("optimizer: adam"), how to write it as a map. "":
+// `node` is not such a name.
 static const char *named_mapping(const context *c, const tri_tree *node) {
     const tri_option *row = find_row(c->table->rows, c->table->count, "name");
     bool is_name = row && node->kind == TRI_TREE_SCALAR &&

@@ -1,7 +1,7 @@
 // Options described by tables. Each part of the program defines a struct, and a table with one row
-// for each member. From the table this module reads a recipe (with errors that name file, line, key
-// and what is allowed), fills in defaults, and writes the resolved recipe, in which every option
-// has its value. option_manual.h prints the table's manual.
+// for each member. By the tables, the functions below read a recipe (with errors that name file,
+// line, key and what is allowed), fill in defaults, and write the resolved recipe, in which every
+// option has its value. option_manual.h prints a table's manual.
 //
 //   typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
 //   static const tri_option rows[] = {
@@ -73,9 +73,9 @@ typedef struct tri_option {
     const tri_option_table *table; // table of a nested map
     // Tables of the keys below this row, if those keys depend on a name that the user chooses: one
     // table for each possible name, which is the table's `section`; NULL at the end. For example,
-    // the keys of an element of data.transform depend on the transform's name, and the keys that
-    // the row TRI_OPTION_IS_REST of the section `model` collects on model.name. Only the manual
-    // reads these tables.
+    // the keys of an element of data.transform depend on the transform's name. In the section
+    // `model`, the keys that the row of type TRI_OPTION_IS_REST collects depend on model.name. Only
+    // the manual reads these tables.
     const tri_option_table *const *kinds;
     int length;       // required length of a list; 0: any
     const char *help; // one line that describes the option

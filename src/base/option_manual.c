@@ -1,5 +1,6 @@
-// Makes the manual of option tables: visits every key that a table allows, including nested tables,
-// and prints the keys with their defaults and help.
+// Makes the manual of option tables, whose rows describe the keys of a recipe (base/option.h):
+// visits every key that a table allows, including those of nested tables, and prints the keys with
+// their defaults and help.
 #include "base/option_manual.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 // The manual of option tables, for `trireme train --keys`, the manual page, completion and
-// docs/recipe.md. All are made from the rows, so that none can be out of date.
+// docs/recipe.md. All are made from the rows of the tables (base/option.h), so that none can be out
+// of date. A variant is one of the kinds that a section can have, with rows of its own, such as
+// adam of the section `optimizer`.
 #ifndef TRIREME_BASE_OPTION_MANUAL_H
 #define TRIREME_BASE_OPTION_MANUAL_H
 

@@ -164,17 +164,17 @@ static tri_status sync_above(const char *path) {
     if (!slash) snprintf(above, sizeof above, ".");
     if (slash) slash[slash == above] = 0;
     tri_status status = tri_os_sync_folder(above);
-    return status == TRI_BAD_INPUT ? TRI_OK
-                                   // A folder that this process may not read cannot be synced.
-                                   : status;
+    // TRI_BAD_INPUT: this process may not read the folder. So it cannot sync it, which is no
+    // failure.
+    return status == TRI_BAD_INPUT ? TRI_OK : status;
 }
 
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
-    // Early during a boot there are no random bits yet. Then others can guess the names of
-    // temporary files that are made of this number. But O_EXCL makes open fail if a file of that
-    // name exists.
+    // Early during a boot there are no random bits yet. Then this number, and so the name of a
+    // temporary file made of it, can be guessed, and another user can create a file of that name
+    // first. This does no harm, because O_EXCL then makes open fail.
     return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
 }
 
@@ -260,7 +260,8 @@ tri_status tri_os_make_folders(const char *path) {
         prefix[i] = 0;
         bool is_made = tri_os.mkdir(prefix, 0777) == 0;
         if (!is_made && errno != EEXIST) return tri_os_fail("create the folder", prefix);
-        // An existing folder may come from a process that was killed before it synced.
+        // The last folder's parent is synced even if the folder existed: the process that made the
+        // folder may have been killed before it synced.
         if (is_made || i == length) TRI_TRY(sync_above(prefix));
         prefix[i] = ended;
     }

@@ -17,9 +17,9 @@
 // Each function has the meaning, return value and errno of the system's function of the same name.
 // If the system has none of that name, a comment tells what the function does.
 typedef struct tri_os_hooks {
-    int64_t (*monotonic_ns)(void); // the time of CLOCK_MONOTONIC
-    int64_t (*realtime_ns)(void);  // the time of CLOCK_REALTIME
-    void (*sleep_ns)(int64_t duration_ns);
+    int64_t (*monotonic_ns)(void);         // the time of CLOCK_MONOTONIC
+    int64_t (*realtime_ns)(void);          // the time of CLOCK_REALTIME
+    void (*sleep_ns)(int64_t duration_ns); // sleeps for the whole time, also if signals interrupt
     int (*open)(const char *path, int flags, mode_t mode);
     int (*access)(const char *path, int mode);
     int (*close)(int fd);
@@ -56,15 +56,15 @@ double tri_os_seconds(void);
 // Counts the CPUs that this process may use; at least 1.
 int tri_os_cpus(void);
 
-// Write all bytes: they go on if the system writes fewer, or a signal interrupts (EINTR). TRI_IO or
-// TRI_NO_SPACE: the message names `path`.
+// Two functions that write all bytes: if the system writes fewer, or a signal interrupts it
+// (EINTR), they write the rest. `path`: the file's name, for the message of a failure.
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
                              const char *path);
 // Reads exactly `size` bytes. TRI_CORRUPT: the file ends before that.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
 // Reads a whole file of at most `max_bytes`. *out is malloc'ed, ends with a 0 byte that *size does
-// not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
+// not count, and belongs to the caller. TRI_BAD_INPUT: the file is too large, or may not be read.
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
 // Rejects everything that is not a plain file. TRI_BAD_INPUT: `path` is a pipe, device, socket or
 // folder, which could block for ever when it is opened or read. A missing file is not a failure
@@ -77,7 +77,8 @@ tri_status tri_os_check_file(const char *path);
 typedef struct tri_os_replacement {
     const char *path; // must stay valid until tri_os_replacement_end
     int fd;
-    bool is_fleeting; // the file is of no use after a crash of the system, so nothing is synced
+    // The file is of no use after a crash of the system, so nothing is synced; false at the start.
+    bool is_fleeting;
     char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);

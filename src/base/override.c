@@ -1,4 +1,5 @@
-// Applies values from the command line: "trainer.max_epochs=3" sets one value in a recipe's tree.
+// Applies values from the command line: "trainer.max_epochs=3" sets one value in the tree (the
+// parsed YAML, base/tree.h) of a recipe.
 #include "base/limits.h"
 #include "base/tree.h"
 
@@ -7,7 +8,7 @@
 #include <string.h>
 
 // Sets `value` at `path` below `node`, and makes missing maps on the way, because the recipe need
-// not contain the section.
+// not contain the section that the path names.
 static tri_status set_at(tri_arena *arena, tri_tree *node, const char *path, tri_tree *value) {
     const char *whole = path;
     for (int depth = 0;; depth++) {
@@ -60,8 +61,8 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     tri_tree *value;
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
-    // json_string returns NULL for a key that is not UTF-8: a resolved recipe with such a key could
-    // not be read again.
+    // json_string returns NULL for a key that is not UTF-8. Such a key is rejected, because a run
+    // writes the recipe with its overrides into a file, which could not be read again.
     json_t *text = json_string(path);
     if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
     json_decref(text);

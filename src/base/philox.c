@@ -1,5 +1,5 @@
-// Keys and draws of the random generator. The generator itself is in the header, so that loops over
-// it vectorise.
+// Keys and draws of the random generator Philox, which turns a key and a counter into four random
+// words. The generator itself is in the header, so that loops over it vectorise.
 #include "base/philox.h"
 
 #include <math.h>

@@ -49,12 +49,14 @@ uint64_t tri_philox_key(uint64_t seed, const char *name);
 static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
 // Draws the random number of element `element` of sample `sample` in step `step`: word element % 4
-// of the block whose counter is (element / 4, sample, step low, step high). Dropout uses these.
+// of the block whose counter is (element / 4, sample, low 32 bits of step, high 32 bits of step).
+// Dropout uses these numbers.
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
 
-// Draw uniform or normal numbers for initial weights. Element e uses word e % 4 of the block whose
-// counter is (e/4 low, e/4 high, 0, 0). Normal numbers are made by Box-Muller, from words (0, 1)
-// and (2, 3) of the block, in double.
+// Draw uniform or normal numbers for initial weights. Element e of a parameter uses word e % 4 of
+// the block whose counter is (low 32 bits of e / 4, high 32 bits of e / 4, 0, 0). Normal numbers
+// are computed in double by Box-Muller, which makes two of them from words 0 and 1 of the block,
+// and two from words 2 and 3.
 float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high);
 float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std);
 

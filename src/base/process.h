@@ -13,9 +13,9 @@ enum { TRI_PROCESS_TEXT_BYTES = 768 };
 
 typedef struct tri_process {
     char host[256]; // name of the host, for messages
-    char boot[64];  // id of the host's current boot, which differs between hosts
+    char boot[64];  // id of the boot of the host; no two hosts or boots have the same id
     int64_t pid_namespace, pid;
-    int64_t started; // when it started, in clock ticks since the boot
+    int64_t started; // when the process started, in clock ticks since the boot
 } tri_process;
 
 typedef enum tri_life {

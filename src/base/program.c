@@ -1,4 +1,5 @@
-// Finds this program's file from the memory into which it was loaded; program.h tells why.
+// Finds this program's file from the memory into which it was loaded, because /proc/self/exe may
+// name a loader that was started with the program as its argument.
 #include "base/program.h"
 
 #include "base/os.h"

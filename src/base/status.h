@@ -6,15 +6,16 @@
 
 enum { TRI_MESSAGE_MAX_BYTES = 1024 };
 
-// Stores the thread's message (file and line are shown at log level debug) and returns `status`.
-// The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
+// Stores the calling thread's error message and returns `status`; file and line are shown only at
+// log level debug. The message names what failed (file, key, parameter, rank) and what to do; it
+// has no line feed.
 // TRI_FAIL contains `status` twice, so that the compiler knows that its value is not TRI_OK.
 #define TRI_FAIL(status, ...) (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// Prefixes the thread's message with "context: " and returns `status` unchanged, for a caller that
-// knows more than the called function: which file, which rank.
+// Puts the formatted text and ": " before the calling thread's error message, and returns `status`
+// unchanged, for a caller that knows more than the function that failed: which file, which rank.
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

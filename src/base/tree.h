@@ -100,8 +100,8 @@ bool tri_tree_is_null(const tri_tree *node);
 // compared as numbers.
 bool tri_tree_equal(const tri_tree *a, const tri_tree *b);
 
-// Convert a scalar to a value. False: it does not have this form. A quoted scalar is always a
-// string.
+// Three functions that convert a scalar to a value. False: the scalar's text does not have the
+// form that the function accepts, or it is quoted and therefore a string.
 
 // Accepts true and false, also capitalised.
 bool tri_tree_to_bool(const tri_tree *node, bool *out);
@@ -115,8 +115,8 @@ bool tri_tree_to_double(const tri_tree *node, double *out);
 // path is a position in an existing list. Errors and the new nodes name the override.
 tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assignment);
 
-// Fails with TRI_BAD_INPUT (or `status`) and the message "FILE:LINE: " and the text. Use it as
-// `return tri_tree_fail(…)`.
+// Fail with TRI_BAD_INPUT, or with `status`. The message is "FILE:LINE: " of the node, as far as it
+// has these, and the formatted text. Use: `return tri_tree_fail(…)`.
 tri_status tri_tree_fail(const tri_tree *node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 tri_status tri_tree_fail_as(tri_status status, const tri_tree *node, const char *format, ...)

@@ -1,5 +1,6 @@
-// Parses YAML: builds a tree from libyaml's events. Limits are checked while the tree grows,
-// aliases included, so that a few hundred bytes cannot become gigabytes.
+// Parses YAML: builds a tree (base/tree.h) from libyaml's events. Limits are checked while the tree
+// grows. Each alias counts as all nodes for which it stands, because with aliases of aliases a few
+// hundred bytes could become gigabytes.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -77,8 +78,8 @@ static tri_status check_tag(const reader *r, const yaml_event_t *event, const ya
 
 enum { NO_ANCHOR = -1 };
 
-// Records an anchor while its node is being read, so that a later alias finds it. The caller fills
-// in the node. *out: the anchor's index.
+// Records the anchor of a node before the node is read, so that a later alias finds it. The caller
+// fills in the node. *out: the anchor's index; NO_ANCHOR: the node has none (`name` is NULL).
 static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, int *out) {
     *out = NO_ANCHOR;
     if (!name) return TRI_OK;

@@ -1,5 +1,6 @@
-// Decides which CPUs each worker of a host may use. Read next: bind_rank.c, for ranks that other
-// launchers started.
+// Decides which CPUs each worker of a host may use. A worker is a rank's process, which `trireme
+// run` starts. A core may have several hardware threads, and each of these is a CPU for the system.
+// Read next: bind_rank.c, for ranks that other launchers started.
 #include "launch/bind.h"
 
 #include <ctype.h>
@@ -8,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The consecutive cores [first, end).
+// The consecutive cores [first, end) of the topology.
 typedef struct cores {
     int first, end;
 } cores;
@@ -60,8 +61,8 @@ static cores cores_of_domain(const launch_topology *t, launch_binding binding, i
 }
 
 // Gives each worker a domain: a socket, the cores of a last-level cache, or a NUMA node. Worker i
-// of n gets domain i * domains / n. If there are more workers than domains, consecutive workers
-// share one, because they exchange most with each other.
+// of n gets domain i * domains / n. So if there are more workers than domains, consecutive workers
+// share a domain, because consecutive ranks exchange most data with each other.
 static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
                          launch_assignment *out) {
     int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
@@ -106,10 +107,10 @@ static bool same_cores(const launch_device *a, const launch_device *b) {
 
 static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
 
-// Some NUMA nodes of a socket may be near no worker's GPU. Gives their cores to the workers whose
-// GPUs are at this socket. A node goes as a whole to one of the workers that have the fewest CPUs:
-// to the one whose GPU is nearest. If the workers cannot get equally many of these nodes, none gets
-// any, so that all workers are equally fast.
+// Some NUMA nodes of a socket may be near no worker's GPU. Gives the cores of these nodes to the
+// workers whose GPUs are at this socket. Each node goes as a whole to one worker: of those that
+// have the fewest CPUs, to the one whose GPU is nearest. If the workers cannot get equally many of
+// these nodes, none gets any, so that all workers are equally fast.
 static void add_free_nodes(const launch_topology *t, int socket, int workers,
                            launch_assignment *out) {
     int free_nodes = 0, sharers = 0;
@@ -194,7 +195,7 @@ tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_b
         if (near) plan_near_gpus(t, workers, out);
         for (int i = 0; !near && i < workers; i++) out[i].gpu = -1;
         // The sets of cores near the GPUs may overlap partly, or be too small for their workers.
-        // Then the cores are divided in order instead.
+        // Then all cores of the host are divided among the workers in order instead.
         if (!near || !are_disjoint(out, workers)) plan_in_order(t, workers, out);
     }
     for (int i = 0; i < workers; i++) out[i].cpus.bound = true;
@@ -215,8 +216,8 @@ tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int worker
     return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
 }
 
-// Lists the network interfaces at the NUMA node of a worker's first core, for the table of
-// launch_bind_print: "hsn0 hsn1"; "-": none.
+// Lists the network interfaces at the NUMA node of a core, for the table of launch_bind_print:
+// "hsn0 hsn1"; "-": none.
 static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
                                    const launch_core *core) {
     const char *text = "";

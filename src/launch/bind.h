@@ -1,6 +1,6 @@
-// Chooses the CPUs of each worker of a host, and binds processes to them, so that workers do not
-// run on each other's cores. It serves trireme run --numa-binding, and ranks that another launcher
-// started (TRIREME_BIND).
+// Chooses the CPUs of each worker (a rank's process) of a host, and binds processes to them, so
+// that workers do not run on each other's cores. It serves trireme run --numa-binding, and ranks
+// that another launcher started (TRIREME_BIND).
 #ifndef TRIREME_LAUNCH_BIND_H
 #define TRIREME_LAUNCH_BIND_H
 

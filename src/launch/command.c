@@ -1,4 +1,5 @@
-// Makes the command line and the environment of each worker. Read next: worker.c, which starts it.
+// Makes the command line and the environment of each worker (a rank's process, which `trireme run`
+// starts). Read next: worker.c, which starts it.
 #include "launch/command.h"
 
 #include "base/program.h"
@@ -147,14 +148,15 @@ static void put_virtual_rank(variables *v, int local_rank) {
 // For runs on several nodes: adds the variables by which the workers of all nodes find each other.
 // The launcher that decides for all nodes (the serving agent) has sent their values.
 static void put_agent(variables *v, const launch_members *m) {
-    // This is not TORCHELASTIC_RESTART_COUNT, which counts only restarts. The workers are also
-    // started again after a node came or went.
+    // The generation counts all starts of the workers. TORCHELASTIC_RESTART_COUNT cannot replace
+    // it, because it counts only restarts after a failure, and the workers are also started again
+    // when a node came or went.
     put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_JOB=%s", m->job);
     if (m->store[0])
         put(v, "TRIREME_STORE=%s", m->store);
     else
-        put(v, "TRIREME_STORE"); // removes the variable, because the store is not known yet
+        put(v, "TRIREME_STORE"); // removes an inherited value: this run's store has no port yet
 }
 
 static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,

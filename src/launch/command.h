@@ -1,5 +1,5 @@
-// The program that the workers run, and its arguments. They are found once, before anything is
-// started, so that a mistake is reported at once.
+// The program that the workers (the ranks' processes) run, and its arguments. They are found once,
+// before anything is started, so that a mistake is reported at once.
 #ifndef TRIREME_LAUNCH_COMMAND_H
 #define TRIREME_LAUNCH_COMMAND_H
 

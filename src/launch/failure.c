@@ -1,5 +1,5 @@
-// Finds which worker caused the failure of a run, from exit codes, signals and error files, and
-// prints the report.
+// Finds which worker (a rank's process) caused the failure of a run, from exit codes, signals and
+// error files, and prints the report. A worker that fails writes into its error file why.
 #include "launch/failure.h"
 
 #include "base/log.h"
@@ -22,8 +22,8 @@ typedef struct failure {
     launch_cause cause;
 } failure;
 
-// Reads a time stamp, which is text or a number, depending on the program that wrote it; 0: there
-// is none.
+// Reads the time stamp of an error file, which is text or a number, depending on the program that
+// wrote it; 0: there is none.
 static double seconds_of(const tri_tree *node) {
     if (!node || node->kind != TRI_TREE_SCALAR) return 0;
     char *end;

@@ -1,6 +1,6 @@
-// Finds why a run failed, from how the workers ended and what they wrote into their error files.
-// Usually one rank fails and all others follow, so the cause has to be distinguished from its
-// consequences.
+// Finds why a run failed, from how the workers (the ranks' processes) ended and what they wrote
+// into their error files. Usually one rank fails and all others follow, so the cause has to be
+// distinguished from its consequences.
 #ifndef TRIREME_LAUNCH_FAILURE_H
 #define TRIREME_LAUNCH_FAILURE_H
 
@@ -55,9 +55,9 @@ bool launch_worker_failed(const launch_worker *worker);
 const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker *workers,
                                           int count);
 
-// Prints one report on standard error: what failed, the cause last, in attempt `attempt` (from 1)
-// of `attempts`. Of two failures, the first of these rules that tells them apart decides which one
-// is more likely the cause:
+// Prints one report on standard error: what failed, the cause last. `attempt`: which start of the
+// workers this was, from 1; `attempts`: how many starts are allowed. Of two failures, the first of
+// these rules that tells them apart decides which one is more likely the cause:
 // 1. A worker that a signal had suspended when another one failed: the others were waiting for it,
 //    so their failures followed from this.
 // 2. A failure that is not the report of another rank's failure (TRI_PEER_LOST, TRI_REFUSED).

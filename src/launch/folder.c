@@ -26,8 +26,9 @@ static const char *temporary_folder(void) {
 
 static const char PREFIX[] = "trireme-run-", OWNER[] = ".owner";
 
-// Whether `path` is the temporary folder of a launcher of this user that no longer runs. A folder
-// without the owner's file is left alone, because its launcher may be about to write that file.
+// Whether `path` is the temporary folder of a launcher of this user that no longer runs. The file
+// .owner in the folder names the launcher's process. A folder without this file is left alone,
+// because its launcher may be about to write it.
 static bool is_left_behind(const char *path) {
     char owner[PATH_MAX], *text;
     size_t size;

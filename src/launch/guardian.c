@@ -1,5 +1,5 @@
-// The guardian, a process that kills the workers' process groups if the launcher dies, and the pipe
-// through which the launcher tells it which groups these are.
+// The guardian, a process that kills the process groups of the workers (the ranks' processes) if
+// the launcher dies, and the pipe through which the launcher tells it which groups these are.
 #include "launch/guardian.h"
 
 #include "base/limits.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 // Reads one message. A positive number adds that process group, a negative one removes it, and 0
-// means that the launcher ends in good order (and will kill the guardian). False: the pipe has
-// ended, so the launcher is gone.
+// means that the launcher ends in good order (and will kill the guardian). False: the other end of
+// the pipe was closed, so the launcher is gone.
 static bool read_message(int fd, pid_t *message) {
     ssize_t got;
     do got = read(fd, message, sizeof *message);

@@ -10,7 +10,7 @@
 
 typedef struct launch_guardian {
     pid_t pid;
-    int pipe; // leads to its standard input; carries the process groups to add and remove
+    int pipe; // leads to the guardian's standard input; carries which groups to add and remove
 } launch_guardian;
 
 tri_status launch_guardian_start(launch_guardian *out);

@@ -1,5 +1,5 @@
-// Makes a job from a site's profile and the flags of `trireme submit`, and rejects what the site
-// does not have or allow. Read next: job_script.c.
+// Makes a job for a batch system from the flags of `trireme submit` and the profile of a site (a
+// supercomputer), and rejects what the site does not have or allow. Read next: job_script.c.
 #include "launch/job.h"
 
 #include "base/limits.h"
@@ -45,7 +45,7 @@ static bool read_time(const char *text, int64_t *out) {
     return *out > 0;
 }
 
-// Lists the names of queues, for example "acc_debug, acc_ehpc".
+// Lists the names of queues (partitions or QOS), for example "acc_debug, acc_ehpc".
 static const char *list_queues(tri_arena *arena, const tri_site_queues *queues) {
     const char *text = "";
     for (int i = 0; i < queues->count; i++)

@@ -1,5 +1,6 @@
-// A job at a site: the request of `trireme submit`, checked against the site's profile, and the
-// script for the batch system. So a mistake is found before the job has waited in a queue.
+// A job at a site (a supercomputer): the request of `trireme submit`, checked against the site's
+// profile, and the script for the batch system. So a mistake is found before the job has waited in
+// a queue.
 #ifndef TRIREME_LAUNCH_JOB_H
 #define TRIREME_LAUNCH_JOB_H
 
@@ -10,7 +11,8 @@ typedef enum tri_job_launcher {
     TRI_JOB_RUN,  // srun starts one `trireme run` on each node, which starts the ranks
 } tri_job_launcher;
 
-// A request for a job, as the user gave it in the flags of `trireme submit`; NULL: not given.
+// A request for a job, as the user gave it in the flags of `trireme submit`. A text that is NULL
+// was not given.
 typedef struct tri_job_request {
     const tri_site *site;
     const char *nodes, *ranks_per_node, *time, *account, *partition, *qos, *launcher, *container;
@@ -24,12 +26,13 @@ typedef struct tri_job_request {
 typedef struct tri_job {
     const tri_job_request *request;
     const tri_site *site;
-    // What the site's profile says of the job's partition and QOS; NULL: it does not list this one.
+    // What the site's profile says of the job's partition and of its QOS (quality of service);
+    // NULL: the profile does not list it.
     const tri_site_queue *partition, *qos;
     const char *partition_name, *qos_name; // NULL: the batch system's default
     int64_t nodes, ranks_per_node;
     int64_t cpus_per_rank; // number of CPUs for each rank, as Slurm counts CPUs; 0: not known
-    int64_t time_s;        // 0: the batch system's default
+    int64_t time_s;        // time limit of the job
     tri_job_launcher launcher;
     const tri_site_container *container;
     const char *image;

@@ -1,5 +1,5 @@
-// Writes a job's script, by the same code for all sites: their differences are in their profiles.
-// Read next: sbatch.c, which submits it.
+// Writes the script of a job for a site (a supercomputer with Slurm). The code is the same for all
+// sites, because their differences are in their profiles. Read next: sbatch.c, which submits it.
 #include "launch/job.h"
 
 #include "base/shell.h"
@@ -38,8 +38,8 @@ static void end_command(script *s) {
     s->column = 0;
 }
 
-// Adds an option of sbatch, unless it has a placeholder without a value, because sbatch would
-// reject it then.
+// Adds an option of sbatch, unless it has a placeholder, such as {cpus}, that has no value here:
+// sbatch would reject the option.
 static void put_option(script *s, const char *option) {
     const char *text = tri_site_expand(s->arena, option, &s->job->values);
     if (text) fprintf(s->out, "#SBATCH %s\n", tri_shell_word(s->arena, text));
@@ -108,9 +108,9 @@ static void write_environment(script *s) {
         fprintf(s->out, "%s\n", job->site->setup.items[i]);
 }
 
-// Writes the lines that set $host and $port, where the ranks meet: at the first node. `trireme run`
-// gets them as flags. Ranks that srun starts find the first node in Slurm's variables, and need
-// these lines only if the node has another name on the fast network.
+// Writes the lines that set $host and $port, the address at the job's first node where the ranks
+// find each other. `trireme run` gets them as flags. Ranks that srun starts find the first node in
+// Slurm's variables, and need these lines only if the node has another name on the fast network.
 static void write_meeting(script *s) {
     const tri_job *job = s->job;
     const char *suffix = job->site->host_suffix;

@@ -1,5 +1,7 @@
-// `trireme run` from its command line to its exit code: the attempts of a run and their workers.
-// Read next: watch.c, the loop while the workers run.
+// `trireme run` from its command line to its exit code. A worker is the process of one rank; an
+// attempt is one start of all workers. If the run has several nodes, each node has a launcher, its
+// agent, and one of them, the serving agent, decides what all nodes do. Read next: watch.c, the
+// loop while the workers run.
 #include "launch/launch.h"
 
 #include "base/limits.h"
@@ -22,7 +24,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_STOPPED = 75, EXIT_SIGNAL = 128 };
 
-// How an attempt has ended.
+// How an attempt has ended. STOPPED: workers have ended early with a checkpoint.
 typedef enum outcome { DONE, STOPPED, FAILED } outcome;
 
 typedef struct run {
@@ -215,8 +217,9 @@ static bool join_round(run *r, verdict *out) {
     return true;
 }
 
-// Lets a node that was cut off join the others again, if they are still there. If not, the run has
-// ended for this node, with the exit code that is already in the verdict.
+// Lets this node, which lost the connection to the others, join them again if they are still there.
+// If they are not, the run has ended for this node, with the exit code that is already in the
+// verdict.
 static void join_again(run *r, verdict *out) {
     tri_status status = launch_nodes_return(r->nodes, &r->signal);
     out->retry = status == TRI_OK && !r->signal;
@@ -271,8 +274,9 @@ static tri_status run_with_others(run *r, int *code) {
     return status;
 }
 
-// If this process was started with closed standard files, the next files that it opens would get
-// their numbers. So this opens /dev/null in their place.
+// If this process was started with closed standard files (0, 1 or 2), the next files that it opens
+// would get these numbers, and messages would be written into them. So this opens /dev/null in
+// their place.
 static void open_standard_files(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && tri_os.open("/dev/null", O_RDWR, 0) < 0) return;
@@ -359,8 +363,8 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     if (r->signal_fd >= 0) tri_os.close(r->signal_fd);
     if (r->stdin_fd >= 0) tri_os.close(r->stdin_fd);
     for (int k = 0; k < LAUNCH_STREAMS; k++) launch_console_free(&r->consoles[k]);
-    // The handled signals stay blocked: a signal that arrives after the run's exit code was decided
-    // must not end this process in another way.
+    // The handled signals stay blocked: a signal that arrives now, after the run's exit code was
+    // decided, must not end this process with another exit code.
     sigaction(SIGPIPE, &pipe_before, NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     return status;

@@ -11,7 +11,7 @@ typedef struct launch_members {
     char master_addr[256];
     int master_port;
     char nonce[33]; // a secret of this attempt, so that other users cannot find its ranks
-    char job[64];   // the name by which workers know the run; "": one node, so they need none
+    char job[64];   // the name by which workers know the run; "": not needed, with only one node
     // HOST:PORT of the workers' store, which runs in the launcher that decides for all nodes (the
     // serving agent); "": rank 0 serves it.
     char store[272];

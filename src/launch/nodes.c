@@ -1,7 +1,9 @@
 // The connection of an agent (a node's launcher) to the serving agent, the one that decides what
-// all nodes do. A thread of its own reads it and sends signs of life, so that this node does not
-// look lost while the launcher's main thread is busy. Read next: nodes_core.c, the decisions of the
-// serving agent.
+// all nodes do. It begins with a greeting, in which both ends prove that they have the user's token
+// (a secret). Then a thread of its own reads the connection and sends beats (signs of life), so
+// that this node does not look lost while the launcher's main thread is busy. In a static run
+// (--rdzv-backend static) the user has numbered the nodes; other runs number them in the order in
+// which they join. Read next: nodes_core.c, the decisions of the serving agent.
 #include "launch/nodes.h"
 
 #include "base/log.h"
@@ -27,7 +29,7 @@ enum { DEFAULT_PORT = 29400, PAUSE_MS = 100, FIRST_PROBE_MS = 500, QUEUE = 64 };
 struct launch_nodes {
     const launch_options *options;
     tri_identity identity;
-    nodes_server *server; // NULL: another process serves
+    nodes_server *server; // set if this launcher is the serving agent; NULL: another one is
     int signal_fd;
     store_token token;
     int fd;
@@ -36,7 +38,7 @@ struct launch_nodes {
     int event;         // an event counter that wakes the main thread
     int wake[2];       // a pipe that ends the reading thread
     pthread_t thread;
-    atomic_int round;
+    atomic_int round; // number of the latest round (start of the workers on all nodes)
     pthread_mutex_t sending;
     pthread_mutex_t lock; // protects the members below
     nodes_message queue[QUEUE];
@@ -58,8 +60,8 @@ static bool is_addressed(const launch_options *o) {
     return *o->endpoint || is_static(o) || strcmp(o->master_addr, "127.0.0.1") != 0;
 }
 
-// Makes the identity with which this node's launcher (its agent) greets the others: the run, this
-// host, and the address at which the launchers of all nodes meet.
+// Makes the identity with which this agent greets the serving agent: the run, this host, and the
+// address at which the serving agent listens.
 static tri_status describe(const launch_options *o, tri_identity *out) {
     *out = (tri_identity){.rank = o->node_rank, .size = o->nodes_max};
     const char *interface = getenv("TRIREME_INTERFACE");
@@ -213,7 +215,8 @@ typedef struct reader {
     int64_t heard_ns, looked_ns, beat_ns;
 } reader;
 
-// Reads what has arrived. False: nothing more will come, because the connection has ended.
+// Reads what has arrived. False: nothing more can be read, because the connection has ended or
+// brought something that is no message.
 static bool read_messages(reader *r) {
     for (;;) {
         size_t wanted =
@@ -251,8 +254,8 @@ static void *listen_to_server(void *context) {
     r.heard_ns = r.looked_ns = tri_os.monotonic_ns();
     for (;;) {
         int64_t now_ns = tri_os.monotonic_ns();
-        // Time in which this process itself did not run does not count, because messages may have
-        // arrived that were not read.
+        // Time in which this process itself did not run does not count as silence of the serving
+        // agent, because messages may have arrived that were not read.
         if (now_ns - r.looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000)) r.heard_ns = now_ns;
         r.looked_ns = now_ns;
         beat(&r, now_ns);

@@ -1,6 +1,7 @@
 // The agent of one node of a run over several nodes, that is, the node's launcher: its connection
 // to the serving agent, the one that decides what all nodes do. Both may be in the same process. A
-// run on one node has no agents.
+// run on one node has no agents. nodes_message.h lists the messages between agents, such as ROUND
+// (start the workers) and END (the run ends).
 #ifndef TRIREME_LAUNCH_NODES_H
 #define TRIREME_LAUNCH_NODES_H
 
@@ -14,16 +15,16 @@ tri_status launch_nodes_check(const launch_options *options);
 // Connects to the serving agent, the launcher that decides for all nodes, at the address
 // --rdzv-endpoint. Before that, this launcher itself begins to serve if it is node 0 of a run with
 // --rdzv-backend static, or if in other runs the address belongs to this host and is free. Takes up
-// to --rdzv-conf join_timeout. `signal_fd` is that of the struct launch_watch. If a signal of
+// to --rdzv-conf join_timeout. `signal_fd`: as in launch_watch (watch.h). If a signal of
 // options->signals arrives, *signal is its number, *out is NULL, and the result is TRI_OK.
 tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
                              launch_nodes **out);
-// Called after an END which says that this node was cut off from the network. Looks again for the
+// Called after an END which says that this node was cut off from the others. Looks again for the
 // serving agent (the launcher that decides for all nodes), for the time --rdzv-conf read_timeout,
-// and joins as a new node does. TRI_UNSUPPORTED: this node serves, or the run does not go on after
-// the loss of a node. TRI_NETWORK: the node was cut off too often. TRI_PEER_LOST: the serving agent
-// has ended. TRI_TIMEOUT: it was not reached. If a signal arrives, *signal is its number, the
-// result is TRI_OK, and the node has not joined.
+// and joins as a new node does. TRI_UNSUPPORTED: the serving agent is on this node, or the run does
+// not go on after the loss of a node. TRI_NETWORK: the node was cut off too often. TRI_PEER_LOST:
+// the serving agent has ended. TRI_TIMEOUT: it was not reached. If a signal arrives, *signal is its
+// number, the result is TRI_OK, and the node has not joined.
 tri_status launch_nodes_return(launch_nodes *nodes, int *signal);
 // Tells the serving agent (the launcher that decides for all nodes) that this launcher ends, so
 // that its node does not count as lost. NULL allowed.

@@ -1,6 +1,9 @@
 // The rounds of a run over several nodes: in each, the nodes that have joined start their workers
-// once, and the round lasts until all of these have ended. nodes_server.c connects this code to
-// sockets; nodes_verdict.c decides what follows a round.
+// (the ranks' processes) once, and the round lasts until all of these have ended. Each node has a
+// launcher, its agent. This code runs in the serving agent, which decides what all nodes do; its
+// node is the serving node. In a static run (--rdzv-backend static) the user has numbered the
+// nodes. nodes_server.c connects this code to sockets; nodes_verdict.c decides what follows a
+// round.
 #include "launch/nodes_state.h"
 
 #include "base/os.h"
@@ -120,7 +123,7 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
         node *n = &core->at[chosen[i]];
         n->state = NODE_RUNS;
         n->signal = 0;
-        n->order = ++core->orders; // members come before nodes that join later
+        n->order = ++core->orders; // so in the next round they come before nodes that join later
         message.round.group_rank = i;
         nodes_send(core, chosen[i], NODES_ROUND, &message);
     }
@@ -360,8 +363,8 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
 }
 
 // Finds a node whose launcher (its agent) has been silent for too long, so that the node counts as
-// lost. Time in which this process itself did not run does not count, because messages may have
-// arrived that were not read.
+// lost. Time in which this process itself did not run does not count as silence, because messages
+// may have arrived that were not read.
 static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);

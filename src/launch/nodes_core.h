@@ -22,7 +22,8 @@ typedef struct nodes_rules {
     // the middle of a decision.
     void (*send)(void *context, int agent, const nodes_message *message);
     // Prepares a round (a start of the workers on all nodes): fills in the address at which the
-    // ranks meet, and the nonce. `first` is the node of rank 0.
+    // ranks find each other, and the nonce, a secret by which they recognise each other. `first` is
+    // the node of rank 0.
     tri_status (*publish)(void *context, int round, const nodes_join *first, nodes_round *out);
     void *context;
 } nodes_rules;

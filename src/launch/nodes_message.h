@@ -1,7 +1,7 @@
 // The messages between the agents of a run over several nodes (launchers, one on each node) and the
-// serving agent, the one among them that decides what all nodes do. They follow the greeting
-// (rendezvous/greeting.h). A message is a head and, depending on its kind, one of the structures
-// below.
+// serving agent, the one among them that decides what all nodes do. A connection begins with a
+// greeting (rendezvous/greeting.h), which these messages follow. A message is a head and, depending
+// on its kind, one of the structures below.
 #ifndef TRIREME_LAUNCH_NODES_MESSAGE_H
 #define TRIREME_LAUNCH_NODES_MESSAGE_H
 
@@ -13,7 +13,7 @@ enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 // The kinds of messages. A round is one start of the workers on all nodes. In parentheses: the
 // structure that follows the head; without parentheses it is the one with the kind's name, or none.
 typedef enum nodes_kind {
-    NODES_BEAT = 0x54524e00, // both ways: a sign of life, answered by another one
+    NODES_BEAT = 0x54524e00, // both ways: a node's sign of life, and the answer to it
     NODES_JOIN,              // from a node: it wants to take part in the next start of the workers
     NODES_FAILING,           // from a node: one of its workers has just failed (nodes_order)
     NODES_LEAVE,             // from a node: signal `code` asks it to end (nodes_order)
@@ -34,7 +34,7 @@ typedef struct nodes_head {
 typedef struct nodes_join {
     int32_t version;
     int32_t workers, nodes_min, nodes_max;
-    int32_t node_rank;            // in a static run: the number that the user gave this node
+    int32_t node_rank;            // --node-rank, with --rdzv-backend static: number of this node
     int32_t is_serving;           // this node's launcher also serves the other nodes
     char host[TRI_HOST_NAME_MAX]; // name of the host, for messages
     // The address at which other nodes reach this one, --local-addr; "": not given.
@@ -44,10 +44,10 @@ typedef struct nodes_join {
 // One round (one start of the workers on all nodes) as one node sees it. From this follow the
 // environment variables of the node's workers.
 typedef struct nodes_round {
-    int32_t group_rank, group_size;
-    int32_t restarts;    // how many attempts of the run began because of a failure
-    int32_t master_port; // a free port for rank 0, which may serve PyTorch's store there
-    int32_t store_port;  // port of the workers' store, in the launcher that serves all nodes
+    int32_t group_rank, group_size; // number of this node in the round, and how many nodes it has
+    int32_t restarts;               // how many attempts of the run began because of a failure
+    int32_t master_port;            // a free port for rank 0, which may serve PyTorch's store there
+    int32_t store_port; // port of the workers' store, in the launcher that serves all nodes
     char master_addr[TRI_HOST_NAME_MAX]; // the host to which master_port and store_port belong
     char nonce[40];
     char job[64]; // the run's name for its workers
@@ -63,14 +63,14 @@ typedef enum nodes_outcome {
 typedef struct nodes_report {
     int32_t outcome;    // a nodes_outcome
     int32_t failed;     // how many workers failed by themselves; 0: the members below are not set
-    int32_t is_final;   // no worker can be started again on this node
+    int32_t is_final;   // a worker did not end when killed, so none can be started again here
     launch_cause cause; // the most likely cause of the failures
     char name[128];     // the cause's name: "rank 3 on host b"
     char text[NODES_CAUSE_BYTES]; // the text about the cause, which another node prints
 } nodes_report;
 
 typedef struct nodes_order {
-    int32_t code;
+    int32_t code;        // LEAVE: number of the signal; END: exit code
     int32_t is_graceful; // STOP: there is time to save a checkpoint
     int32_t is_report;   // END: `text` is a report of several lines
     int32_t is_cut_off;  // END: only for this node, which may join again

@@ -1,5 +1,7 @@
-// Polls the connections of the agents (the launchers of the nodes) and passes their messages to
-// nodes_core.c. store_strangers.c admits the connections.
+// The server in the serving agent, the one launcher of a run over several nodes that decides for
+// all. Its thread polls the connections of the agents (the launchers of the nodes) and passes their
+// messages to nodes_core.c, which makes the decisions. store_strangers.c admits only connections
+// that prove to have the user's token, a secret.
 #include "launch/nodes_server.h"
 
 #include "base/os.h"
@@ -43,7 +45,7 @@ struct nodes_server {
     nodes_core *core;
     tri_identity identity;
     const launch_options *options;
-    launch_store store; // the store of the workers
+    launch_store store; // the store, through which the workers find each other
     pthread_t thread;
     atomic_bool stopping;
     int tcp_count, client_end;
@@ -128,7 +130,8 @@ static bool receive(nodes_server *s, int agent) {
         if (got < 0) return errno == EAGAIN;
         if (got == 0) return false;
         c->got += (size_t)got;
-        // Messages of some kinds are only a head, so this one may be complete already.
+        // If all wanted bytes have arrived, the loop goes on: they may be the head of a longer
+        // message, or a whole message, because some kinds are only a head.
         if (c->got < wanted) return true;
     }
 }

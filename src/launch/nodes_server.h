@@ -1,6 +1,7 @@
-// The thread of the serving agent of a run over several nodes, that is, of the launcher that
-// decides what all nodes do: connects nodes_core to sockets and a clock. It admits only launchers
-// that have the user's token (rendezvous/token.h), because anybody on the network can connect.
+// A thread in the serving agent of a run over several nodes, that is, in the launcher that decides
+// what all nodes do. It connects nodes_core.h, which makes the decisions, to sockets and a clock.
+// It admits only launchers that have the user's token (rendezvous/token.h), because anybody on the
+// network can connect.
 #ifndef TRIREME_LAUNCH_NODES_SERVER_H
 #define TRIREME_LAUNCH_NODES_SERVER_H
 
@@ -11,7 +12,8 @@ typedef struct nodes_server nodes_server;
 
 typedef struct nodes_server_config {
     const launch_options *options;
-    // Identity that the greeting announces; its address is where this launcher listens.
+    // Identity that the greeting (the first messages of a connection) announces; its address is
+    // where this launcher listens.
     const tri_identity *identity;
     store_sockets sockets;
     store_token token;

@@ -1,6 +1,6 @@
-// The state of a run over several nodes. A round is one attempt of the run, from the start of all
-// workers to their end. nodes_core.c (the rounds) and nodes_verdict.c (what follows a round) share
-// this state.
+// The state of a run over several nodes, in the serving agent, the launcher that decides for all
+// nodes. A round is one attempt of the run, from the start of all workers to their end.
+// nodes_core.c (the rounds) and nodes_verdict.c (what follows a round) share this state.
 #ifndef TRIREME_LAUNCH_NODES_STATE_H
 #define TRIREME_LAUNCH_NODES_STATE_H
 
@@ -53,13 +53,13 @@ struct nodes_core {
     int group_size;
     int failed, lost;             // numbers of workers that failed, and of nodes that were lost
     int reported[NODES_OUTCOMES]; // by outcome: how many nodes have reported it
-    bool is_final;                // no worker can be started again
+    bool is_final;                // a worker did not end when killed, so this is the last round
     bool is_told;                 // a worker has already printed why the input is bad
     bool is_joined_late; // a node came too late for this attempt and waits for the next one
     launch_cause cause;  // set if a worker failed or a node was lost
     char cause_name[128], cause_text[NODES_CAUSE_BYTES];
     char cause_lost_how[96]; // the cause is a lost node: how it was lost; "": a worker failed
-    // What an agent that joins after the end of the run gets as END: exit code and text.
+    // Exit code and text of the message END that an agent gets if it joins after the run has ended.
     int code;
     char last_words[NODES_TEXT_BYTES];
     int end;                // nodes from this index on are absent
@@ -76,6 +76,7 @@ void nodes_end(nodes_core *core, int code, const char *text);
 void nodes_stop(nodes_core *core, nodes_stopping how, int except, const char *text);
 // If enough nodes have joined and wait, begins a round (one start of the workers on all nodes).
 // Returns the time at which this function has to be called again.
+// INT64_MAX: never, because a round has begun or the run is over.
 int64_t nodes_gather(nodes_core *core, int64_t now_ns);
 // Decides what follows a round. Called when all its nodes have reported or are lost.
 void nodes_conclude(nodes_core *core, int64_t now_ns);

@@ -1,6 +1,7 @@
 // Decides what follows when a round (a start of the workers on all nodes) has ended: another round
-// or the end of the run. --max-restarts limits only the rounds that follow a failure; nodes may
-// join and leave any number of times.
+// or the end of the run. This code runs in the launcher of one of the nodes, the serving node.
+// --max-restarts limits only the rounds that follow a failure; nodes may join and leave any number
+// of times.
 #include "launch/nodes_state.h"
 
 #include "base/quantity.h"

@@ -42,8 +42,8 @@ typedef struct flag {
 
 #define FIELD(name) offsetof(launch_options, name)
 
-// torchrun's flags, in torchrun's order. Names with underscores, and variables PET_<NAME>, are
-// accepted too.
+// torchrun's flags, in torchrun's order, and --show-binding. Names with underscores, and
+// environment variables PET_<NAME>, are accepted too.
 static const flag flags[] = {
     {"nnodes", 0, NODES, FIELD(nodes_min), "1", "N|MIN:MAX",
      "nodes of the job: on each, the same command is started; MIN:MAX begins with MIN, and others "

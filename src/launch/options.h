@@ -1,5 +1,6 @@
 // The options of `trireme run`: torchrun's flags, from the command line or from PET_<NAME>
-// variables.
+// environment variables. `trireme run` starts the ranks of one node (usually a host) as processes,
+// the workers; a run may have several nodes.
 #ifndef TRIREME_LAUNCH_OPTIONS_H
 #define TRIREME_LAUNCH_OPTIONS_H
 
@@ -34,7 +35,7 @@ typedef enum launch_binding {
     LAUNCH_BIND_AUTO, // disjoint cores for the workers, near their GPUs
 } launch_binding;
 
-// torchrun's settings of the rendezvous (--rdzv-conf), in seconds.
+// torchrun's settings for how the nodes of a run find each other (--rdzv-conf), in seconds.
 typedef struct launch_conf {
     double join_timeout_s; // how long to wait for enough nodes to join
     double last_call_s;    // how long to wait for further nodes, once there are enough
@@ -42,8 +43,8 @@ typedef struct launch_conf {
     // How long a node that was cut off tries to get back to the launcher that serves all nodes
     // (nodes.h).
     double read_timeout_s;
-    // torchrun's keep_alive_interval, and how many signs of life may be missing:
-    // silence_s = interval_s * attempts.
+    // torchrun's keep_alive_interval, and its keep_alive_max_attempt: how many signs of life may be
+    // missing. silence_s = interval_s * attempts.
     double interval_s, attempts;
 } launch_conf;
 
@@ -72,7 +73,7 @@ typedef struct launch_options {
     bool virtual_local_rank;
     sigset_t signals; // signals that are passed on to the workers, and end the run
     char **program;   // PROGRAM [ARG…]; NULL at the end
-    uint64_t given;   // which flags were set: one bit for each, in the order of the table
+    uint64_t given;   // which flags were set: bit i for row i of the table in options.c
 } launch_options;
 
 // Reads argv and, through `get`, the environment; the texts in *out point into both. TRI_BAD_INPUT:

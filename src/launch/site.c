@@ -1,5 +1,6 @@
-// Reads and checks the profile of a site, by option tables. Read next: job.c, which makes a job
-// from a profile and the flags of `trireme submit`.
+// Reads and checks the profile of a site (a supercomputer), by option tables, which have one row
+// for each key (base/option.h). Read next: job.c, which makes a job from a profile and the flags of
+// `trireme submit`.
 #include "launch/site.h"
 
 #include "base/limits.h"
@@ -130,8 +131,8 @@ static tri_status check_plain(const tri_tree *at, const char *key, const char *t
     return TRI_OK;
 }
 
-// Checks the text of one line of a script: it may have no control characters, which could begin a
-// command, and only placeholders that exist.
+// Checks the text of one line of a job script: it may have no control characters, which could begin
+// a command, and only placeholders that exist.
 static tri_status check_text(const tri_tree *at, const char *key, const char *text) {
     TRI_TRY(check_plain(at, key, text));
     for (const char *open = text; (open = strchr(open, '{')); open++) {

@@ -43,9 +43,10 @@ typedef struct tri_site {
     const char *name, *title;
     const char *closed; // when the site was shut down; NULL: it is in use
     int partition_flag; // index into tri_site_partition_flags
-    // Settings of Slurm, in the form that the profile gives them.
+    // These parts of the profile as they are written; the lists below are made from them.
     const tri_tree *partitions, *qos, *containers;
-    tri_site_queues partition_list, qos_list; // made from `partitions` and `qos`; the default first
+    // The first partition is the default. A job without --qos gets no option --qos.
+    tri_site_queues partition_list, qos_list;
     const tri_site_container *container_list;
     int container_count;
     // qos_required: jobs need --qos. more_qos: the site has QOS that `qos` does not list.
@@ -75,7 +76,7 @@ tri_status tri_site_find(tri_arena *arena, const char *name, tri_site *out);
 // Lists all profiles in the folder with the sites' profiles, sorted by name.
 tri_status tri_site_list(tri_arena *arena, tri_site **out, int *count);
 
-// The values of the placeholders in a profile's options; 0 or NULL: the profile does not give the
+// The values that a job gives to the placeholders in a profile's options; 0 or NULL: it has no such
 // value.
 typedef struct tri_site_values {
     // `tasks` and `gpus` count those of a node; `cpus` and `gpus_per_task` count those of a task.

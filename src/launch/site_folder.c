@@ -1,5 +1,6 @@
-// Finds the folder with the profiles of sites: share/trireme/sites beside an installed program, a
-// folder of the source tree for one that was not installed, or the folder that the user names.
+// Finds the profiles of sites (supercomputers): in share/trireme/sites beside an installed program,
+// in sites/ of the source tree for a program that was not installed, or in a file that the user
+// names.
 #include "launch/site.h"
 
 #include "base/limits.h"

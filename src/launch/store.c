@@ -1,7 +1,8 @@
-// Serves the store that the workers use, in the process of the serving agent, the launcher that
-// decides for all nodes (store.h). The server has to know which run, and which start of it
-// (generation), the workers will name when they connect. So it makes the environment variables that
-// a worker will get, and reads run and generation from them as a worker does.
+// Serves the store, the key-value service through which the workers (the ranks' processes) find
+// each other, in the process of the serving agent, the launcher that decides for all nodes
+// (store.h). The server has to know which run, and which start of it (generation), the workers will
+// name when they connect. So it makes the environment variables that a worker will get, and reads
+// run and generation from them as a worker does.
 #include "launch/store.h"
 
 #include "base/os.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-// A worker's variables, while tri_identity_read reads them through a function that gets no context.
+// A worker's environment variables, "NAME=value", while tri_identity_read reads them. They are not
+// passed as an argument, because the function through which it reads gets only a name.
 static _Thread_local char **variables;
 
 static const char *get_variable(const char *name) {
@@ -50,8 +52,9 @@ static tri_status name_job(const launch_options *options, launch_store *store) {
 static tri_status start(launch_store *store, tri_identity *identity) {
     tri_store_address *address = &identity->address;
     tri_status status = tri_store_serve(identity, &store->server);
-    // The name may belong to a service (of Kubernetes, for example) that leads to this host, and
-    // resolve to none of the host's own addresses. Then the store listens at all of them.
+    // The host name in `address` may belong to a service (of Kubernetes, for example) that leads to
+    // this host, and resolve to none of this host's own addresses. Then the store listens at all
+    // addresses of this host.
     if (status == TRI_NOT_FOUND && address->is_exact) {
         address->is_exact = false;
         status = tri_store_serve(identity, &store->server);

@@ -1,7 +1,7 @@
-// The store where the workers of a run over several nodes meet. It lies in the process of the
-// serving agent, the launcher to which those of the other nodes connect, because an agent outlives
-// the workers: so it serves one generation (start of all workers) after the other. In a run on one
-// node rank 0 serves the store.
+// The store: the key-value service through which the workers (the ranks' processes) of a run over
+// several nodes find each other. It lies in the process of the serving agent, the launcher to which
+// those of the other nodes connect. A launcher outlives the workers, so the store can serve one
+// generation (start of all workers) after the other. In a run on one node rank 0 serves the store.
 #ifndef TRIREME_LAUNCH_STORE_H
 #define TRIREME_LAUNCH_STORE_H
 
@@ -14,10 +14,10 @@ typedef struct launch_store {
     char job[64];             // the run's name for its workers; it stays if they are started again
 } launch_store;
 
-// Begins a generation, that is, a start of the run's workers. They may connect as soon as this call
-// has returned; workers of the previous generation are told that they were replaced. `where`: the
-// addresses at which this launcher itself listens. `out` already has master_addr, master_port and
-// nonce; this sets store_port and job.
+// Begins a generation, that is, a start of the run's workers. The workers may connect as soon as
+// this call has returned; workers of the previous generation are told that they were replaced.
+// `where`: the addresses at which this launcher itself listens. `out` already has master_addr,
+// master_port and nonce; this sets store_port and job.
 tri_status launch_store_begin(launch_store *store, const launch_options *options,
                               const tri_store_address *where, int generation, nodes_round *out);
 void launch_store_end(launch_store *store);

@@ -1,5 +1,5 @@
-// Reads the workers' output from pipes, writes it to log files, and shows it on the console line by
-// line, so that lines of different workers are not mixed.
+// Reads the output of the workers (the ranks' processes) from pipes, writes it to log files, and
+// shows it on the console line by line, so that lines of different workers are not mixed.
 #include "launch/streams.h"
 
 #include "base/log.h"

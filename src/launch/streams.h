@@ -1,4 +1,5 @@
-// Decides where the workers' output goes: to files, to the console with a prefix, or to both.
+// Decides where the output of the workers (the ranks' processes) goes: to files, to the console
+// with a prefix, or to both.
 #ifndef TRIREME_LAUNCH_STREAMS_H
 #define TRIREME_LAUNCH_STREAMS_H
 
@@ -9,7 +10,7 @@
 // workers.
 typedef struct launch_console {
     int fd;
-    char *pending;
+    char *pending; // bytes that wait until the console accepts them
     size_t size, capacity;
     bool broken; // writing has failed, so further output is dropped
 } launch_console;
@@ -36,7 +37,8 @@ tri_status launch_stream_open(const launch_options *options, int local_rank, int
 // Called after the fork: closes the worker's end of the pipe in the launcher, so that the launcher
 // notices when the worker has closed its own.
 void launch_stream_started(launch_stream *stream);
-// Reads what has arrived. At the end of the stream, sets `pipe` to -1.
+// Reads what has arrived in the stream's pipe, and passes it on to the log file and the console. At
+// the end of the stream, sets `pipe` to -1.
 void launch_stream_read(launch_stream *stream);
 // Writes the last line, even if it has no line end (as after a crash), and closes everything.
 void launch_stream_end(launch_stream *stream);

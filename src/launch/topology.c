@@ -123,8 +123,9 @@ static int by_address(const void *a, const void *b) {
     return strcmp(((const launch_device *)a)->name, ((const launch_device *)b)->name);
 }
 
-// Finds the usable cores under the object of the hierarchy to which the device is attached. If
-// there are none, no core is nearer than another, so the device's range is all cores.
+// Finds the usable cores nearest to a device: those below the object in hwloc's hierarchy, such as
+// a NUMA node, to which the device is attached. If there are none, no core is nearer than another,
+// so the device's range is all cores.
 static launch_device make_device(hwloc_topology_t topology, const launch_topology *host,
                                  hwloc_obj_t device, const char *name) {
     launch_device out = {.first_core = 0, .end_core = host->core_count};

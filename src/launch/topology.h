@@ -38,13 +38,14 @@ typedef struct launch_core {
 
 typedef struct launch_device {
     char name[32];
-    int first_core, end_core; // the range of usable cores nearest to the device
+    int first_core, end_core; // range of usable cores nearest to the device: [first_core, end_core)
 } launch_device;
 
 typedef struct launch_topology {
-    launch_core *cores; // the cores, in the order of the host's hierarchy
+    launch_core *cores; // sorted so that the cores of a socket, NUMA node or cache are consecutive
     int core_count, cpu_count;
     int cpu_width; // the highest CPU number of the host, plus one
+    // How many sockets, NUMA nodes and last-level caches have usable cores.
     int sockets, nodes, caches;
     launch_device *gpus, *interfaces; // GPUs in the order of their PCI addresses
     int gpu_count, interface_count;

@@ -1,5 +1,5 @@
-// The launcher's loop while the workers of one attempt run. Read next: failure.c, which finds the
-// cause if a worker failed.
+// The launcher's loop while the workers (the ranks' processes) of one attempt run. An attempt is
+// one start of all workers. Read next: failure.c, which finds the cause if a worker failed.
 #include "launch/watch.h"
 
 #include "base/limits.h"
@@ -102,8 +102,8 @@ static void check_workers(state *s) {
         if (s->running && !is_told)
             tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
                     (long)w->pid, how, s->running);
-        // Workers that have ended by now did so by themselves: this checks all of them before any
-        // is stopped.
+        // Workers that have ended by now did so by themselves. To record that, this checks all
+        // workers before any is stopped.
         for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
         if (!is_told) tell_failure(s, w, how);
         stop_all(s, SIGTERM, short_grace_ms(s));

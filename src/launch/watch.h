@@ -1,5 +1,5 @@
-// Watches the workers of one attempt until all have ended: their exits, output, signals and time
-// limits.
+// Watches the workers (the ranks' processes) of one attempt, that is, of one start of all workers,
+// until all have ended: their exits, output, signals and time limits.
 #ifndef TRIREME_LAUNCH_WATCH_H
 #define TRIREME_LAUNCH_WATCH_H
 
@@ -17,15 +17,16 @@ typedef struct launch_watch {
     // on for other purposes, and that ended a worker because the worker has no handler for it.
     int signal;
     launch_nodes *nodes; // NULL: the run has only this node
-    // The latest END or AGAIN, by which the launcher that decides for all nodes (nodes.h) ends the
-    // attempt; kind 0: none has arrived.
+    // The latest message END or AGAIN (nodes_message.h), by which the launcher that decides for all
+    // nodes ends the attempt; kind 0: none has arrived.
     nodes_message last;
 } launch_watch;
 
 // Runs until every worker has ended and its output was written. If a worker fails, a signal arrives
-// or the launcher that decides for all nodes (the serving agent) demands it, the others get SIGTERM
-// (or that signal), some time to end, and then SIGKILL, so that no attempt hangs. workers[] tells
-// how each has ended. Their processes are not reaped, so that their numbers cannot be reused.
+// or the launcher that decides for all nodes (the serving agent) demands it, the workers that still
+// run get SIGTERM (or that signal), some time to end, and then SIGKILL, so that no attempt hangs.
+// workers[] tells how each worker has ended. The processes are not reaped, so that the system does
+// not give their numbers to other processes.
 void launch_watch_run(launch_watch *watch);
 
 #endif

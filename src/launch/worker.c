@@ -1,4 +1,5 @@
-// Starts one worker's process and finds out how it ended. Read next: watch.c.
+// Starts the process of one worker, that is, of one rank, and finds out how it ended. Read next:
+// watch.c.
 #include "launch/worker.h"
 
 #include "base/os.h"

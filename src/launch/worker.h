@@ -1,4 +1,4 @@
-// One worker: its process, its output, and how it ended.
+// One worker (the launcher's view of one rank): its process, its output, and how it ended.
 #ifndef TRIREME_LAUNCH_WORKER_H
 #define TRIREME_LAUNCH_WORKER_H
 

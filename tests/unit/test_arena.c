@@ -1,4 +1,5 @@
-// Arenas: how much memory they use, and that each call returns another pointer.
+// Checks allocations from an arena: how much memory they use, and that each returns another
+// pointer.
 #include "base/arena.h"
 
 #include <setjmp.h>

@@ -107,13 +107,15 @@ static void test_hparams(void **state) {
     size_t size;
     char *data = contents(writer, &size);
     assert_int_equal(count_records(data, size), 4);
-    // HParamsPluginData{session_end_info{status success, end_time_secs 1.0}}
+    // The bytes of this message of protobuf: HParamsPluginData{session_end_info{status success,
+    // end_time_secs 1.0}}.
     static const char end[] = "\x22\x0b\x08\x01\x11\0\0\0\0\0\0\xf0\x3f";
     assert_non_null(memmem(data, size, end, sizeof end - 1));
     assert_non_null(memmem(data, size, "_hparams_/experiment", 20));
     assert_non_null(memmem(data, size, "_hparams_/session_start_info", 28));
     assert_non_null(memmem(data, size, "_hparams_/session_end_info", 26));
-    // map entry "optimizer.name" → string_value "adam"
+    // Entries of protobuf's map: "optimizer.name" with string_value "adam", "data.shuffle" with
+    // bool_value true.
     assert_non_null(memmem(data, size,
                            "\x0a\x18\x0a\x0eoptimizer.name\x12\x06\x1a\x04"
                            "adam",

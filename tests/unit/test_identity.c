@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-static const char *environment; // "A=1 B=2"
-static char found[16][512];     // the last few answers stay valid, as getenv's do
+static const char *environment; // the variables that get() finds: "A=1 B=2"
+static char found[16][512];     // the latest values that get() returned, which have to stay valid
 
 static const char *get(const char *name) {
     size_t length = strlen(name);
@@ -162,7 +162,8 @@ static void numbers_that_are_no_ranks(void **state) {
     refused("TRIREME_LAUNCHER=slurm", "slurm", "not set");
 }
 
-// A batch script is one process, however many tasks the job has: it would wait for ever for others.
+// A batch script runs as one process, however many tasks the job has. As a rank it would wait for
+// the others for ever, so it is refused.
 static void batch_script_without_srun(void **state) {
     static const char *const steps[] = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=batch",
                                         "SLURM_STEP_ID=4294967291"};
@@ -195,8 +196,8 @@ static void addresses(void **state) {
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=:70", "TRIREME_STORE=:70", "HOST:PORT");
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=fe80::1:70", "TRIREME_STORE=fe80", "[ADDRESS]");
     refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=n1:70000", "TRIREME_STORE=n1:70000", "HOST:PORT");
-    // All ranks of a Slurm step look for rank 0 at the same ports; those of another step, at
-    // others.
+    // All ranks of a Slurm step look for rank 0 at the same ports; the ranks of another step look
+    // at other ports.
     const char *step = "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_STEP_ID=%d SLURM_JOB_ID=7 "
                        "SLURM_STEP_NODELIST=nid[08-09,12],login";
     char text[3][256];
@@ -220,7 +221,10 @@ static void addresses(void **state) {
 // Batch systems name the first host in a variable, or in a file that a variable names.
 static void hosts_of_batch_systems(void **state) {
     static const struct {
-        const char *launcher, *variable, *text, *host; // text NULL: the variable names the host
+        // `launcher`: the launcher's variables, where %d stands for the rank. `variable`: the
+        // variable that names a file with the contents `text`; if `text` is NULL, a variable with
+        // its value. `host`: the host that is found.
+        const char *launcher, *variable, *text, *host;
     } cases[] = {
         {"PALS_RANKID=%d PMI_SIZE=4 PALS_LOCAL_RANKID=0 PALS_LOCAL_SIZE=2 PALS_APID=a",
          "PBS_NODEFILE", "x1000c0s0b0n0.site.edu\nx1000c0s1b0n0.site.edu\n",
@@ -265,7 +269,7 @@ static void hosts_of_batch_systems(void **state) {
         assert_string_equal(a.job, b.job);
         assert_true(a.address.port == b.address.port && (a.address.port > 0) == !!*a.address.host);
     }
-    // Flux says only how many nodes there are.
+    // Flux tells only how many ranks and nodes there are, so the local size is computed from them.
     assert_int_equal(
         read_ok("FLUX_TASK_RANK=1 FLUX_JOB_SIZE=5 FLUX_JOB_NNODES=2 FLUX_JOB_ID=f").local_size, 3);
     assert_int_equal(
@@ -356,8 +360,8 @@ static void job_names(void **state) {
 
 enum { HOST_RANKS = 5 };
 
-// Ranks 0, 2 and 4 are on host a, ranks 1 and 3 on host b. `said` has what each rank's launcher
-// says of its local rank and size.
+// Ranks 0, 2 and 4 are on host a, ranks 1 and 3 on host b. said[i]: the local rank and local size
+// that the launcher gave rank i; -1: it gave none.
 static tri_status settle(const int said[HOST_RANKS][2], int rank, tri_identity *out) {
     tri_host_claim claims[HOST_RANKS];
     memset(claims, 0, sizeof claims);
@@ -407,7 +411,8 @@ static void hosts(void **state) {
                     "it is number 1");
     check_unsettled((const int[HOST_RANKS][2]){{-1, -1}, {2, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
                     "rank 1 on b: torchrun says that it is local rank 2");
-    // Machines that were cloned have one name, but not one boot.
+    // Two machines that are clones have the same host name, but different boot ids. So they count
+    // as two hosts.
     tri_host_claim clones[2];
     memset(clones, 0, sizeof clones);
     for (int i = 0; i < 2; i++) {
@@ -419,8 +424,8 @@ static void hosts(void **state) {
     assert_true(second.local_rank == 0 && second.local_size == 1);
 }
 
-// Which of local rank and local size the environment states. What it does not state is only a guess
-// at first, until the ranks have exchanged the names of their hosts.
+// Checks which of local rank and local size count as stated by the environment. What it does not
+// state is only a guess at first, until the ranks have exchanged the names of their hosts.
 static void stated(void **state) {
     (void)state;
     static const struct {

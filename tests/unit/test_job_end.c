@@ -63,13 +63,14 @@ static void test_when_to_stop(void **state) {
     train_deadline d = {.end_s = 100, .save_s = 20, .ask = answer, .context = &a};
     train_deadline_note_step(&d, 3);
     train_deadline_note_step(&d, 1);
-    assert_true(d.step_s > 2.8 && d.step_s < 3); // slow steps are forgotten slowly
+    assert_true(d.step_s > 2.8 && d.step_s < 3); // after a slow step the estimate falls slowly
     d.step_s = 3;
     train_deadline_note_pause(&d, 7);
     double last = 100 - 2 * 3 - 1.5 * 20 - margin; // two more steps, and a checkpoint
     assert_false(train_deadline_is_due(&d, last - 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 0);
-    // Slurm tells how much time the job has left: as much as was known, less, more, no end at all.
+    // Slurm is asked how much time the job has left. It answers first as much as was known, then
+    // more, and last that the job has no end.
     a.left_s = 100 - (last + 0.1);
     assert_true(train_deadline_is_due(&d, last + 0.1, (train_rest){0}));
     assert_int_equal(a.asked, 1);
@@ -95,7 +96,8 @@ static void test_when_to_stop(void **state) {
 }
 
 // However long steps and checkpoints take, a run stops in time, and not much too early. A step is
-// issued when the one `ahead` steps before it begins, and a decision is known one step later.
+// issued when the one `ahead` steps before it begins, and the ranks learn a decision to stop one
+// step after it was made.
 static void test_stops_in_time(void **state) {
     (void)state;
     static const double step_s[] = {0.01, 2, 7, 60, 200}, save_s[] = {0.1, 20, 100};

@@ -1,6 +1,7 @@
-// Checks to which CPUs the launcher binds workers, on hosts that are described in files (written by
-// tests/support/make_topologies.py). The CPUs have to be those that computing sites publish for
-// these hosts, and to follow some rules for any number of workers.
+// Checks to which CPUs the launcher binds workers (the ranks' processes), on nodes of the
+// supercomputers LUMI, JUWELS Booster and Alps. Files that tests/support/make_topologies.py wrote
+// describe these nodes. The CPUs have to be those that the computing sites publish, and to follow
+// some rules for any number of workers.
 #include "launch/bind.h"
 
 #include "support/arena_fixture.h"
@@ -35,7 +36,8 @@ static void plan(const launch_topology *host, int workers, const char *visible,
                      TRI_OK);
 }
 
-// The workers get the CPUs that LUMI's documentation gives as --cpu-bind=mask_cpu for GCD 0 to 7.
+// The workers get the CPUs that LUMI's documentation gives, as --cpu-bind=mask_cpu, for the GPUs
+// (there called GCDs) 0 to 7.
 static void lumi_gets_the_published_masks(void **state) {
     (void)state;
     launch_topology host = read_host("lumi-g");
@@ -47,13 +49,14 @@ static void lumi_gets_the_published_masks(void **state) {
                         "0x00fe000000000000,0xfe00000000000000,0x0000000000fe0000,"
                         "0x00000000fe000000,0x00000000000000fe,0x000000000000fe00,"
                         "0x000000fe00000000,0x0000fe0000000000");
-    // Fewer ranks, each with a GPU that the job chose.
+    // Two ranks, for which the job chose GPUs 4 and 6, divide the CPUs near the other GPUs too.
     plan(&host, 2, "4,6", assignments);
     assert_string_equal(cpus_of(&assignments[0]), "1-7,9-15,17-23,25-31");
     assert_string_equal(cpus_of(&assignments[1]), "33-39,41-47,49-55,57-63");
 }
 
-// GPUs 0 to 3 are at NUMA nodes 3, 1, 7 and 5. Each rank also gets the free node beside its own.
+// GPUs 0 to 3 are at NUMA nodes 3, 1, 7 and 5. Each rank gets the CPUs of its GPU's node, and of a
+// node beside it that has no GPU.
 static void juwels_follows_its_gpus(void **state) {
     (void)state;
     launch_topology host = read_host("juwels-booster");
@@ -75,7 +78,7 @@ static void alps_has_blocks_of_72_cores(void **state) {
     for (int i = 0; i < 4; i++)
         assert_string_equal(cpus_of(&assignments[i]),
                             tri_arena_printf(arena, "%d-%d", 72 * i, 72 * i + 71));
-    plan(&host, 4, "3,2,1,0", assignments); // as on Perlmutter, where GPUs are in reverse order
+    plan(&host, 4, "3,2,1,0", assignments); // as on Perlmutter, which numbers GPUs in reverse order
     assert_string_equal(cpus_of(&assignments[0]), "216-287");
     assert_string_equal(cpus_of(&assignments[3]), "0-71");
 }

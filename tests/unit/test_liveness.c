@@ -1,5 +1,5 @@
-// Tests what is reported of ranks that make no progress. The test writes the ledgers (records of
-// what each rank does) in which this is seen, and chooses the times.
+// Tests what is reported of ranks that make no progress. That is found in the ledgers, which record
+// what each rank does. Here the test writes the ledgers, and says what time it is.
 #include "base/limits.h"
 #include "observe/liveness.h"
 
@@ -112,7 +112,7 @@ static void test_nobody_to_name(void **state) {
     tri_ledger_enter(ledgers[1], moving, "a long kernel");
     assert_string_equal(look_for(&c, 2 * TIMEOUT_S, 0), "");
     close_case(&c);
-    open_case(&c, RANKS); // all have ended their work
+    open_case(&c, RANKS); // no rank has an open action, as when all have ended their work
     assert_string_equal(look_for(&c, 2 * TIMEOUT_S, -1), "");
     assert_string_equal(aborted, "");
     close_case(&c);
@@ -192,8 +192,8 @@ void *__wrap_calloc(size_t count, size_t size) {
     return __real_calloc(count, size);
 }
 
-// Without memory to watch the ranks the call fails, and does not look like a run that has nothing
-// to watch (TRI_OK and NULL).
+// If there is no memory for watching the ranks, tri_liveness_create fails. It does not return
+// TRI_OK and NULL, which would mean that there is nothing to watch.
 static void test_no_memory(void **state) {
     for (int left = 0; left < 2; left++) {
         test_case c;

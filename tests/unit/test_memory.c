@@ -59,8 +59,9 @@ static void test_memory(void **state) {
     }
 }
 
-// A step of many micro-batches, with two buffers for each block from forward to backward, is
-// planned quickly, and its bytes do not grow with the number of micro-batches.
+// Places the buffers of a step with `rounds` micro-batches: for each micro-batch, each block has
+// two buffers, in use from the block's forward pass to its backward pass. Returns how many bytes
+// are needed. *most: the bytes of one micro-batch's buffers.
 static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_interval *items = TRI_NEW_ARRAY(arena, tri_interval, 2 * rounds * blocks);
@@ -78,6 +79,8 @@ static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
     return size;
 }
 
+// Even with many micro-batches, buffers are placed quickly, and need only the bytes of one
+// micro-batch.
 static void test_many_rounds(void **state) {
     (void)state;
     int64_t most, one = place_rounds(1, 64, &most);

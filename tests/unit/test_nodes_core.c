@@ -1,5 +1,6 @@
-// Tests what the serving agent of a run over several nodes (the launcher that decides for all
-// nodes) does, for chosen and for random orders of events.
+// Tests what the serving agent of a run over several nodes decides, for chosen and for random
+// orders of events. An agent is the launcher of one node, and the serving agent, here agent 0,
+// decides for all nodes. A round is one start of the workers (the ranks' processes) on all nodes.
 #include "launch/nodes_core.h"
 
 #include <setjmp.h>
@@ -173,7 +174,8 @@ static void last_call(void **state) {
     end(0, NODES_STOPPED);
     end(1, NODES_FAILED); // its workers have no handler for the signal that asks them to stop
     for (int i = 0; i < 3; i++) expect_round(i, 1, i, 3, 0);
-    // A node that is lost is not a failure either, whatever the others say.
+    // A new round because a node was lost does not count as a restart either, even if workers of
+    // other nodes have failed because of the loss.
     nodes_core_depart(core, 1, now);
     assert_string_equal(stop[2].order.text, "node host1 was lost: its connection ended");
     fail_worker(0, 1e12, 0);
@@ -222,7 +224,7 @@ static void lost_node_of_a_fixed_number(void **state) {
     }
 }
 
-// A server that was suspended takes nobody for lost.
+// A serving agent that was itself suspended does not count the other nodes as lost.
 static void standing_still(void **state) {
     begin(2, 2, 0);
     join(0, 2, 2, 1);
@@ -250,7 +252,8 @@ static void leaving(void **state) {
     nodes_core_destroy(core);
 }
 
-// A node that names a signal that does not exist is refused: 128 + it would be no exit code.
+// A message LEAVE whose number is not that of a signal is rejected, because 128 plus the number
+// would be no valid exit code.
 static void leaving_by_no_signal(void **state) {
     const struct {
         int code;

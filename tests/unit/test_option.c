@@ -1,4 +1,5 @@
-// Checks option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
+// Checks option tables, by which recipes are read into structs: defaults, every type, bounds,
+// unknown keys, variants (kinds of a section with rows of their own), and writing a struct as YAML.
 #include "base/option_manual.h"
 #include "support/arena_fixture.h"
 

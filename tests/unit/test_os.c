@@ -17,7 +17,8 @@ enum { MOST = 16 };
 static char made[MOST][PATH_MAX]; // paths opened with O_CREAT
 static int made_flags[MOST], made_count;
 
-// Records what is created. The first `taken` names are symbolic links that another user has made.
+// watching_open records which files are created. Before it opens the first `taken` of them, it
+// makes a symbolic link of the file's name to `victim`, as another user could.
 static int taken;
 static const char *victim;
 
@@ -89,7 +90,8 @@ static int counting_fsync(int fd) {
     return tri_os_system.fsync(fd);
 }
 
-// To replace a file that is of no use after a crash of the system takes no fsync.
+// tri_os_replace_fleeting, for files that are of no use after a crash of the system, does not call
+// fsync.
 static void test_fleeting_file_is_not_synced(void **state) {
     watch(0);
     tri_os.fsync = counting_fsync;

@@ -16,7 +16,8 @@ static void test_counted(void **state) {
     assert_string_equal(tri_counted(1199882, "rank"), "1,199,882 ranks");
 }
 
-// A loss that diverges has up to 309 digits before its point.
+// Large numbers are written with an exponent, because a loss that diverges has up to 309 digits
+// before its point.
 static void test_decimal(void **state) {
     (void)state;
     assert_string_equal(tri_decimal(0.693147), "0.6931");

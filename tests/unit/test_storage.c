@@ -1,6 +1,7 @@
-// Tests the file of strategy.offload: what was written is read back, in any order and of any size,
-// and no file is left behind. In some tests system calls fail once, fail always, or read or write
-// only half of the bytes.
+// Tests the storage of strategy.offload, a file or memory of the host in which a rank keeps
+// training state between its uses: what was written is read back, in any order and of any size, and
+// no file is left behind. In some tests system calls fail once, fail always, or read or write only
+// half of the bytes.
 #include "base/os.h"
 #include "device/far/far.h"
 #include "device/queue.h"
@@ -22,8 +23,9 @@
 enum { SIZE = 100000, RANK = 3 };
 
 static char folder[64];
-static int fail_with, fail_after; // errno of the call that fails; how many succeed before it
-static int grown;
+// fail_with: errno of the call that fails; fail_after: how many calls succeed before that.
+static int fail_with, fail_after;
+static int grown; // how often ftruncate was called
 
 static int setup(void **state) {
     (void)state;
@@ -146,7 +148,7 @@ static void check_device_memory(bool in_host_memory) {
     assert_int_equal(tri_storage_wait(s, ticket), TRI_OK);
     assert_int_equal(tri_queue_read(queue, got, back, BYTES), TRI_OK);
     assert_memory_equal(got, pattern, BYTES);
-    memset(got, 0, BYTES); // what the host reads and writes is the same storage
+    memset(got, 0, BYTES); // below: operations on memory of the host use the same storage
     tri_storage_op part = {.memory = got, .offset = 5, .size_bytes = BYTES - 5};
     assert_int_equal(tri_storage_run(s, &part, "some unit"), TRI_OK);
     assert_memory_equal(got, pattern + 5, BYTES - 5);
@@ -190,7 +192,8 @@ static void test_no_host_memory(void **state) {
     assert_non_null(strstr(tri_error_message(), "strategy.offload_path"));
 }
 
-// Ranges of all sizes are written and read at the same time, many more than the queue holds.
+// Ranges of many sizes are written and read at the same time, by many more operations than the
+// storage's queue holds.
 static void write_and_read(void) {
     enum { OPS = 400 };
     tri_storage *s = opened();

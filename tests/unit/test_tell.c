@@ -18,7 +18,7 @@ static const tri_comm_backend backend = {.name = "test", .abort = keep};
 static tri_comm comm = {.backend = &backend, .size = 2};
 
 // Rank 1 fails with this status and message, and tells rank 0. Returns the status with which rank 0
-// then ends.
+// then ends; TRI_OK: rank 1 told it nothing.
 static tri_status pass_on(tri_status status, const char *why) {
     tri_identity one = {.rank = 1, .size = 2, .host = "b"}, zero = {.size = 2, .host = "a"};
     told[0] = 0;
@@ -40,8 +40,8 @@ static void bad_input_stays_bad_input(void **state) {
     assert_int_equal(tri_status_exit_code(TRI_REFUSED), 2);
 }
 
-// Some ranks agreed on a status, and this rank learned there that rank 1 has bad input. It passes
-// that on as bad input to the ranks that did not take part in the agreement.
+// TRI_REFUSED: some ranks have agreed on a status, and so a rank learned that rank 1 has bad input.
+// It passes that on as bad input to the ranks that did not take part in the agreement.
 static void hearsay_stays_bad_input(void **state) {
     assert_int_equal(pass_on(TRI_REFUSED, "rank 1: x.npy: damaged"), TRI_REFUSED);
     assert_string_equal(tri_error_message(), "rank 1: bad input: x.npy: damaged");

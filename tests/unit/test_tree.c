@@ -67,7 +67,7 @@ static void reads_scalars(void **state) {
     assert_false(tri_tree_to_double(t->items[11], &d));
     assert_false(tri_tree_to_bool(t->items[12], &b));
     assert_false(tri_tree_to_int(t->items[13], &i));
-    assert_false(tri_tree_to_double(t->items[14], &d)); // too small, and not 0
+    assert_false(tri_tree_to_double(t->items[14], &d)); // too small for a double, and not 0
     assert_true(tri_tree_to_double(t->items[15], &d) && d == 0);
 }
 
@@ -89,7 +89,7 @@ static void refuses_bad_yaml(void **state) {
     assert_int_equal(tri_yaml_read_file(arena, "/nonexistent/r.yaml", &tree), TRI_NOT_FOUND);
 }
 
-// Nine levels of nine aliases would be 9^9 nodes.
+// Nine levels, each with nine aliases of the level before, would be more than 9^9 nodes.
 static void refuses_alias_bombs(void **state) {
     char text[2048] = "l0: &l0 [x,x,x,x,x,x,x,x,x]\n";
     for (int level = 1; level < 10; level++) {
