@@ -1,5 +1,6 @@
-// `trireme plan`: plans a recipe without running it, and shows the plan (plan_show.c, plan_json.c),
-// the whole run (plan_run.c), or settings that fit into memory.
+// `trireme plan`: plans a recipe without running it: what each rank does in a step, how long that
+// takes, and how much memory it needs. Prints the plan (plan_show.c, plan_json.c) with the length
+// of the whole run (plan_run.c) or, with --fit, settings of the recipe that fit into some memory.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"

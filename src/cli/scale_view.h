@@ -47,9 +47,9 @@ typedef struct scale_view {
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients in F32.
-// The bandwidth between ranks is measured with an all-reduce of this size, because the gradients of
-// a unit (mostly: of a block) are reduced together.
+// Defined in scale_simulate.c. A unit is the parameters whose gradients are reduced together,
+// mostly those of a block. Returns the size in bytes of the largest unit's gradients in F32. The
+// bandwidth between ranks is measured with an all-reduce of this size.
 int64_t scale_reduced_bytes(const scale_view *v);
 // Defined in scale_simulate.c. Sets the rates of network and devices that the simulation assumes
 // (v->rates) from the measurements, and simulates all points (all numbers of ranks).

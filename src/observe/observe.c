@@ -1,5 +1,6 @@
-// Passes a run's events to its sinks, and computes rates and times for them, so that all sinks show
-// the same numbers.
+// Passes a run's events (a step of training, an evaluation, …) to its sinks. A sink writes events
+// to a file or shows them. Rates and times are computed here, so that all sinks show the same
+// numbers.
 #include "observe/observe.h"
 
 #include "base/log.h"

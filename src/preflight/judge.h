@@ -30,7 +30,7 @@ typedef struct preflight_end_rates {
     // What this host (or this rank, if there is only one host) has measured: its best rate, its
     // best rate with a partner other than best_partner, its lowest rate, and its longest latency.
     double best, second, slowest, latency_s;
-    int32_t best_partner, pairs; // partner of the best rate; number of measured pairs
+    int32_t best_partner, pairs; // best_partner: partner of `best`; pairs: how many were measured
 } preflight_end_rates;
 preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int count);
 

@@ -22,10 +22,10 @@ enum { LOSS_TEXT_BYTES = 768, VALUE_BYTES = sizeof(store_loss) + TRI_LEDGER_PACK
 typedef struct remote { // what this process knows about another rank
     _Atomic bool is_lost;
     store_loss loss;
-    tri_ledger_ring *ring; // NULL: nobody has asked; empty: the rank has told nothing yet
-    int awaited;           // the rank for which it waits; TRI_HEALTH_NOBODY: for none
+    tri_ledger_ring *ring; // its latest known actions; NULL: nobody has asked for them
+    int awaited;           // the rank for which the other rank waits; TRI_HEALTH_NOBODY: none
     bool is_wanted;        // the thread has to ask the store about this rank
-    int64_t known_ns;      // when the store last told this process of the rank; 0: never
+    int64_t known_ns;      // when the store last sent the rank's beat to this process; 0: never
 } remote;
 
 struct tri_health {
@@ -35,11 +35,11 @@ struct tri_health {
     bool has_agent; // a launcher (an agent) serves the store, not rank 0
     // When the thread last checked the server, and after how much silence the server is lost.
     int64_t looked_ns, silence_ns;
-    _Atomic int64_t heard_ns;   // when the server was last heard
-    _Atomic int awaited;        // the rank for which this rank waits
+    _Atomic int64_t heard_ns;   // when the server last sent something
+    _Atomic int awaited;        // the rank for which this rank waits, or TRI_HEALTH_NOBODY
     _Atomic bool is_over, stop; // is_over: the server is gone, or silent for too long
     pthread_t thread;
-    pthread_mutex_t lock; // protects what `ranks` holds
+    pthread_mutex_t lock; // protects the elements of `ranks`
     pthread_cond_t answered;
     remote *ranks; // by rank
     struct {       // the part of a message that has arrived so far
