@@ -70,8 +70,9 @@ static void wake_thread(tri_health *h) {
     }
 }
 
-// Makes the thread ask the store for a rank's latest beat. It does not ask if the known one is less
-// than a second old, because there is no newer one. The caller holds the lock.
+// Makes the thread ask the store for a rank's latest beat, unless the known one is less than a
+// second old: as ranks send a beat each second, there is hardly a newer one. The caller holds the
+// lock.
 static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t now_ns = tri_os.monotonic_ns();
@@ -184,12 +185,13 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
     loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
-    // The others have given up this rank and go on without it, so its thread ends.
+    // The store has given up this rank itself, because it was silent for too long or because newer
+    // ranks replaced it. So its thread has nothing left to do.
     if (rank == h->store->identity.rank) end(h);
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }
 
-// Handles a message. False: no server of ours sends such a message.
+// Handles a message. False: a server of Trireme sends no such message.
 static bool handle(tri_health *h, const store_head *head, const char *value) {
     bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
     atomic_store(&h->heard_ns, tri_os.monotonic_ns());
@@ -216,8 +218,8 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
     }
 }
 
-// Reads what has arrived. False: the connection has ended, or what arrived is not from a server of
-// ours.
+// Reads what has arrived. False: the connection has ended, or what arrived does not come from a
+// server of Trireme.
 static bool receive(tri_health *h) {
     ssize_t got =
         tri_os.recv(h->fd, h->in.data + h->in.size, sizeof h->in.data - h->in.size, MSG_DONTWAIT);

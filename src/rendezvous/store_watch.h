@@ -1,5 +1,6 @@
-// What the store's server knows of the ranks' health. The functions open no connections and read no
-// clock: callers pass the time as `now_ns`, so that tests can set it.
+// What the store's server knows of the ranks' health: when each has last sent a beat (a sign of
+// life), and which ranks are lost. The functions open no connections and read no clock: callers
+// pass the time as `now_ns`, so that tests can set it.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
