@@ -1,9 +1,10 @@
 // A bundle is a folder with Trireme and all libraries that it needs, which runs on other Linux
-// hosts. This is the program bin/trireme of a bundle. It starts the real program,
-// libexec/trireme, with this host's C library if that is new enough, and otherwise with the C
-// library in the bundle. It chooses libstdc++ in the same way (docs/decisions/0018). This program
-// is linked statically, so that it starts even if the host's C library is too old for Trireme.
-// scripts/bundle defines the versions that the programs and libraries in the bundle need:
+// hosts. This is the starter: bin/trireme of a bundle, and under other names each program in its
+// folder tests. It starts the real program, which has the starter's name and lies in libexec, with
+// this host's C library if that is new enough, and otherwise with the C library in the bundle. It
+// chooses libstdc++ in the same way (docs/decisions/0018). The starter is linked statically, so
+// that it starts even if the host's C library is too old for Trireme. scripts/bundle defines the
+// versions that the programs and libraries in the bundle need:
 //   NEEDS_LIBC      the version of the C library, such as "GLIBC_2.34"
 //   NEEDS_CXX       the version of libstdc++, such as "GLIBCXX_3.4.29"
 //   CXX_NEEDS_LIBC  the version of the C library, if the bundle's libstdc++ is used

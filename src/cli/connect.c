@@ -29,8 +29,8 @@ typedef struct connect_request {
 } connect_request;
 
 // Checks that this rank has the same value of the setting `what` as rank 0. The setting determines
-// how the ranks are connected, so it is checked through the store before they are. Settings that do
-// not matter for this are checked later, when the connected ranks compare their recipes.
+// how the ranks are connected, so it is checked through the store before that is done. Settings
+// that do not matter for this are checked later, when the connected ranks compare their recipes.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {

@@ -29,7 +29,7 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    // Sampler of endless data, so that every replica has a full evaluation batch.
+    // A sampler of endless data, so that every replica has a full evaluation batch.
     tri_sampler evaluation;
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));

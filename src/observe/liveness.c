@@ -15,11 +15,10 @@
 
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
-typedef struct rank_view { // what this process has seen of one rank
-    uint64_t
-        progress_count;    // progress_count of the rank's ledger, which grows as it makes progress
-    int64_t progressed_ns; // when this process last saw that count change
-    bool is_reported;      // the rank was reported as stuck, and has not made progress since
+typedef struct rank_view {   // what this process has seen of one rank
+    uint64_t progress_count; // that of the rank's ledger; it grows when the rank makes progress
+    int64_t progressed_ns;   // when this process last saw that count change
+    bool is_reported;        // the rank was reported as stuck, and has not made progress since
 } rank_view;
 
 struct tri_liveness {

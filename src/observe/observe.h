@@ -103,8 +103,8 @@ int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
 typedef struct tri_observer tri_observer;
-// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out. NULL:
-// there was no memory, of which this function has warned.
+// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out. If
+// there is no memory, warns and returns NULL.
 tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed

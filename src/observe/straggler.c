@@ -170,7 +170,7 @@ static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) 
     return expected;
 }
 
-typedef struct straggler_case { // a comparison of a rank with what is expected
+typedef struct straggler_case { // how a rank's times compare with what is expected of it
     double busy_s, expected_s;
     int kind; // the kind of action with the largest excess
     double kind_s, kind_expected_s, kind_excess_s;

@@ -39,6 +39,8 @@ preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int coun
 int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates, int count,
                              double fraction, bool *slow);
 
+// What can be wrong with a pair of ends. The limits link_fraction, link_gb_s and link_ms are in
+// limits.h.
 typedef enum preflight_fault_kind {
     // The pair is slow although neither of its two hosts (or ranks, if there is only one host) is.
     // Take for each of the two the best rate that it reaches with another partner: the pair's rate
@@ -51,7 +53,8 @@ typedef enum preflight_fault_kind {
 
 enum { PREFLIGHT_NAMED_PAIRS = 4 };
 typedef struct preflight_fault {
-    // How many pairs have the fault, and their partners; if there are many, only the first ones.
+    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, of
+    // many pairs only those of the first ones.
     int32_t count, partner[PREFLIGHT_NAMED_PAIRS];
     double value[PREFLIGHT_NAMED_PAIRS]; // the measured values: bytes per second, or seconds
 } preflight_fault;

@@ -79,7 +79,7 @@ struct preflight {
     preflight_pair *own_pairs;    // by round of the measurements: the pair of this rank
     preflight_end_rates *rates;   // by end (host or rank): a summary of its rates
     bool *slow_ends;              // by end (host or rank): whether it is slow
-    preflight_end_faults *faults; // by end: faults of its pairs with ends after it
+    preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
     // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
     // NULL: there are too many to list.
     preflight_pair *pairs;

@@ -83,7 +83,7 @@ static void want(tri_health *h, int rank) {
 }
 
 // Waits until the store has answered what the rank's latest beat is, but only for a limited time,
-// because a server that does not answer is itself lost. The caller holds the lock.
+// because the server may be lost and never answer. The caller holds the lock.
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();

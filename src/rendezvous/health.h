@@ -42,8 +42,8 @@ void tri_health_stop(tri_health *health); // NULL allowed
 // of config.ring is freed, because health's thread reads the actions from it. NULL allowed.
 void tri_health_drop_ring(tri_health *health);
 
-// Any thread may call the functions below. `health` may be NULL, for a run without health: then
-// nothing is known.
+// Any thread may call the functions below. `health` may be NULL, as in a run on one host: then
+// nothing is known about the other ranks.
 
 // Tells what happened to the rank ("died"); NULL: as far as is known, it is not lost.
 const char *tri_health_loss(const tri_health *health, int rank);

@@ -137,8 +137,8 @@ typedef struct tri_refusal {
 // rank that gets no answer prints a line of its own.
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal);
 
-// Adds to a decimal counter, which begins at 0, and returns its new value in *out. Each rank that
-// adds gets a different number.
+// Adds `amount` to the counter `key`, which begins at 0 and is stored as decimal text. *out is its
+// new value. So if all ranks add 1, each gets a different number.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 
 #endif

@@ -14,8 +14,8 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message
-// advises it to the user if nothing tells the ranks on which host rank 0 is.
+// Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message tells
+// the user this command if the ranks cannot find out on which host rank 0 is.
 static const char *store_line(const char *launcher) {
     static const struct {
         const char *launcher, *line;

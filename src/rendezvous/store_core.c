@@ -24,7 +24,7 @@ typedef struct bytes {
 typedef struct client {
     bool used, arrived;
     bool watches; // this connection is a rank's second one, for beats and news of lost ranks
-    int rank;     // STORE_NO_RANK until it sends HELLO or WATCH
+    int rank;     // whose connection this is; STORE_NO_RANK until it has sent HELLO or WATCH
     bytes in, out;
     char *wanted;        // key of a GET that is waiting
     int64_t deadline_ns; // when the wait for `wanted`, or for the arrival of the others, ends

@@ -30,7 +30,7 @@ static int64_t fake_clock(void) { return now_ns; }
 static ssize_t full_disk_write(int fd, const void *data, size_t size) {
     if (!disk_is_full || fd == STDERR_FILENO) return write(fd, data, size);
     failed_writes++;
-    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // some of it still fits
+    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // some of the data still fits
     errno = ENOSPC;
     return -1;
 }
@@ -176,8 +176,8 @@ static void a_long_torn_line_is_cut(void **state) {
     free(text);
 }
 
-// Runs `body` in a child whose standard error is a terminal of so many columns, or for 0 a pipe.
-// Returns what it wrote there.
+// Runs `body` in a child process whose standard error is a terminal with `columns` columns; 0: a
+// pipe. Returns what the child wrote there.
 static char *stderr_of(void (*body)(void), int columns) {
     bool on_terminal = columns > 0;
     int ours, theirs, ends[2];
