@@ -68,7 +68,7 @@ double scale_waiting(const scale_point *point);
 // one rank (efficiency).
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// The simulation's error: 0.1 if it is 10% faster than the measurement.
+// The simulation's error; 0.1: the simulation is 10% faster than the measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
 // Returns a text that tells how steps were simulated, and how far the simulation is from the

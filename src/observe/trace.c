@@ -244,8 +244,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
 }
 
 // What to add to a rank's times to get times of rank 0's clock. Times come from the host's
-// monotonic clock: on the same host nothing is added; between hosts, the real-time clocks tell the
-// difference.
+// monotonic clock, so nothing is added for ranks of rank 0's host. For another host, the difference
+// between the two monotonic clocks follows from the real-time clocks, which should be equal.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;

@@ -53,10 +53,10 @@ typedef enum preflight_fault_kind {
 
 enum { PREFLIGHT_NAMED_PAIRS = 4 };
 typedef struct preflight_fault {
-    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, of
-    // many pairs only those of the first ones.
+    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, at
+    // most of the first PREFLIGHT_NAMED_PAIRS.
     int32_t count, partner[PREFLIGHT_NAMED_PAIRS];
-    double value[PREFLIGHT_NAMED_PAIRS]; // the measured values: bytes per second, or seconds
+    double value[PREFLIGHT_NAMED_PAIRS]; // by pair: the measured bytes/s; PREFLIGHT_FAR: seconds
 } preflight_fault;
 typedef struct preflight_end_faults {
     preflight_fault of[PREFLIGHT_FAULT_KINDS];

@@ -48,7 +48,7 @@ typedef struct preflight_row {
 } preflight_row;
 
 typedef struct preflight_report {
-    const char *launcher, *backend; // backend "": the ranks are not connected
+    const char *launcher, *backend; // backend: what connects the ranks ("shm", …); "": nothing
     int rank, ranks;
     const char *host; // the host of this rank
     bool is_first;    // this rank is the first of its host, as far as the launcher's numbers tell

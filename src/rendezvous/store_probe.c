@@ -173,7 +173,7 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
     rendezvous_addresses addresses;
     tri_status status = rendezvous_resolve(where->host, where->port, &addresses);
     if (status != TRI_OK) {
-        errno = 0; // because resolving may have set it to any value
+        errno = 0; // not ECONNREFUSED, which would tell the caller that nobody listens
         return status;
     }
     probing p = {.identity = identity,

@@ -303,8 +303,8 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
-// Of two packed events, the one whose kind has no name is left out. The other one is unpacked, also
-// if it lies in entry 0 of the ring.
+// tri_ledger_unpack leaves out an event whose kind has no name. It still unpacks the other packed
+// event, even if that one lies in entry 0 of the ring.
 static void test_packed_unknown_kind(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -437,7 +437,7 @@ static void test_cost(void **state) {
         double took = (cpu_seconds() - before) / TIMES;
         printf("an action%s: %.0f ns\n", traced ? ", traced" : "", took * 1e9);
 #ifndef __SANITIZE_THREAD__
-        assert_true(took < 2e-6); // well below 1 us on a machine that does nothing else
+        assert_true(took < 2e-6); // on an idle machine it takes well below 1 us
 #endif
         tri_ledger_close(ledger);
     }

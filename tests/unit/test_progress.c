@@ -14,7 +14,7 @@
 
 static const tri_graph no_metrics = {.metric_count = 0};
 
-// Reads the progress of a state.json with this line in it.
+// Reads a progress as it stands in state.json, with the text `line` inserted into it.
 static tri_status read_with(const char *line, tri_progress *out) {
     char text[256];
     snprintf(text, sizeof text,

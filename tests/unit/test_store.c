@@ -202,7 +202,8 @@ static void second_rank_of_a_number_is_refused(void **state) {
     pid_t pids[3];
     tri_identity zero = make_identity(0, 3);
     start_ranks(zero, 0, 0, meets, pids);
-    // Rank 1 speaks the protocol itself, so that it certainly arrives first.
+    // This process plays rank 1 and sends its HELLO itself. So this rank 1 certainly arrives before
+    // the second rank 1, which is opened below.
     int fd = -1;
     while (store_unix_connect(&zero, &fd) == TRI_NOT_FOUND) usleep(10000);
     store_hello words = {.size = 3, .total_ms = WAIT_MS};
