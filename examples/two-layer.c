@@ -1,7 +1,7 @@
-// A user's own model with the whole command line of trireme:
+// A user's own model. As a program, it has the whole command line of trireme:
 //     cc two-layer.c -o two-layer $(pkg-config --cflags --libs trireme)
 //     ./two-layer train two-layer.yaml
-// The same task as a shared object, which a recipe names as its model:
+// As a shared object, it is a model that a recipe can name (model.name):
 //     cc -shared -fPIC two-layer.c -o two-layer.so $(pkg-config --cflags trireme)
 //     trireme train two-layer.yaml model.name=./two-layer.so
 #include <trireme/trireme.h>

@@ -1,10 +1,13 @@
-// bin/trireme of a bundle: starts the program of its name in libexec, with the C library of this
-// host where that is new enough, and else with the one that the bundle carries; libstdc++ likewise
-// (docs/decisions/0018). It is linked statically: so it starts where the C library is too old.
-// scripts/bundle defines what the files of the bundle need:
-//   NEEDS_LIBC      of the C library, such as "GLIBC_2.34"
-//   NEEDS_CXX       of libstdc++, such as "GLIBCXX_3.4.29"
-//   CXX_NEEDS_LIBC  of the C library, if the carried libstdc++ is used
+// A bundle is a folder with Trireme and all libraries that it needs, which runs on other Linux
+// hosts. This is the starter: bin/trireme of a bundle, and under other names each program in its
+// folder tests. It starts the real program, which has the starter's name and lies in libexec, with
+// this host's C library if that is new enough, and otherwise with the C library in the bundle. It
+// chooses libstdc++ in the same way (docs/decisions/0018). The starter is linked statically, so
+// that it starts even if the host's C library is too old for Trireme. scripts/bundle defines the
+// versions that the programs and libraries in the bundle need:
+//   NEEDS_LIBC      the version of the C library, such as "GLIBC_2.34"
+//   NEEDS_CXX       the version of libstdc++, such as "GLIBCXX_3.4.29"
+//   CXX_NEEDS_LIBC  the version of the C library, if the bundle's libstdc++ is used
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What programs of the host name as their loader. The host's C library lies beside it.
+// The dynamic loader, at the path that all programs for x86-64 Linux name. Usually this is a link;
+// the host's C library lies in the same folder as the loader itself.
 #define HOST_LOADER "/lib64/ld-linux-x86-64.so.2"
 
 enum { CANNOT_START = 126, OPTIONS_MAX = 8 };
@@ -28,7 +32,7 @@ static int fail(const char *path, const char *why) {
     return CANNOT_START;
 }
 
-// Never freed: this process becomes the program.
+// Formats a text. It is never freed, because execv soon replaces this process by the real program.
 __attribute__((format(printf, 1, 2))) static char *text(const char *format, ...) {
     char *out;
     va_list arguments;
@@ -46,16 +50,17 @@ static char *folder_of(char *path) {
 }
 
 typedef struct library {
-    const char *bytes; // of the whole file
+    const char *bytes; // the contents of the whole file
     size_t size;
 } library;
 
-// NULL: the file has not as many bytes.
+// Returns the `size` bytes of the file that begin at `offset`. NULL: the file ends before them.
 static const void *at(const library *l, size_t offset, size_t size) {
     return offset <= l->size && size <= l->size - offset ? l->bytes + offset : NULL;
 }
 
-// Of the section of versions that the library defines, and the section of their names.
+// Whether the library defines the version `wanted`. `versions`: the ELF section that lists the
+// versions that the library defines; `names`: the ELF section with the names of the versions.
 static bool is_defined(const library *l, const Elf64_Shdr *versions, const Elf64_Shdr *names,
                        const char *wanted) {
     size_t offset = versions->sh_offset, length = strlen(wanted) + 1;
@@ -80,7 +85,8 @@ static bool defines(const library *l, const char *wanted) {
     return false;
 }
 
-// True if the library in the file defines the version. `path`: NULL is no library.
+// Whether the library in the file `path` defines `version`. False if `path` is NULL: there is no
+// library.
 static bool has_version(const char *path, const char *version) {
     struct stat info;
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -96,8 +102,9 @@ static bool has_version(const char *path, const char *version) {
     return found;
 }
 
-// The libstdc++ that a program of this host would find: in LD_LIBRARY_PATH (`listed`), or with the
-// system's libraries. NULL: none. `host`: the folder of the host's C library.
+// Returns the path of the libstdc++ that a program of this host would find: in LD_LIBRARY_PATH
+// (`listed`; then *is_listed is true), or else among the system's libraries. NULL: there is none.
+// `host`: the folder of the host's C library.
 static char *find_cxx(const char *host, const char *listed, bool *is_listed) {
     for (const char *next = listed; *next; next += *next != 0) {
         size_t length = strcspn(next, ":;");
@@ -115,17 +122,19 @@ static char *find_cxx(const char *host, const char *listed, bool *is_listed) {
     return NULL;
 }
 
-// This file, such as BUNDLE/bin/trireme. NULL: the system does not tell.
+// Returns the path of this program's file, such as BUNDLE/bin/trireme. NULL: it is not known.
 static char *find_self(void) {
     char *path = realpath("/proc/self/exe", NULL);
-    return path ? path : realpath((const char *)getauxval(AT_EXECFN), NULL); // there is no /proc
+    return path ? path : realpath((const char *)getauxval(AT_EXECFN), NULL); // without /proc
 }
 
 static const char *before(const char *folder, const char *paths) {
     return *paths ? text("%s:%s", folder, paths) : folder;
 }
 
-// Starts the program by a loader. `cxx`: a libstdc++ to load first, or NULL.
+// Starts `program` through the dynamic loader `loader`, which then searches the folders in `paths`
+// for libraries. `cxx`: a libstdc++ that the loader loads before all other libraries; NULL: none.
+// Returns only if this fails.
 static int load(const char *loader, const char *paths, const char *cxx, const char *program,
                 int argc, char **argv) {
     const char **words = calloc((size_t)argc + OPTIONS_MAX, sizeof *words);

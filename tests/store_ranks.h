@@ -1,4 +1,6 @@
-// Ranks of a store as processes: a test forks them, and each ends with 0 or a failed check.
+// Helpers for tests of the store (the key-value service at which ranks meet) with several
+// processes: a test forks one process for each rank. The process exits with 0, or with 1 if a check
+// (REQUIRE) fails in it.
 #ifndef TRIREME_TESTS_STORE_RANKS_H
 #define TRIREME_TESTS_STORE_RANKS_H
 

@@ -1,5 +1,8 @@
-// Open MPI's own all-reduce, timed as `trireme bench comm` times ours: the median over repetitions
-// of the slowest rank's time of one operation on F32, in place. One JSON object a line.
+// Measures the all-reduce of Open MPI itself, so that Trireme's can be compared with it. It
+// measures as `trireme bench comm` does: in each repetition the slowest rank counts, and the result
+// is the median over the repetitions. The operation sums F32 values in place. The arguments are
+// sizes in bytes; for each size rank 0 prints one line, a JSON object with the time of one
+// operation.
 //
 //   mpicc -O2 bench/mpi/allreduce.c -o allreduce && mpirun -n 2 ./allreduce 8 1048576
 #include <mpi.h>

@@ -1,4 +1,6 @@
-// `trireme bench`: measures kernels (bench_kernels.c), collectives, data loading or training.
+// `trireme bench`: measures kernels (bench_kernels.c), operations between ranks, data loading or
+// training. Most of the measuring is done elsewhere (comm/bench.c, data/bench.c, train/bench.c);
+// this file reads the command line and prints the results.
 #include "cli/cli.h"
 
 #include "base/limits.h"
@@ -37,8 +39,9 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-// Finds the kind of operation by its name. Besides the kinds of a communicator there is `fold`: a
-// reduce-scatter that adds the sums to the old contents of its result (tri_comm_op.accumulate).
+// Finds the kind of operation by its name. Besides the operations that a communicator knows
+// (all_reduce, send, …) there is `fold`: a reduce-scatter that adds the sums to the old contents of
+// its result (tri_comm_op.accumulate).
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
@@ -101,7 +104,8 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_log_stage("first barrier");
     if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
     if (status != TRI_OK && comm->size > 1) comm->backend->abort(comm, tri_error_message());
-    tri_health_drop_ring(health); // the ring ends with the communicator
+    // `health` reads the record of this rank's actions (its ring), which tri_comm_close frees.
+    tri_health_drop_ring(health);
     tri_comm_close(comm);
     tri_health_stop(health);
     return status;

@@ -1,5 +1,6 @@
 // `trireme bench kernels`: times each kernel of a model's training step and compares it with the
-// machine's peak.
+// machine's peak. A row is the measurement of one node of the model's graph, that is, of one call
+// of a kernel.
 #include "cli/cli.h"
 
 #include "base/limits.h"
@@ -25,7 +26,8 @@ static int64_t batch_of(const char *model) {
 
 enum { FRACTION_BYTES = 32 };
 
-// Writes the result of tri_bench_fraction as a text, and returns it.
+// Writes which fraction of the machine's peak a kernel reaches, and returns the text. `fraction` is
+// the result of tri_bench_fraction; 0: not known.
 static const char *fraction_text(double fraction, bool json, char text[FRACTION_BYTES]) {
     snprintf(text, FRACTION_BYTES, json ? "%.3f" : "%.0f%%", fraction * (json ? 1 : 100));
     if (fraction == 0) snprintf(text, FRACTION_BYTES, "%s", json ? "null" : "-");
@@ -79,7 +81,8 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
 typedef struct op_sum {
     const char *op, *kernel;
     int count;
-    double seconds, least; // the measured time, and the least time that the machine's peak allows
+    // seconds: the measured time; least: the shortest time that the machine's peak allows.
+    double seconds, least;
 } op_sum;
 
 static double saved(const op_sum *sum) { return sum->seconds - sum->least; }
@@ -169,7 +172,7 @@ static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
     return bench_request(b, &request, batch_of(task->name));
 }
 
-// The parameters of the measurement for a recipe: one micro-batch of one rank, in the recipe's
+// What is measured for a recipe: the recipe's model on one micro-batch of one rank, in the recipe's
 // precision.
 typedef struct recipe_bench {
     tri_field fields[TRI_MAX_DATA_FIELDS];

@@ -1,6 +1,7 @@
-// Measures the peak of a device, for `trireme bench kernels`. The CPU has loops that only measure
-// (cpu_measure_peak). Of any other device, the sum of two long vectors gives the rate of the
-// memory, and products of square matrices give the rate of arithmetic.
+// Measures the peak of a device, its highest rates of arithmetic and of memory, for
+// `trireme bench kernels`. On the CPU, cpu_measure_peak runs loops that are written only for this.
+// On any other device, adding two long vectors shows the rate of the memory, and products of square
+// matrices show the rate of arithmetic.
 #include "cli/bench_peak.h"
 
 #include "base/os.h"
@@ -31,7 +32,8 @@ static tri_status time_sums(tri_queue *queue, void *a, const void *b, size_t byt
     return TRI_OK;
 }
 
-// Measures the best rate at which a[i] += b[i] reads and writes memory. For each i, two elements
+// Measures the rate in bytes/s at which a[i] += b[i] reads and writes memory, for vectors of
+// `bytes` bytes, and raises out->bytes_per_s if this is the best so far. For each i, two elements
 // are read and one is written.
 static tri_status measure_memory(tri_device *device, size_t bytes, double *seconds,
                                  tri_bench_peak *out) {
@@ -51,7 +53,8 @@ static tri_status measure_memory(tri_device *device, size_t bytes, double *secon
     return status;
 }
 
-// Measures the best rate of one product of square matrices.
+// Multiplies two square matrices of `size` rows. *seconds is the fastest time of a product. Raises
+// *rate, the best rate so far in FLOP/s, if this product was faster.
 static tri_status measure_product(tri_device *device, tri_dtype dtype, int64_t size,
                                   double *seconds, double *rate) {
     tri_arena *arena = tri_arena_create(NULL, "product");

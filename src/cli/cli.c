@@ -1,4 +1,6 @@
-// Parses command lines, prints --help, and reports failures with their exit codes.
+// Parses command lines, prints --help, and reports failures with their exit codes. A verb is one
+// function of a command, such as `check` in `trireme data check`. The words of a command line are
+// its arguments that are not flags.
 #include "cli/cli.h"
 
 #include "base/log.h"
@@ -190,8 +192,9 @@ void cli_warn(const char *format, ...) {
 }
 
 // Whether this rank prints the failure. If all ranks have the same failure, only rank 0 prints it.
-// If a rank is lost, all others fail with TRI_PEER_LOST. Each of them prints that, unless there is
-// a launcher: then only rank 0 does, because the launcher prints one of their error files.
+// If a rank is lost, all other ranks fail with TRI_PEER_LOST. Each of them prints that, unless
+// there is a launcher: then only rank 0 does, because the launcher reads the error files of all
+// ranks and prints the cause.
 static bool prints_failure(tri_status status) {
     bool same_for_all = status == TRI_STOPPED || status == TRI_NOT_FINITE;
     bool is_reported = status == TRI_PEER_LOST && error_file();
@@ -218,8 +221,9 @@ static bool refuse(tri_status status, char line[TRI_MESSAGE_MAX_BYTES]) {
 
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
-    // No signal may come between printing and writing the error file: a launcher that stopped this
-    // rank in between would print the message again.
+    // No signal may come between printing the message and writing the error file, which says that
+    // the message is printed. If a launcher stopped this rank in between, it would find no such
+    // file and print the message again.
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);

@@ -98,8 +98,8 @@ tri_status cli_check_output(const char *flag, const char *output, const char *in
 // Reads the value of --seconds; if the text is NULL, *out is `otherwise`.
 tri_status cli_read_seconds(const char *text, double otherwise, double *out);
 // If srun or mpirun started this rank and lets it run on the cores of other ranks too, binds it to
-// cores of its own (TRIREME_BIND), with one thread for each. To be called before a command
-// computes. *cores: how many; 0: it was not bound.
+// cores of its own (TRIREME_BIND), with one thread for each core. To be called before a command
+// computes. *cores: to how many cores it was bound; 0: it was not bound.
 tri_status cli_bind_rank(int *cores);
 // Logs a warning on rank 0 only, so that it appears once.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

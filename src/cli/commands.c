@@ -76,8 +76,8 @@ static int finish_output(int code) {
 // would get a stream's number, and messages would be written into it.
 static void keep_standard_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0) // opened in the wrong direction, so that using it fails
-            (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+        // The stream is opened in the wrong direction, so that using it fails.
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
 int tri_main(int argc, char **argv, const tri_task *task) {

@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// How a shell writes a variable with a list of words, and a function that prints a list of words
-// for a key: one case for each key. The tables of different shells differ only in this.
+// The syntax in which a shell writes the two kinds of tables: a variable with a list of words, and
+// a function that takes a key and prints a list of words, with one case for each key. The tables of
+// different shells differ only in this syntax.
 typedef struct shell_syntax {
     const char *list_open, *list_close; // before and after the words of a list
     // The text before a function's name, between the name and the cases, and after the cases.
@@ -108,8 +109,8 @@ static void print_verbs(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// The keys that were already printed: several variants of a section may have the same key, which
-// should be offered only once.
+// The keys of a recipe that were already printed. Several variants of a section (such as the
+// optimizers sgd and adam) may have the same key, which should be offered only once.
 typedef struct seen_keys {
     const shell_syntax *syntax;
     const char *keys[256];
@@ -129,7 +130,7 @@ static bool is_new(seen_keys *seen, const char *key) {
 }
 
 static void print_key(void *context, const tri_option_entry *e) {
-    bool is_open = strchr(e->key, '*') != NULL; // users choose a part of the key
+    bool is_open = strchr(e->key, '*') != NULL; // users name a part of the key
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 
@@ -184,10 +185,10 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The program for bash. Bash usually breaks words at '=' too, and replaces only what stands behind
-// the last break. So for "optimizer.name=ad" the program offers "adam". It offers
-// "optimizer.name=adam" if the user's COMP_WORDBREAKS has no '='. The program splits the line at
-// blanks itself, because it needs the key before the '='.
+// The program for bash. Bash usually breaks words at '=' too, and a completion replaces only the
+// text after the last break. So for "optimizer.name=ad" the program offers "adam". Only if the
+// user's COMP_WORDBREAKS has no '=' does it offer "optimizer.name=adam". The program splits the
+// line at blanks itself, because it needs the key before the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

@@ -2,6 +2,10 @@
 // recipe, the launcher and the number of hosts decide which. With both (comm/pair), ranks of one
 // host share memory, and messages go between ranks with the same local rank. That needs the same
 // number of ranks on each host; else all ranks send messages to each other.
+//
+// The store is the small key-value service at which the ranks meet first, before they are
+// connected. A transport is what carries messages between ranks, by UCX or MPI; it is loaded as a
+// module.
 #include "cli/connect.h"
 
 #include "base/log.h"
@@ -19,14 +23,14 @@ typedef struct connect_request {
     tri_comm_choice choice;
     int timeout_ms;
     tri_store *store;
-    // `local_ranks`: how many ranks each host has, if all hosts have the same number and the ranks
-    // of a host are consecutive; else 0.
+    // `hosts`: how many hosts the job has. `local_ranks`: how many ranks each host has, if all
+    // hosts have the same number and the ranks of a host are consecutive; else 0.
     int hosts, local_ranks;
 } connect_request;
 
-// Checks that this rank has the same value of a setting, `what`, as rank 0. The setting determines
-// how the ranks are connected, so it is checked before that. Other differences are found later,
-// when the connected ranks compare their recipes.
+// Checks that this rank has the same value of the setting `what` as rank 0. The setting determines
+// how the ranks are connected, so it is checked through the store before that is done. Settings
+// that do not matter for this are checked later, when the connected ranks compare their recipes.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -102,9 +106,10 @@ static tri_status agree_to_open(void *context) {
     return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
 }
 
-// Waits until the store tells that the transport reaches all ranks. If a rank cannot use the
-// network, it writes the reason to the store (tell_failure), and the ranks that wait here get it.
-// If they waited for a message of the transport, they would not learn the reason.
+// Waits, at the store, until every rank has received the addresses of all ranks over the transport,
+// which shows that the transport reaches all of them. If a rank cannot
+// use the network, it writes the reason to the store (tell_failure), and the ranks that wait here
+// get that reason. If they waited for a message of the transport instead, they would not learn it.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);
@@ -150,8 +155,8 @@ static const char *arrangement(void) {
     return wanted && !strcmp(wanted, "0") ? "flat" : "in hosts";
 }
 
-// Opens the transport. If a rank lacks the module or cannot open it, it tells the others by the
-// store, because the transport could not tell them.
+// Opens the transport. A rank that lacks its module or cannot open it fails here, and the caller
+// then tells the other ranks through the store, because no transport can tell them.
 static tri_status open_transport(connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));

@@ -14,7 +14,7 @@
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health);
 // As cli_open_comm. If the ranks are on several hosts, it also calls `met` when all have met at the
-// store and none is connected yet. If `met` fails, so does this.
+// store and none is connected yet. If `met` fails, this call fails too.
 tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_options *options,
                                tri_status (*met)(void *context, tri_store *store), void *context,
                                tri_comm **out, tri_health **health);

@@ -13,8 +13,9 @@ typedef struct cli_hints {
 } cli_hints;
 
 void cli_print_hints(const cli_hints *hints);
-// Whether the run has a best checkpoint, which a hint can name. It has none if it keeps none, or if
-// its metric was never finite.
+// Whether the run has a best checkpoint, which a hint can name. It has none if the recipe keeps
+// none (checkpoint.save_top_k), or if the metric by which checkpoints are compared was never
+// finite.
 bool cli_has_best(const cli_hints *hints);
 
 #endif

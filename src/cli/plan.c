@@ -1,5 +1,6 @@
-// `trireme plan`: plans a recipe without running it, and shows the plan (plan_show.c, plan_json.c),
-// the whole run (plan_run.c), or settings that fit into memory.
+// `trireme plan`: plans a recipe without running it: what each rank does in a step, how long that
+// takes, and how much memory it needs. Prints the plan (plan_show.c, plan_json.c) with the length
+// of the whole run (plan_run.c) or, with --fit, settings of the recipe that fit into some memory.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"
@@ -28,7 +29,7 @@ tri_status plan_make(plan_view *v, const cli_context *context) {
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    // Sampler of endless data, so that every replica has a full evaluation batch.
+    // A sampler of endless data, so that every replica has a full evaluation batch.
     tri_sampler evaluation;
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));

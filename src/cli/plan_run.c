@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Counts the training samples, by --samples or the recipe, because `plan` does not open the data.
-// 0: not known.
+// Returns the number of training samples that --samples or the recipe gives, because `plan` does
+// not open the data. 0: not known.
 static int64_t training_samples(const plan_view *v) {
     const tri_data_options *d = &v->recipe->data;
     int64_t samples = v->samples;

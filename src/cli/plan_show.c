@@ -1,4 +1,5 @@
-// The text that `trireme plan` prints, and the Gantt chart that --svg draws.
+// The text that `trireme plan` prints, and the Gantt chart that --svg draws. Ranks share a plan if
+// they do the same in every step; only the ranks along the mesh's axis `pipeline` differ.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"

@@ -1,4 +1,6 @@
-// `trireme preflight`: prints which checks of a job's hosts say go or no-go (src/preflight).
+// `trireme preflight`: checks, before a run, whether a job's hosts are fit for it, and prints for
+// each check whether it says go or no-go. This file reads the command line and prints the results;
+// src/preflight measures and judges. The store is the key-value service at which the ranks meet.
 #include "cli/cli.h"
 #include "cli/connect.h"
 
@@ -98,10 +100,10 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// Whether this rank prints the failure. Normally rank 0 prints for all ranks, and rank 1 if rank 0
-// is missing. If this rank has not reached the store, rank 0 does not know its failure, so the
-// first rank of each host prints it. "did not arrive" means that other ranks are missing: rank 0 or
-// 1 prints that.
+// Whether this rank prints the failure. Normally rank 0 prints for all ranks, and rank 1 does if
+// rank 0 is missing. If this rank has not reached the store, rank 0 does not know of its failure,
+// so the first rank of each host prints it. A failure with "did not arrive" means that other ranks
+// are missing; only rank 0 or 1 prints that.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
     bool has_left = !report->has_met || report->status == TRI_PEER_LOST;
@@ -139,7 +141,9 @@ static tri_status check_job(tri_arena *arena, const cli_arguments *a, int *code)
         fflush(stdout);
     }
     const char *failures = print_failures(arena, &report);
-    preflight_end(session); // after this, ranks may end, and a launcher may then end the others
+    // Called after printing: once the ranks have ended the session they exit, and a launcher may
+    // stop the remaining ranks as soon as one has exited with a failure.
+    preflight_end(session);
     *code = failures ? cli_fail_printed(report.status ? report.status : TRI_IO, failures) : 0;
     return TRI_OK;
 }

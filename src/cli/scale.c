@@ -1,7 +1,7 @@
 // `trireme scale`: how fast a recipe trains on more and more ranks. The command simulates the speed
 // from plans for each number of ranks (scale_simulate.c). Where the job has enough ranks, it
 // measures the speed too (train/bench.c). Read next: scale_show.c and scale_draw.c, which print and
-// draw the speeds.
+// draw the speeds. A point of the sweep is the training with one number of ranks.
 //
 // Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
 // first ones, host by host, form a group and train, while the others wait. So one allocation of a
@@ -25,12 +25,12 @@ typedef struct sweep {
     const tri_recipe *recipe;
     const cli_context *context;
     const char *device, *svg; // svg NULL: no picture
-    double seconds;           // duration of the measurement of each point
+    double seconds;           // how long each point is measured
     tri_comm *world;
     tri_health *health;
     tri_identity identity;
-    int position;  // this rank's position if the ranks are arranged host by host
-    int *hosts_of; // hosts_of[n]: on how many hosts the ranks at positions 0 to n are
+    int position;  // this rank's index among all ranks, sorted host by host
+    int *hosts_of; // hosts_of[n]: how many hosts the ranks at positions 0 to n are on
 } sweep;
 
 static tri_status bad_list(const char *text) {

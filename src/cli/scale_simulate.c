@@ -1,5 +1,5 @@
-// The simulated half of `trireme scale`: plans for all numbers of ranks, and their simulation with
-// the measured rates.
+// The simulated half of `trireme scale`: makes plans for all numbers of ranks, and simulates steps
+// of them with the measured rates. A point of the sweep is the training with one number of ranks.
 #include "cli/scale_view.h"
 
 #include "recipe/batch.h"
@@ -83,8 +83,8 @@ static double simulate(const scale_view *v, scale_point *point, double factor) {
 }
 
 // Calibrates the simulation: finds by bisection the factor for the assumed speeds of arithmetic and
-// memory (v->rates) with which the simulated first point takes as long as the measured one. If its
-// communication alone would take longer, v->rates is not changed.
+// memory (v->rates) with which a step of the first point takes as long in the simulation as it was
+// measured. If the simulated communication alone takes longer than that, v->rates is not changed.
 static void calibrate(scale_view *v) {
     enum { TURNS = 60 };
     scale_point *first = &v->points[0];

@@ -47,9 +47,9 @@ typedef struct scale_view {
 tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
                       const char *device);
 void scale_end_plans(scale_view *v);
-// Defined in scale_simulate.c. Returns the size in bytes of the largest unit's gradients in F32.
-// The bandwidth between ranks is measured with an all-reduce of this size, because the gradients of
-// a unit (mostly: of a block) are reduced together.
+// Defined in scale_simulate.c. A unit is the parameters whose gradients are reduced together,
+// mostly those of a block. Returns the size in bytes of the largest unit's gradients in F32. The
+// bandwidth between ranks is measured with an all-reduce of this size.
 int64_t scale_reduced_bytes(const scale_view *v);
 // Defined in scale_simulate.c. Sets the rates of network and devices that the simulation assumes
 // (v->rates) from the measurements, and simulates all points (all numbers of ranks).
@@ -68,7 +68,7 @@ double scale_waiting(const scale_point *point);
 // one rank (efficiency).
 double scale_speedup(const scale_view *v, int point);
 double scale_efficiency(const scale_view *v, int point);
-// The simulation's error: 0.1 if it is 10% faster than the measurement.
+// The simulation's error; 0.1: the simulation is 10% faster than the measurement.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
 // Returns a text that tells how steps were simulated, and how far the simulation is from the

@@ -1,5 +1,6 @@
-// `trireme submit`: writes the job script of a recipe for a site and passes it to sbatch; lists the
-// sites. Profiles and scripts are handled in src/launch (site.c).
+// `trireme submit`: writes the job script of a recipe for a site and passes it to sbatch; or lists
+// the sites. A site is a supercomputer or cluster; its profile is a YAML file with its partitions,
+// limits and settings. src/launch reads profiles (site.c) and makes job scripts (job.c).
 #include "cli/cli.h"
 
 #include "base/program.h"

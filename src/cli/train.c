@@ -77,7 +77,7 @@ static const char *share_text(const tri_train_result *r) {
 enum { MOST_WAITING_PERCENT = 20, LEAST_S = 5 };
 
 // Prints in which fraction of the time ranks waited, if it is large and the run is on several
-// hosts. Then the network is slow, or one rank is; the search for stragglers names a slow rank. In
+// hosts. Then the network is slow, or one rank is slow (observe/straggler.c names such a rank). In
 // a short run it prints nothing, because the first steps, which are slower, would dominate.
 static void print_waiting(const tri_train_result *r) {
     if (r->hosts > 1 && r->wall_s > LEAST_S && 100 * r->waiting > MOST_WAITING_PERCENT)
@@ -133,8 +133,9 @@ static const cli_flag train_flags[] = {
     {"keys", NULL, "list the keys of a recipe: all, or those of the sections named", 0},
     {0}};
 
-// Prints the keys that begin with one of the words; without words, all keys. The options of a model
-// that is not built in are known only once it is built.
+// Prints the keys that begin with one of the words; without words, all keys. The options of a
+// user's own model cannot be listed, because the model's code asks for them only while it builds
+// the graph.
 static int print_keys(const cli_context *context, const cli_arguments *a) {
     bool of_model = a->count == 0;
     for (int i = 0; i < a->count; i++)

@@ -16,7 +16,7 @@
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
 typedef struct rank_view {   // what this process has seen of one rank
-    uint64_t progress_count; // of its tri_ledger_ring: it changes whenever the rank makes progress
+    uint64_t progress_count; // that of the rank's ledger; it grows when the rank makes progress
     int64_t progressed_ns;   // when this process last saw that count change
     bool is_reported;        // the rank was reported as stuck, and has not made progress since
 } rank_view;
@@ -102,7 +102,8 @@ static int find_still(const tri_liveness *l, int *waiting, bool *all) {
     for (int r = 0; r < l->config.comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(l, r);
         if (!is_still(l, r) || tri_ledger_waits(ring)) continue;
-        // A rank without an open action may have ended, unless others wait for it.
+        // A rank that is in no action may simply have ended its run. So it counts as stuck only if
+        // another rank waits.
         if (*waiting < 0 && atomic_load(&ring->depth) == 0) continue;
         if (found < 0 || l->ranks[r].progressed_ns < l->ranks[found].progressed_ns) found = r;
     }

@@ -27,7 +27,8 @@ typedef struct tri_liveness_config {
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
-// The search for stuck ranks without a thread, for tests, which set the time.
+// The functions below are for tests. They search for stuck ranks without the thread, at times that
+// the test sets.
 
 // *out is NULL if there is nothing to watch, as with tri_liveness_start. TRI_NO_MEMORY.
 tri_status tri_liveness_create(const tri_liveness_config *config, tri_liveness **out);

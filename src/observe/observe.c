@@ -1,5 +1,6 @@
-// Passes a run's events to its sinks, and computes rates and times for them, so that all sinks show
-// the same numbers.
+// Passes a run's events (a step of training, an evaluation, …) to its sinks. A sink writes events
+// to a file or shows them. Rates and times are computed here, so that all sinks show the same
+// numbers.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -81,8 +82,8 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
     if (!o) return;
     double now = tri_os_seconds();
     // If this is the first event of a resumed run, `samples` also counts the samples of earlier
-    // processes, which must not count in this process's rate. How many this step had is not known,
-    // so the mean of all steps is assumed.
+    // processes, which must not count in this process's rate. How many samples this step had is not
+    // known, so the mean of all steps is assumed.
     if (!o->has_samples && event.step > 1 && event.samples > 0)
         o->line_samples = event.samples - event.samples / event.step;
     o->has_samples = true;

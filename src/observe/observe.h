@@ -1,5 +1,6 @@
-// The events of a run, and the sinks that write them. The training loop emits events and knows no
-// files. A sink that fails causes one warning and never stops the training.
+// The events of a run, and the sinks that write or show them. The training loop passes an event (a
+// step of training, an evaluation, …) to an observer, which passes it to all sinks; so the loop
+// knows no files. A sink that fails causes one warning and never stops the training.
 #ifndef TRIREME_OBSERVE_OBSERVE_H
 #define TRIREME_OBSERVE_OBSERVE_H
 
@@ -47,9 +48,9 @@ typedef struct tri_train_event {
     double grad_norm; // norm of all gradients together, before clipping
     int64_t samples;  // samples trained on so far, over all ranks
     // tri_observe_train sets the members below.
-    double samples_per_s; // since the last line of training or evaluation
+    double samples_per_s; // rate since the last logged step, or since the last evaluation
     double mfu, mbu; // fractions of the peak of arithmetic and of memory bandwidth; 0: not known
-    double wall_s;   // time since the observer was created
+    double wall_s;   // seconds since the observer was created
     bool is_logged;  // step is divisible by log_every_n_steps
 } tri_train_event;
 
@@ -64,7 +65,7 @@ typedef struct tri_val_event {
 typedef struct tri_end_event {
     const char *status; // how the run ended: "completed", "stopped", "failed"
     int64_t steps;
-    double wall_s; // the observer fills it in
+    double wall_s; // seconds since the observer was created; tri_observe_end sets it
 } tri_end_event;
 
 typedef struct tri_run_event {
@@ -96,14 +97,14 @@ extern const tri_event_sink tri_sink_tensorboard;
 extern const tri_event_sink tri_sink_progress;
 
 enum { TRI_MAX_SINKS = 8 };
-// Chooses the sinks that `options` ask for, and returns their number. Without a folder it is only
-// the progress, because the others write files.
+// Chooses the sinks that `options` ask for, and returns their number. If the run has no folder,
+// only tri_sink_progress can be chosen, because the others write files.
 int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
 typedef struct tri_observer tri_observer;
-// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out. NULL:
-// there was no memory, of which this function has warned.
+// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out. If
+// there is no memory, warns and returns NULL.
 tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed

@@ -1,5 +1,6 @@
 // Finds a rank for which the others wait, by comparing the times of actions that all ranks have
-// recorded (in their ledgers). straggler.h explains the rule.
+// recorded (in their ledgers). Rank 0 compares after a step, over a window: the latest steps. A
+// rank's peers are the ranks that do the same work. straggler.h explains the rule.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -31,7 +32,9 @@ typedef struct straggler_moment { // the totals of all ranks at one time
 
 struct tri_straggler {
     tri_comm *comm;
-    int kinds; // kinds of actions are identified by name, because ranks may number them differently
+    // How many kinds of actions there are. A kind is identified by its name, because ranks may
+    // number kinds differently.
+    int kinds;
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     straggler_moment moments[WINDOW_STRIDES + 1]; // in order of time, the latest last
     int moment_count;
@@ -107,7 +110,8 @@ static void read_work(tri_straggler *s, straggler_moment *moment) {
     memset(moment->work, 0, cell(s->comm->size, 0) * sizeof *moment->work);
     for (int r = 0; r < s->comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(s, r);
-        // Locks, because a rank's steps, counts and times have to be of the same moment.
+        // Locks, so that no message of the rank changes its ledger while it is read here: steps,
+        // counts and times have to be of the same moment.
         tri_ledger_lock_unpacked();
         read_rank(s, moment, r, ring);
         tri_ledger_unlock_unpacked();
@@ -127,8 +131,8 @@ static void take_moment(tri_straggler *s, int64_t step, double now_s) {
     read_work(s, moment);
 }
 
-// The mean time of a kind of action on a rank during the window of the last steps; 0: there were
-// none. *count: how many there were.
+// The mean time of a kind of action on a rank during the window of the latest steps; 0: the rank
+// ran no such actions. *count: how many such actions it ran.
 static double mean_s(const tri_straggler *s, int rank, int kind, double *count) {
     const straggler_work *from = &s->moments[0].work[cell(rank, kind)];
     const straggler_work *to = &s->moments[WINDOW_STRIDES].work[cell(rank, kind)];
@@ -166,7 +170,7 @@ static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) 
     return expected;
 }
 
-typedef struct straggler_case { // a comparison of a rank with what is expected
+typedef struct straggler_case { // how a rank's times compare with what is expected of it
     double busy_s, expected_s;
     int kind; // the kind of action with the largest excess
     double kind_s, kind_expected_s, kind_excess_s;

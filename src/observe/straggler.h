@@ -1,10 +1,11 @@
 // Finds a straggler from the times of all ranks' actions. This is needed because one slow rank
 // makes all others wait, so that all look slow from outside.
 //
-// Each rank's ledger (its record of what it does) has the number and time of each kind of action,
-// without waits. The expected time of a rank's actions in a window of the last steps is the median
-// of its peers (ranks that do the same work, tri_ledger_set_peers) or, for a rank without peers,
-// its own best time. The time that a rank takes beyond this is time in which the others wait.
+// Each rank's ledger (its record of what it does) has the number and time of each kind of action.
+// Waits are not counted. The expected time of a rank's actions in a window of the last steps is the
+// median of its peers (ranks that do the same work, tri_ledger_set_peers) or, for a rank without
+// peers, its own best time. The time that a rank takes beyond this is time in which the others
+// wait.
 #ifndef TRIREME_OBSERVE_STRAGGLER_H
 #define TRIREME_OBSERVE_STRAGGLER_H
 

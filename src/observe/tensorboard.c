@@ -80,7 +80,7 @@ static tri_status write_train(tri_event_writer *writer, const tri_train_event *e
         {"train/grad_norm", (float)e->grad_norm},
         {"train/samples_per_s", (float)e->samples_per_s},
         {"epoch", (float)e->epoch},
-        {"train/mfu", (float)e->mfu}, // the last two only if the peak is known
+        {"train/mfu", (float)e->mfu}, // mfu and mbu only if the device's peak is known
         {"train/mbu", (float)e->mbu},
     };
     return tri_event_scalars(writer, e->step, scalars, e->mfu > 0 ? 7 : 5);

@@ -1,5 +1,6 @@
 // Collects the recorded actions of all ranks on rank 0, and writes them as a trace file, which
-// Perfetto and Chrome can show.
+// Perfetto and Chrome can show. An event is one recorded action. A lane is a sequence of actions
+// that runs beside the others: computation, or one communicator.
 #include "observe/trace.h"
 
 #include "base/log.h"
@@ -14,9 +15,9 @@
 #include <sys/stat.h>
 
 enum {
-    TRACE_ROWS = 64,    // the most rows for overlapping actions of one lane (a communicator, …)
+    TRACE_ROWS = 64,    // the most rows in which overlapping actions of one lane are shown
     TRACE_DEPTH = 16,   // how deep actions can be nested
-    TRACE_BATCH = 4096, // how many events one message has
+    TRACE_BATCH = 4096, // how many events one message has at most
 };
 
 struct tri_trace {
@@ -159,8 +160,9 @@ static int by_lane_and_time(const void *left, const void *right) {
 }
 
 // One of the rows in which a trace viewer shows a lane (computation, one communicator, …). A row
-// takes actions that nest or follow each other. `ends`: the end times of its open actions, the
-// outermost first. Another action fits inside them if it ends no later than the innermost.
+// takes actions that nest or follow each other. An action is open if it has not ended when the next
+// one begins. `ends`: the end times of the row's open actions, the outermost first. Another action
+// fits inside them if it ends no later than the innermost.
 typedef struct trace_row {
     int64_t ends[TRACE_DEPTH];
     int depth;
@@ -219,8 +221,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
     char name[128];
     snprintf(name, sizeof name, "rank %d (%s, pid %d)", rank, head->host, head->pid);
     write_name(file, rank, 0, "process_name", name, "");
-    // By lane (compute, a communicator, …): the number of its rows in the trace; compute has at
-    // least one.
+    // used[lane]: in how many rows of the trace the lane is shown. Lane 0, which computes, always
+    // has a row.
     int used[TRI_MAX_LANES] = {1};
     trace_row rows[TRACE_ROWS] = {{{0}, 0}};
     qsort(events, head->count, sizeof *events, by_lane_and_time);
@@ -242,8 +244,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
 }
 
 // What to add to a rank's times to get times of rank 0's clock. Times come from the host's
-// monotonic clock: on the same host nothing is added; between hosts, the real-time clocks tell the
-// difference.
+// monotonic clock, so nothing is added for ranks of rank 0's host. For another host, the difference
+// between the two monotonic clocks follows from the real-time clocks, which should be equal.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;
@@ -308,7 +310,7 @@ static tri_status trace_write(tri_trace *trace, bool gather) {
     tri_ledger_event *events = NULL;
     if (!heads) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
     tri_status status = trace_copy(comm->ledger, &own, &events), gathered = TRI_OK;
-    if (status != TRI_OK) own.count = 0; // so that this rank still takes part in the collective
+    if (status != TRI_OK) own.count = 0; // has no events to send, but still joins the all-gather
     *heads = own;
     if (ranks > 1)
         gathered = tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,

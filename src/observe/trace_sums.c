@@ -1,4 +1,6 @@
-// Reads a trace file and sums it up, for `trireme trace`.
+// Reads a trace file (observe/trace.c) and sums it up, for `trireme trace`. In the file a rank is a
+// process, and an event is an action of the rank. A lane of a rank (computation, or one
+// communicator) is a thread, or several threads if its actions overlap.
 #include "observe/trace_sums.h"
 
 #include "base/os.h"
@@ -22,7 +24,7 @@ typedef struct reading {
     tri_arena *arena;
     event *events;
     int count, capacity;
-    json_t *lanes; // by "RANK THREAD": the name of the lane that the trace's thread shows
+    json_t *lanes; // from "RANK THREAD" to the name of the lane that this thread shows
 } reading;
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -111,7 +113,7 @@ static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     for (int i = 0; i < r->count; i++) {
         const event *e = &r->events[i];
         const char *lane = lane_of(r, e);
-        size_t length = strcspn(lane, "("); // "compute (2)" is the second row of a lane
+        size_t length = strcspn(lane, "("); // "compute (2)": lane "compute", second thread
         while (length > 0 && lane[length - 1] == ' ') length--;
         char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane);
         char *key = tri_arena_printf(r->arena, "%s\n%s", own, by_kind ? e->kind : e->name);

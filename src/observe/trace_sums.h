@@ -21,8 +21,8 @@ typedef struct tri_trace_rank {
     double busy_s, waiting_s; // computing, and waiting; together they are the span of the trace
 } tri_trace_rank;
 
-// Time between two actions of a rank in which its compute lane is idle. Better overlap could make
-// use of it.
+// Time between two actions of a rank in which it computes nothing. If computation and communication
+// overlapped better, the rank could compute in it.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;

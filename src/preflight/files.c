@@ -22,7 +22,8 @@ enum {
 };
 
 typedef struct shared_note { // the contents of a rank's file
-    // `again` is ~rank. If a reader finds anything else there, no rank has written these contents.
+    // job: a random number, the same on all ranks; rank: the rank that wrote the file; again:
+    // ~rank. If a reader finds anything else there, no rank of this job has written these contents.
     uint64_t job, rank, again;
 } shared_note;
 
@@ -53,8 +54,8 @@ static void remove_and_end(int number) {
     raise(number);
 }
 
-// Makes a signal that ends this rank also remove its file. A signal that is ignored (SIGHUP under
-// nohup) stays ignored.
+// Makes the signals that end this rank remove its file first. A signal that is ignored (SIGHUP
+// under nohup) stays ignored.
 static void catch_signals(void) {
     struct sigaction removing = {.sa_handler = remove_and_end};
     for (int i = 0; i < SIGNALS; i++) {
@@ -135,7 +136,8 @@ static tri_status write_and_look(preflight *p, uint64_t job, double *late_s) {
     }
     TRI_TRY(written);
     if (writes) look(p, job, late_s);
-    return tri_comm_barrier(p->comm, "files seen"); // before any file is removed
+    // Waits for all ranks, because each rank removes its file next.
+    return tri_comm_barrier(p->comm, "files seen");
 }
 
 // What each rank tells about the files that it saw. This is only a summary: complete lists would

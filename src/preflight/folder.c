@@ -1,5 +1,6 @@
 // Checks the run folder: whether there is space, and how long it takes until a small file is on the
-// disk. Nothing remains: the file's name is removed as soon as it is open.
+// disk. The first rank of each host measures. Nothing remains: the name of the file is removed as
+// soon as the file is open, so that the system deletes it when it is closed.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -16,8 +17,8 @@
 
 enum { FSYNCS = 5, SMALL_BYTES = 4096, WRITTEN_BYTES = 16 << 20, CHUNK_BYTES = 1 << 20 };
 
-// The kinds of file systems that a message can name. The numbers are those of Linux, and of Lustre,
-// GPFS and BeeGFS.
+// The kinds of file systems that a message can name. magic: the number by which statfs identifies
+// the kind, as the sources of Linux, Lustre, GPFS and BeeGFS define it.
 static const struct {
     long magic;
     const char *name;

@@ -1,4 +1,5 @@
-// Checks what each host has for its ranks: memory, and cores that no two ranks use.
+// Checks what each host has for its ranks: whether there is enough free memory for all of them, and
+// whether the ranks run more threads than they have CPUs.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 

@@ -30,7 +30,7 @@ typedef struct preflight_end_rates {
     // What this host (or this rank, if there is only one host) has measured: its best rate, its
     // best rate with a partner other than best_partner, its lowest rate, and its longest latency.
     double best, second, slowest, latency_s;
-    int32_t best_partner, pairs; // partner of the best rate; number of measured pairs
+    int32_t best_partner, pairs; // best_partner: partner of `best`; pairs: how many were measured
 } preflight_end_rates;
 preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int count);
 
@@ -39,6 +39,8 @@ preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int coun
 int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates, int count,
                              double fraction, bool *slow);
 
+// What can be wrong with a pair of ends. The limits link_fraction, link_gb_s and link_ms are in
+// limits.h.
 typedef enum preflight_fault_kind {
     // The pair is slow although neither of its two hosts (or ranks, if there is only one host) is.
     // Take for each of the two the best rate that it reaches with another partner: the pair's rate
@@ -51,9 +53,10 @@ typedef enum preflight_fault_kind {
 
 enum { PREFLIGHT_NAMED_PAIRS = 4 };
 typedef struct preflight_fault {
-    // How many pairs have the fault, and their partners; if there are many, only the first ones.
+    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, at
+    // most of the first PREFLIGHT_NAMED_PAIRS.
     int32_t count, partner[PREFLIGHT_NAMED_PAIRS];
-    double value[PREFLIGHT_NAMED_PAIRS]; // the measured values: bytes per second, or seconds
+    double value[PREFLIGHT_NAMED_PAIRS]; // by pair: the measured bytes/s; PREFLIGHT_FAR: seconds
 } preflight_fault;
 typedef struct preflight_end_faults {
     preflight_fault of[PREFLIGHT_FAULT_KINDS];

@@ -44,7 +44,7 @@ typedef struct preflight_limit_row {
     double value; // the default value
 } preflight_limit_row;
 
-// Gets a row by its index; NULL behind the last.
+// Gets a row by its index; NULL: there are not so many rows.
 const preflight_limit_row *preflight_limit(int index);
 preflight_limits preflight_limits_default(void);
 // Sets one limit from "NAME=VALUE". TRI_BAD_INPUT: there is no such limit; the message has the

@@ -1,6 +1,7 @@
 // Checks that all pairs of hosts can reach each other, and how fast. Pairs without a common host
 // measure at the same time, as in the rounds of a tournament, so that even many hosts take only
-// seconds.
+// seconds. If there is only one host, its ranks are measured in place of hosts. What a pair
+// connects, a host or a rank, is called an end.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 #include "preflight/tournament.h"
@@ -59,10 +60,10 @@ static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) 
     return TRI_OK;
 }
 
-// Times exchanges in which this rank and `peer` both send at once. Sizes double until the time is
-// used up. The rate is that of the largest size, because data that fit into a buffer on the way
-// would seem faster than the network. The two ranks tell each other how long an exchange took, and
-// both count the longer time. So they stop together.
+// Times exchanges in which this rank and `peer` both send at once. Sizes double until the time for
+// one pair (BUDGET_S) is used up. The rate is that of the largest size, because data that fit into
+// a buffer on the way would seem faster than the network. The two ranks tell each other how long an
+// exchange took, and both count the longer time. So they stop together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight_pair *out) {
     double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {

@@ -1,5 +1,5 @@
-// The first check: whether all ranks meet, and which of them share a host. All other checks need
-// this.
+// The first check: whether all ranks arrive and can be connected, and which of them share a host.
+// All other checks need this.
 #include "preflight/state.h"
 
 #include "base/os.h"

@@ -12,8 +12,9 @@
 #include "rendezvous/rendezvous.h"
 
 // Connects the ranks as tri_backends.open_comm does. If the ranks are on several hosts, it first
-// calls `met`: all ranks have then met at the store, and none is connected to another. So `met` can
-// find and report what would keep them from connecting. If `met` fails, so does this.
+// calls `met`. By then all ranks have met at the store (the key-value service of the rendezvous),
+// and none is connected to another. So `met` can find and report what would keep them from
+// connecting. If `met` fails, this call fails too.
 typedef tri_status preflight_connect(const tri_identity *identity, const tri_comm_options *options,
                                      tri_status (*met)(void *context, tri_store *store),
                                      void *context, tri_comm **out, tri_health **health);
@@ -47,11 +48,11 @@ typedef struct preflight_row {
 } preflight_row;
 
 typedef struct preflight_report {
-    const char *launcher, *backend; // backend "": the ranks are not connected
+    const char *launcher, *backend; // backend: what connects the ranks ("shm", …); "": nothing
     int rank, ranks;
     const char *host; // the host of this rank
     bool is_first;    // this rank is the first of its host, as far as the launcher's numbers tell
-    bool has_met;     // this rank has reached the store, so rank 0 knows of this rank's failures
+    bool has_met;     // this rank has met the others at the store, so rank 0 learns of its failures
     int hosts;        // how many hosts the job has; 0: not known
     const char **host_names;
     preflight_row *rows;

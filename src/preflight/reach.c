@@ -1,9 +1,10 @@
 // The check before the ranks are connected: whether each host can open a TCP connection to each
-// other host. A transport would try for minutes, and could not tell which pair failed.
+// other host. The transport that later connects the ranks would try for minutes, and could not tell
+// which pair of hosts failed.
 //
 // The first rank of each host listens at all addresses of its host, publishes them through the
-// store, and connects to those of the other hosts. The system accepts connections by itself;
-// nothing is read or written.
+// store (the key-value service at which the ranks have met), and connects to those of the other
+// hosts. The system accepts connections by itself; nothing is read or written.
 #include "preflight/state.h"
 
 #include "base/os.h"
@@ -167,7 +168,7 @@ static bool lists(const preflight_failures *f, int host) {
     return false;
 }
 
-// Counts, by host, with how many other hosts it has a failure, in one direction or both.
+// Counts for each host how many other hosts it cannot reach, or cannot be reached from.
 static int *count_failures(tri_arena *arena, const preflight_failures *all, int hosts) {
     int *count = TRI_NEW_ARRAY(arena, int, hosts);
     for (int i = 0; i < hosts; i++) count[i] += all[i].count;

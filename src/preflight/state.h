@@ -1,4 +1,6 @@
-// What the checks of a preflight share, and what each of them supplies.
+// What the checks of a preflight share, and what each of them supplies. A preflight measures the
+// hosts of a job before a run; each check is one question, whose answer is go or no-go. The store
+// is the key-value service at which the ranks meet before they are connected.
 #ifndef TRIREME_PREFLIGHT_STATE_H
 #define TRIREME_PREFLIGHT_STATE_H
 
@@ -77,7 +79,7 @@ struct preflight {
     preflight_pair *own_pairs;    // by round of the measurements: the pair of this rank
     preflight_end_rates *rates;   // by end (host or rank): a summary of its rates
     bool *slow_ends;              // by end (host or rank): whether it is slow
-    preflight_end_faults *faults; // by end: faults of its pairs with ends after it
+    preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
     // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
     // NULL: there are too many to list.
     preflight_pair *pairs;
@@ -135,8 +137,8 @@ bool preflight_is_first(const preflight *p);
 const char *preflight_by_host(const preflight *p, const char *const *texts);
 // Writes a time for readers: "3.2 ms", "12 us", "1.5 s".
 const char *preflight_time_text(const preflight *p, double seconds);
-// A list in one line. Only a few items are added; then "…, and 12 more" tells how many are left
-// out.
+// A list in one line: "a, b, c". It shows only a few items; if there are more, "and 12 more" at its
+// end tells how many are left out.
 typedef struct preflight_list {
     tri_arena *arena;
     char *text; // NULL: the list is empty

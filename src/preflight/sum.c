@@ -8,7 +8,7 @@
 #include <math.h>
 
 enum { LEAST_BYTES = 64 << 10, MOST_BYTES = 64 << 20, REPEATS = 5 };
-#define TARGET_S 0.05 // duration of one all-reduce
+#define TARGET_S 0.05 // the size is chosen so that one all-reduce should take so many seconds
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 

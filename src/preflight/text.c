@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMED = 8 }; // how many items a list in one line has
+enum { NAMED = 8 }; // how many items a list in one line shows at most
 
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label) {

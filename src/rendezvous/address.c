@@ -1,4 +1,5 @@
-// Finds rank 0's address in the environment. The first of these that is set counts:
+// Finds rank 0's address in the environment. Rank 0 serves the store there: the key-value service
+// at which all ranks meet. The first of these that is set counts:
 // 1. TRIREME_STORE=HOST:PORT.
 // 2. MASTER_ADDR with MASTER_PORT and the next ports: the first one may be taken by another
 //    program's store (torchrun's, for example).
@@ -83,7 +84,8 @@ static tri_status read_exact(const char *text, tri_store_address *out) {
     return TRI_OK;
 }
 
-// Chooses ports that other jobs on these hosts hardly use, from a hash of the job's name.
+// Chooses ports by a hash of the job's name, so that other jobs on the same hosts are unlikely to
+// use the same ports.
 static void choose_ports(const char *variable, tri_identity *out) {
     uint64_t hash = 0xcbf29ce484222325ull;
     for (const char *at = out->job; *at; at++)

@@ -1,5 +1,6 @@
-// Makes and checks the messages of a greeting. This code allocates nothing and uses no sockets,
-// because it handles bytes of unknown senders.
+// Makes and checks the messages of a greeting, with which a TCP connection between a rank and the
+// store's server begins: both ends prove that they have the user's token (greeting.h). This code
+// allocates nothing and uses no sockets, because it handles bytes of unknown senders.
 #include "rendezvous/greeting.h"
 
 #include "base/os.h"
@@ -38,7 +39,7 @@ static bool proof_mac(const store_token *token, const store_challenge *challenge
     struct {
         char label[sizeof of_proof];
         store_challenge challenge;
-        store_proof proof; // its member `mac`, which is computed here, counts as zero
+        store_proof proof; // with zeros as its member `mac`, which is computed here
     } text;
     memcpy(text.label, of_proof, sizeof of_proof);
     text.challenge = *challenge;
@@ -54,7 +55,7 @@ static bool verdict_mac(const store_token *token, const store_challenge *challen
         char label[sizeof of_verdict];
         store_challenge challenge;
         store_proof proof;
-        store_verdict verdict; // its member `mac` is zero here
+        store_verdict verdict; // with zeros as its member `mac`, which is computed here
     } text;
     memcpy(text.label, of_verdict, sizeof of_verdict);
     text.challenge = *challenge;

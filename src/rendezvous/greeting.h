@@ -1,11 +1,16 @@
-// The first bytes of a connection over TCP, before anything else is sent or read: both ends prove
-// that they have the user's token. All messages have a fixed size. The server sends the first one,
+// The first bytes of a TCP connection between a rank and the server of the store (the key-value
+// service at which the ranks meet). Before anything else is sent or read, both ends prove that they
+// have the user's token, a secret. All messages have a fixed size. The server sends the first one,
 // so that a rank notices at once if another program listens at the port.
 //
-//   server → rank   store_challenge   a nonce
-//   rank → server   store_proof       its own nonce and what it is, with a MAC over both nonces
-//   server → rank   store_verdict     whether it is admitted, with a MAC over all of it
+//   server → rank   store_challenge   the server's nonce
+//   rank → server   store_proof       the rank's nonce, its run and its number, with a MAC over
+//   this
+//                                     and the challenge
+//   server → rank   store_verdict     whether the rank is admitted, with a MAC over this and both
+//                                     earlier messages
 //
+// A run's generation is the number of its start: a restart of the run begins the next generation.
 // A MAC is HMAC-SHA256 with the token's key. A recorded proof cannot be used for another
 // connection, because the server's nonce is different there.
 #ifndef TRIREME_RENDEZVOUS_GREETING_H
@@ -45,8 +50,7 @@ typedef struct store_verdict {
     unsigned char mac[STORE_MAC_BYTES];
 } store_verdict;
 
-// Whom a server admits: ranks that have the token and belong to this run and to this generation (a
-// restart of the run begins the next generation).
+// Whom a server admits: ranks that have the token and belong to this run and to this generation.
 typedef struct store_gate {
     store_token token;
     uint64_t run;
@@ -55,14 +59,15 @@ typedef struct store_gate {
 
 uint64_t store_run_hash(const tri_identity *identity);
 
-// The server's side of the greeting. False: the sender of the proof does not have the token. It
-// gets no answer, because it could learn something from one.
+// The server's side of the greeting. store_proof_check returns false if the sender of the proof
+// does not have the token. Such a sender gets no answer, because it could learn something from one.
 tri_status store_challenge_make(store_challenge *out);
 bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
                        const store_proof *proof, store_verdict *out);
 
 // The rank's side of the greeting. TRI_NOT_FOUND: the challenge came from something else than a
-// store, or the verdict from a store that does not have the token. Then the rank keeps looking.
+// store, or the verdict from a store that does not have the token. Then the rank looks for the
+// store at other addresses and ports.
 tri_status store_proof_make(const store_token *token, const tri_identity *identity,
                             const store_challenge *challenge, store_proof *out);
 tri_status store_verdict_check(const store_token *token, const store_challenge *challenge,

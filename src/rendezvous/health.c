@@ -22,10 +22,10 @@ enum { LOSS_TEXT_BYTES = 768, VALUE_BYTES = sizeof(store_loss) + TRI_LEDGER_PACK
 typedef struct remote { // what this process knows about another rank
     _Atomic bool is_lost;
     store_loss loss;
-    tri_ledger_ring *ring; // NULL: nobody has asked; empty: the rank has told nothing yet
-    int awaited;           // the rank for which it waits; TRI_HEALTH_NOBODY: for none
+    tri_ledger_ring *ring; // its latest known actions; NULL: nobody has asked for them
+    int awaited;           // the rank for which the other rank waits; TRI_HEALTH_NOBODY: none
     bool is_wanted;        // the thread has to ask the store about this rank
-    int64_t known_ns;      // when the store last told this process of the rank; 0: never
+    int64_t known_ns;      // when the store last sent the rank's beat to this process; 0: never
 } remote;
 
 struct tri_health {
@@ -35,11 +35,11 @@ struct tri_health {
     bool has_agent; // a launcher (an agent) serves the store, not rank 0
     // When the thread last checked the server, and after how much silence the server is lost.
     int64_t looked_ns, silence_ns;
-    _Atomic int64_t heard_ns;   // when the server was last heard
-    _Atomic int awaited;        // the rank for which this rank waits
+    _Atomic int64_t heard_ns;   // when the server last sent something
+    _Atomic int awaited;        // the rank for which this rank waits, or TRI_HEALTH_NOBODY
     _Atomic bool is_over, stop; // is_over: the server is gone, or silent for too long
     pthread_t thread;
-    pthread_mutex_t lock; // protects what `ranks` holds
+    pthread_mutex_t lock; // protects the elements of `ranks`
     pthread_cond_t answered;
     remote *ranks; // by rank
     struct {       // the part of a message that has arrived so far
@@ -70,8 +70,9 @@ static void wake_thread(tri_health *h) {
     }
 }
 
-// Makes the thread ask the store for a rank's latest beat. It does not ask if the known one is less
-// than a second old, because there is no newer one. The caller holds the lock.
+// Makes the thread ask the store for a rank's latest beat, unless the known one is less than a
+// second old: as ranks send a beat each second, there is hardly a newer one. The caller holds the
+// lock.
 static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t now_ns = tri_os.monotonic_ns();
@@ -82,7 +83,7 @@ static void want(tri_health *h, int rank) {
 }
 
 // Waits until the store has answered what the rank's latest beat is, but only for a limited time,
-// because a server that does not answer is itself lost. The caller holds the lock.
+// because the server may be lost and never answer. The caller holds the lock.
 static void wait_for_answer(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
     int64_t begin_ns = tri_os.monotonic_ns();
@@ -184,12 +185,13 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
     store_loss loss;
     memcpy(&loss, value, sizeof loss);
     loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
-    // The others have given up this rank and go on without it, so its thread ends.
+    // The store has given up this rank itself, because it was silent for too long or because newer
+    // ranks replaced it. So its thread has nothing left to do.
     if (rank == h->store->identity.rank) end(h);
     lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
 }
 
-// Handles a message. False: no server of ours sends such a message.
+// Handles a message. False: a server of Trireme sends no such message.
 static bool handle(tri_health *h, const store_head *head, const char *value) {
     bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
     atomic_store(&h->heard_ns, tri_os.monotonic_ns());
@@ -216,8 +218,8 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
     }
 }
 
-// Reads what has arrived. False: the connection has ended, or what arrived is not from a server of
-// ours.
+// Reads what has arrived. False: the connection has ended, or what arrived does not come from a
+// server of Trireme.
 static bool receive(tri_health *h) {
     ssize_t got =
         tri_os.recv(h->fd, h->in.data + h->in.size, sizeof h->in.data - h->in.size, MSG_DONTWAIT);

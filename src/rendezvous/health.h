@@ -1,6 +1,7 @@
 // Finds which ranks of a job over several hosts are lost, and tells the others: without this they
-// would wait for ever in the next collective. Each rank has a thread that sends the store a beat
-// every second, and learns from the store which ranks are lost.
+// would wait for ever in the next collective. The store is the key-value service at which the ranks
+// have met; its server runs in rank 0 or in a launcher (an agent). Each rank has a thread that
+// sends the server a beat (a sign of life) every second, and learns from it which ranks are lost.
 //
 // A rank whose process ends without tri_health_stop is lost at once; one without a beat is lost
 // after `silence_s`. If the store does not answer for that long, the others conclude that the rank
@@ -17,8 +18,8 @@ typedef struct tri_health tri_health;
 enum { TRI_HEALTH_NOBODY = -1 }; // the rank number that means "none"
 
 typedef struct tri_health_config {
-    // Time without a sign of life after which a rank is lost; the same on all ranks; 0: the
-    // default.
+    // How many seconds without a beat make a rank count as lost; the same on all ranks. 0: the
+    // default (TRI_SILENCE_MS).
     double silence_s;
     // The record of this rank's actions, its ledger, from which others learn what it does when they
     // ask. It must live until tri_health_drop_ring or tri_health_stop. NULL: they learn nothing.
@@ -34,15 +35,15 @@ typedef struct tri_health_config {
 } tri_health_config;
 
 // Starts the thread that sends beats and listens for losses. Not collective. On success it takes
-// over the store, which tri_health_stop closes. TRI_PEER_LOST, TRI_NO_MEMORY.
+// over the store, which tri_health_stop closes. TRI_PEER_LOST: the store's server has ended.
 tri_status tri_health_start(tri_store *store, const tri_health_config *config, tri_health **out);
 void tri_health_stop(tri_health *health); // NULL allowed
 // From now on this rank's beats say nothing of its latest actions. To be called before the memory
 // of config.ring is freed, because health's thread reads the actions from it. NULL allowed.
 void tri_health_drop_ring(tri_health *health);
 
-// Any thread may call the functions below. `health` may be NULL, for a run without health: then
-// nothing is known.
+// Any thread may call the functions below. `health` may be NULL, as in a run on one host: then
+// nothing is known about the other ranks.
 
 // Tells what happened to the rank ("died"); NULL: as far as is known, it is not lost.
 const char *tri_health_loss(const tri_health *health, int rank);

@@ -1,5 +1,5 @@
 // Reads Slurm's lists of hosts. A host's name consists of texts and numbers: "rack[1-2]n[01-16]"
-// has the texts "rack" and "n" and two numbers, of which the last one counts fastest.
+// has the texts "rack" and "n" and two numbers, and lists rack1n01, rack1n02, …, rack2n01, ….
 #include "rendezvous/hostlist.h"
 
 #include "base/limits.h"
@@ -90,7 +90,7 @@ static bool read_item(const char **at, item *out) {
     out->length = (size_t)(*at - out->text);
     if (out->length == 0) return false;
     if (!**at) return true;
-    return *++*at != 0; // a comma must not be the end
+    return *++*at != 0; // false: nothing follows the comma
 }
 
 // Writes the name of the item's host `index`. False: it does not fit.

@@ -110,7 +110,7 @@ typedef struct claim {
     const char *size_name;
     unsigned launchers_present; // one bit for each row of the table
     int rank, size, local_rank, local_size;
-    bool guesses_size; // local_size was computed from the sizes of the whole job
+    bool guesses_size; // no variable gives local_size itself: it was computed from others
 } claim;
 
 static const char *value_of(get_variable get, const char *name) {

@@ -1,5 +1,7 @@
 // How the ranks of a job find each other: they get their numbers from the launcher's variables, and
-// exchange addresses through a small key-value store.
+// exchange addresses through a small key-value store. The store's server runs in rank 0, or in a
+// launcher, which is then called an agent. All ranks connect to it. A job is one start of a run; a
+// run that is restarted or requeued has several.
 #ifndef TRIREME_RENDEZVOUS_RENDEZVOUS_H
 #define TRIREME_RENDEZVOUS_RENDEZVOUS_H
 
@@ -16,8 +18,7 @@ enum {
     TRI_STORE_VALUE_MAX_BYTES = 1 << 20
 };
 
-// Where ranks of other hosts find the server of the store, which is in rank 0 or in a launcher
-// (there it is called an agent).
+// Where ranks of other hosts find the server of the store.
 typedef struct tri_store_address {
     char host[TRI_HOST_NAME_MAX]; // "": not known
     // The server listens at the first free port of the `ports` ports from `port` on.
@@ -32,7 +33,8 @@ typedef struct tri_store_address {
 
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
-    // The launcher "torchrun" is in fact `trireme run`, which sets the same variables.
+    // The launcher is `trireme run`, although `launcher` is "torchrun": both set the same
+    // variables.
     bool is_own_launcher;
     int rank, size;
     // The rank's number among the ranks of this host, and how many there are. Before
@@ -115,8 +117,8 @@ tri_status tri_store_fail(tri_store *store, tri_status status);
 // Collective. If a rank calls tri_store_fail instead, the call fails on all ranks at once. `what`
 // is the same on all ranks and must not have been used before.
 tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
-// A refusal: a rank ends with exit code 2, because usage or input is bad. What tri_store_refuse has
-// to know of it, and what the rank learns from the others.
+// A refusal: a rank ends with exit code 2, because usage or input is bad. This struct has what
+// tri_store_refuse must know of the refusal, and what it finds out from the other ranks.
 typedef struct tri_refusal {
     // This rank has a reason of its own to end; false: it only learned that another rank has one
     // (TRI_REFUSED).
@@ -135,8 +137,8 @@ typedef struct tri_refusal {
 // rank that gets no answer prints a line of its own.
 void tri_store_refuse(const tri_identity *identity, const char *text, tri_refusal *refusal);
 
-// Adds to a decimal counter, which begins at 0, and returns its new value in *out. Each rank that
-// adds gets a different number.
+// Adds `amount` to the counter `key`, which begins at 0 and is stored as decimal text. *out is its
+// new value. So if all ranks add 1, each gets a different number.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 
 #endif

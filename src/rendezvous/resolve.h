@@ -33,7 +33,7 @@ void rendezvous_set_port(rendezvous_socket_address *address, int port);
 int rendezvous_port_of(const rendezvous_socket_address *address);
 bool rendezvous_is_loopback(const rendezvous_socket_address *address);
 bool rendezvous_is_same_host(const rendezvous_socket_address *a,
-                             const rendezvous_socket_address *b); // the ports may differ
+                             const rendezvous_socket_address *b); // ports do not matter
 // Writes the address as text, for messages. Returns `out`.
 const char *rendezvous_address_text(const rendezvous_socket_address *address, char *out,
                                     size_t size);

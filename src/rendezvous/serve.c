@@ -1,4 +1,5 @@
-// Serves a store from a process that is not a rank but a launcher (an agent). See serve.h.
+// Serves the store (the key-value service at which the ranks meet) from a process that is not a
+// rank but a launcher (an agent). See serve.h.
 #include "rendezvous/serve.h"
 
 #include "rendezvous/store_server.h"

@@ -1,6 +1,7 @@
-// The server of a store in a process that is not a rank but a launcher (an agent). The launcher
-// outlives its workers, so that ranks still find the store after rank 0 is restarted. Ranks find it
-// by TRIREME_STORE=HOST:PORT.
+// Runs the server of the store (the key-value service at which the ranks meet) in a process that is
+// not a rank but a launcher, which is then called an agent. The launcher outlives its ranks, so
+// that ranks still find the store after rank 0 is restarted. Ranks find it by
+// TRIREME_STORE=HOST:PORT.
 #ifndef TRIREME_RENDEZVOUS_SERVE_H
 #define TRIREME_RENDEZVOUS_SERVE_H
 

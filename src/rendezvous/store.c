@@ -1,5 +1,6 @@
-// The functions of the store that users call: to open it, and to set and get values. Requests go
-// through store_request.c.
+// The functions by which a rank uses the store (the key-value service at which the ranks meet): to
+// open it, and to set and get values. Each sends a request to the store's server
+// (store_request.c), which runs in rank 0 or in a launcher (an agent).
 #include "rendezvous/store_client.h"
 
 #include "base/limits.h"

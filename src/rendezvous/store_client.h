@@ -1,5 +1,6 @@
-// The client side of the store: what store.c, store_request.c, store_connect.c and health.c share.
-// They are the files of this folder that talk to a store's server.
+// The client side of the store (the key-value service at which the ranks meet): what the files
+// share that run in every rank and talk to the store's server. The server itself runs in rank 0 or
+// in a launcher (an agent).
 #ifndef TRIREME_RENDEZVOUS_STORE_CLIENT_H
 #define TRIREME_RENDEZVOUS_STORE_CLIENT_H
 
@@ -17,9 +18,9 @@ struct tri_store {
     store_server *server;
     char server_name[TRI_HOST_NAME_MAX +
                      32]; // the server's name for messages: "rank 0 of 4", "the store at HOST:PORT"
-    bool uses_tcp;        // ranks may be on several hosts
+    bool uses_tcp;        // the server may be on another host, so this rank looks for it by TCP too
     store_token token;    // set if uses_tcp
-    char note[TRI_MESSAGE_MAX_BYTES / 2]; // why rank 0 could not be reached over TCP so far
+    char note[TRI_MESSAGE_MAX_BYTES / 2]; // why TCP has failed so far, for messages; "": it has not
     int fd;
     // A request failed halfway, so the next bytes on the connection may belong to its answer.
     bool broken;

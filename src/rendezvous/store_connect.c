@@ -1,5 +1,6 @@
-// How a rank finds the server of the store. Rank 0 starts it, unless a launcher (an agent) serves.
-// All ranks first look for it on their host, which is safe and fast, and then at rank 0's address.
+// How a rank finds the server of the store (the key-value service at which the ranks meet). Rank 0
+// starts the server, unless a launcher (an agent) serves. All ranks look for it first on their own
+// host, by a unix socket that only the same user can open, and then at rank 0's address over TCP.
 #include "base/log.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_unix.h"
@@ -13,8 +14,8 @@ static void note_failure(tri_store *store) {
     snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
 }
 
-// Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message
-// advises it to the user if nothing tells the ranks on which host rank 0 is.
+// Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message tells
+// the user this command if the ranks cannot find out on which host rank 0 is.
 static const char *store_line(const char *launcher) {
     static const struct {
         const char *launcher, *line;
@@ -73,8 +74,8 @@ static tri_status listen_for_ranks(tri_store *store, store_server_config *config
     return TRI_OK; // not a failure, because all ranks may be on this host
 }
 
-// Starts the server of rank 0. TRI_OK without a server: its addresses are taken at the moment, and
-// the caller tries again.
+// Starts the server of rank 0. TRI_OK with store->server still NULL: other processes have the
+// addresses at the moment, and the caller tries again.
 static tri_status serve(tri_store *store, int64_t limit_ns) {
     const tri_identity *me = &store->identity;
     store_server_config config = {.identity = me, .unix_fd = -1, .token = store->token};
@@ -90,8 +91,8 @@ static tri_status serve(tri_store *store, int64_t limit_ns) {
                     me->job, me->host);
 }
 
-// Looks for the server once, on this host and then over TCP. TRI_NOT_FOUND: it cannot be reached
-// now.
+// Looks for the server once, on this host and then over TCP for up to `round_ms`. TRI_NOT_FOUND: it
+// cannot be reached now.
 static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
     tri_status status = store_unix_connect(&store->identity, fd);
     if (status == TRI_OK && (status = store_unix_admit(*fd)) != TRI_OK) tri_os.close(*fd);
@@ -124,7 +125,7 @@ static int64_t pause_ns(int64_t waited_ns) {
 static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
     int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
-    bool is_reported = me->rank != 1; // only rank 1 reports that it waits, for all ranks
+    bool is_reported = me->rank != 1; // only rank 1 warns, so that the warning appears once
     // Until when rank 0 tries to listen. An earlier run that is about to end may still have the
     // address, but frees it before that time.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);

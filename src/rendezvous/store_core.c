@@ -1,5 +1,6 @@
-// The store's server: keys and values, and clients that wait for a key or for the other ranks.
-// store_server.c connects it to sockets.
+// The store's server: keys and values, and clients that wait for a key or for the other ranks. A
+// client is a connection. Each rank has two: one for its requests, and one, on which it `watches`,
+// for beats (signs of life) and news of lost ranks. store_server.c connects this code to sockets.
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
@@ -23,11 +24,11 @@ typedef struct bytes {
 typedef struct client {
     bool used, arrived;
     bool watches; // this connection is a rank's second one, for beats and news of lost ranks
-    int rank;     // STORE_NO_RANK until it sends HELLO or WATCH
+    int rank;     // whose connection this is; STORE_NO_RANK until it has sent HELLO or WATCH
     bytes in, out;
     char *wanted;        // key of a GET that is waiting
     int64_t deadline_ns; // when the wait for `wanted`, or for the arrival of the others, ends
-    int timeout_ms;      // the time limit of that wait, for the message
+    int timeout_ms;      // the whole time limit of that wait, for messages
 } client;
 
 struct store_core {

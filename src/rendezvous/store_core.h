@@ -1,6 +1,7 @@
-// The store's server without sockets and clocks: it takes bytes from clients and makes bytes for
-// clients, so that tests and fuzzers can run all of it without a network. Only one thread at a time
-// may call it. Everything that a client sends is checked before it is used.
+// The server of the store (the key-value service at which the ranks meet) without sockets and
+// clocks: it takes bytes from clients and makes bytes for clients, so that tests and fuzzers can
+// run all of it without a network. A client is a connection; each rank has two. Only one thread at
+// a time may call it. Everything that a client sends is checked before it is used.
 #ifndef TRIREME_RENDEZVOUS_STORE_CORE_H
 #define TRIREME_RENDEZVOUS_STORE_CORE_H
 
@@ -22,12 +23,12 @@ void store_core_destroy(store_core *core); // NULL allowed
 
 enum { STORE_NO_CLIENT = -1 };
 
-// Adds a client and returns its number, which is used again after store_core_leave.
-// STORE_NO_CLIENT: there are too many.
+// Adds a client and returns its number. After store_core_leave, another client may get this number.
+// STORE_NO_CLIENT: there are too many clients.
 int store_core_join(store_core *core);
 void store_core_leave(store_core *core, int client);
 // Handles bytes that a client has sent. False: the client broke the protocol or sent BYE. Then the
-// caller sends what is pending and calls store_core_leave.
+// caller sends the bytes that are left for it and calls store_core_leave.
 bool store_core_input(store_core *core, int client, const void *data, size_t size, int64_t now_ns);
 // store_core_output gets the bytes to send to a client (*size 0: none). store_core_sent tells how
 // many of them the caller has sent, because a socket does not always take all.

@@ -1,6 +1,9 @@
-// A rank's search for the store over TCP: it tries all ports of all addresses that rank 0's host
-// name has. Some of them may not answer, or may belong to other programs. So the rank tries all at
-// the same time, and waits for one timeout instead of one for each of these.
+// A rank's search over TCP for the server of the store (the key-value service at which the ranks
+// meet): it tries all ports of all addresses that rank 0's host name has. Some of them may not
+// answer, or may belong to other programs. So the rank tries all at the same time, and waits for
+// one timeout instead of one for each of these. A probe is the connection to one address and port.
+// It begins with the greeting, by which both ends prove that they have the user's token
+// (greeting.h).
 #include "rendezvous/store_tcp.h"
 
 #include "base/os.h"
@@ -26,10 +29,10 @@ typedef struct probing {
     const tri_identity *identity;
     const store_token *token;
     int64_t end_ns;
-    int count, found;   // found: a socket whose server has proved itself; -1: none yet
+    int count, found;   // count: of probes; found: the socket of our server; -1: not found yet
     int tried, refused; // numbers of addresses: those tried, and those at which nobody listens
     tri_status failed;  // a status that ends the search; TRI_OK: none
-    char note[256];     // which other program answered instead of our server
+    char note[256];     // what answered instead of our server; "": nothing did
     struct pollfd fds[PROBES]; // fd -1: this probe was given up
     probe at[PROBES];
 } probing;
@@ -170,7 +173,7 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
     rendezvous_addresses addresses;
     tri_status status = rendezvous_resolve(where->host, where->port, &addresses);
     if (status != TRI_OK) {
-        errno = 0; // errno may still have the value of a name server's failure
+        errno = 0; // not ECONNREFUSED, which would tell the caller that nobody listens
         return status;
     }
     probing p = {.identity = identity,

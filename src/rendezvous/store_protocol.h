@@ -1,4 +1,5 @@
-// The messages between ranks and the server of the store, after a connection was admitted.
+// The messages between ranks and the server of the store (the key-value service at which the ranks
+// meet), after a connection was admitted. The server runs in rank 0 or in a launcher (an agent).
 #ifndef TRIREME_RENDEZVOUS_STORE_PROTOCOL_H
 #define TRIREME_RENDEZVOUS_STORE_PROTOCOL_H
 
@@ -21,8 +22,8 @@ typedef struct store_head {
 // each rank, the number of its host.
 typedef struct store_hello {
     int32_t size; // number of ranks of the job
-    // The whole time limit for all ranks to arrive, for messages; timeout_ms is the part of it that
-    // is left.
+    // The whole time limit for all ranks to arrive, for messages. The timeout_ms of the HELLO is
+    // the part of it that is left.
     int32_t total_ms;
     tri_host_claim claim;
 } store_hello;

@@ -1,4 +1,5 @@
-// Collects why ranks refuse to run, and decides which line is printed, and by which rank.
+// Collects why ranks refuse to run, and decides which line is printed, and by which rank: the
+// speaker. A refusing rank is a client of the store's server, and waits for its answer.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"

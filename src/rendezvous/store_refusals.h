@@ -1,7 +1,7 @@
-// What the store's server knows of the ranks' refusals. A refusal: a rank ends with exit code 2,
-// because usage or input is bad. All ranks then tell the server why they end, and it chooses one of
-// them to print one line for all. This code has no connections and reads no clock: its callers pass
-// it messages and times.
+// What the server of the store (the key-value service at which the ranks meet) knows of the ranks'
+// refusals. A refusal: a rank ends with exit code 2, because usage or input is bad. All ranks then
+// tell the server why they end, and it chooses one of them, the speaker, to print one line for all.
+// This code has no connections and reads no clock: its callers pass it messages and times.
 #ifndef TRIREME_RENDEZVOUS_STORE_REFUSALS_H
 #define TRIREME_RENDEZVOUS_STORE_REFUSALS_H
 
@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// A rank that has told its reason and waits for the answer.
+// A rank that has told its reason and waits for the answer. `client` is the number of its
+// connection.
 typedef struct store_refuser {
     int client, rank;
     int64_t until_ns; // when the rank wants an answer at the latest, even if nothing is decided
@@ -34,9 +35,9 @@ typedef struct store_refusals {
     // tells a reason of its own.
     char other[TRI_MESSAGE_MAX_BYTES];
     int64_t begun_ns;
-    bool is_decided; // the line is decided, and the members below are set
+    bool is_decided; // the line is decided: decided_ns, speaker and text are set
     int64_t decided_ns;
-    int speaker; // the rank that prints the line; the others are answered when it has left
+    int speaker; // the rank that prints the line; the others are answered after it has left
     int speaker_client;
     bool has_spoken;
     char text[TRI_MESSAGE_MAX_BYTES];

@@ -1,5 +1,6 @@
-// How a rank that ends with exit code 2 tells the others why, and learns which line is printed for
-// all of them. It works both before the ranks have met and after the store was closed: each rank
+// How a rank that ends with exit code 2 (a refusal) tells the others why, and learns which line is
+// printed for all of them. The ranks tell this to the server of the store, the key-value service at
+// which they meet. That works both before they have met and after the store was closed: each rank
 // looks for rank 0, which serves once more for this purpose.
 #include "rendezvous/store_client.h"
 

@@ -1,5 +1,6 @@
-// A rank's requests to the store's server. The rank sends one at a time and waits for the answer,
-// so that answers need no numbers.
+// A rank's requests to the server of the store (the key-value service at which the ranks meet). The
+// rank sends one request at a time and waits for its answer, so that an answer need not say to
+// which request it belongs.
 #include "rendezvous/store_client.h"
 
 #include <errno.h>

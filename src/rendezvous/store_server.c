@@ -1,5 +1,6 @@
-// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c.
-// Bytes of TCP connections are passed on only after store_strangers.c has admitted the connections.
+// The thread that serves the store (the key-value service at which the ranks meet): polls the
+// sockets of its clients (ranks that are connected) and passes their bytes to store_core.c. Bytes
+// of a TCP connection are passed on only after store_strangers.c has admitted the connection.
 #include "rendezvous/store_server.h"
 
 #include "base/limits.h"
@@ -47,7 +48,7 @@ struct store_server {
     bool is_agent;
     int port, wake;
     pthread_mutex_t lock; // protects `next`
-    tri_identity *next;   // the start of the run to serve next; NULL: none
+    tri_identity *next;   // the start of the run (the generation) to serve next; NULL: none
     bool has_warned;
     store_strangers strangers;
     struct pollfd *clients; // the clients' entries in `fds`
@@ -194,7 +195,7 @@ static void send_all(store_server *s) {
 static void name_missing(store_server *s) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (now_ns < s->name_ns) return;
-    // A launcher that serves (an agent) may do so before its ranks start.
+    // A launcher that serves (an agent) may begin to serve before its ranks start.
     bool has_begun = store_core_present(s->core) > 0;
     s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
     if (!has_begun) return;
@@ -210,7 +211,8 @@ static void name_missing(store_server *s) {
 
 // Returns how many entries of `fds` poll gets. poll fails if they are more than the descriptors
 // that the process may have (ulimit -n), even if some entries are not in use. So poll gets no
-// unused entries at the end. There are few others, because a new client gets the lowest free entry.
+// unused entries at the end. Few unused entries lie between used ones, because a new client gets
+// the lowest free entry.
 static nfds_t used(store_server *s) {
     while (s->client_end > 0 && s->clients[s->client_end - 1].fd < 0) s->client_end--;
     return (nfds_t)(s->clients - s->fds) + (nfds_t)s->client_end;
@@ -226,9 +228,9 @@ static void close_listeners(store_server *s) {
     if (s->tcp_count) store_strangers_close(&s->strangers);
 }
 
-// Waits until something happens. Connections that have not proved yet that they have the token
-// (strangers) get a fixed number of entries. If all of these are in use, the listening sockets are
-// left out, so that no further connection is accepted.
+// Waits until something happens, at most until `until_ns`. Connections that have not proved yet
+// that they have the token (strangers) get a fixed number of entries of `fds`. If all of these are
+// in use, poll ignores the sockets that listen over TCP, so that no further connection is accepted.
 static void wait_for_events(store_server *s, int64_t until_ns) {
     int64_t now_ns = tri_os.monotonic_ns();
     if (s->tcp_count) {
@@ -243,9 +245,9 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
 }
 
 // Raises the process's limit on descriptors, as far as the system allows, to what the server needs
-// for `ranks` ranks, because each rank has two connections and the usual limit is low. Fails
-// if the limit cannot be as high as the number of entries before the clients', because poll would
-// fail with them.
+// for `ranks` ranks, because each rank has two connections and the usual limit is low. Fails if the
+// system allows fewer descriptors than `fds` has entries before those of the clients, because poll
+// would always fail then.
 static tri_status make_room(int ranks) {
     struct rlimit limit;
     rlim_t needed = 2 * (rlim_t)ranks + CLIENTS + SPARE_DESCRIPTORS;
@@ -290,15 +292,15 @@ static void begin_next(store_server *s) {
     for (int i = 0; i < s->client_end; i++)
         if (s->clients[i].fd >= 0) leave(s, i);
     store_core_destroy(s->core);
-    // A failure does not matter: what the server needs without any client was checked when it
-    // started, and accept_at reports a rank for which there is no room.
+    // A failure does not matter: when the server started, this call checked that there are enough
+    // descriptors without any client, and accept_at reports a rank for which there is no room.
     (void)make_room(next->size);
     serve_generation(s, next);
     free(next);
 }
 
-// Returns by when the server has to end. It keeps listening if ranks may still come to learn why
-// the others refuse.
+// Called once, when the server is told to stop. Returns by when it has to end. It keeps listening
+// if ranks may still come to learn why other ranks refused to run.
 static int64_t begin_end(store_server *s) {
     bool stays = store_core_has_refusals(s->core);
     if (!stays) close_listeners(s);

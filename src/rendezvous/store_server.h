@@ -1,4 +1,5 @@
-// The thread that serves the store: it connects store_core to sockets and a clock.
+// The thread that serves the store, the key-value service at which the ranks meet: it connects
+// store_core.c to sockets and a clock. It runs in rank 0 or in a launcher (an agent).
 #ifndef TRIREME_RENDEZVOUS_STORE_SERVER_H
 #define TRIREME_RENDEZVOUS_STORE_SERVER_H
 
@@ -9,7 +10,7 @@ typedef struct store_server store_server;
 typedef struct store_server_config {
     const tri_identity *identity;
     int unix_fd;       // listens for ranks of this host; -1: none
-    store_sockets tcp; // listen for ranks of other hosts
+    store_sockets tcp; // these listen for ranks of other hosts
     store_token token; // set if `tcp` has sockets
     bool is_agent;     // this process is a launcher (an agent), not a rank
 } store_server_config;

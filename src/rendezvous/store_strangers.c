@@ -1,5 +1,7 @@
-// Handles the greeting of whatever connects over TCP, and closes all connections that do not have
-// the token, because any process of the network can reach the port.
+// Handles the first messages of everything that connects to the store's server over TCP: the
+// greeting (greeting.h), in which a rank proves that it has the user's token. Closes the
+// connections that do not have the token, because any process of the network can reach the port. A
+// stranger is a connection whose greeting is not complete.
 #include "rendezvous/store_strangers.h"
 
 #include "base/log.h"

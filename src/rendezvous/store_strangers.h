@@ -1,6 +1,7 @@
-// Strangers: connections over TCP that have not proved yet that they have the token. Anybody on the
-// network can be one. So there is room for a fixed number only, each has a deadline, and nothing is
-// allocated or parsed for one. A thread of the server calls these functions.
+// Strangers: connections to the store's server over TCP that have not proved yet that they have the
+// user's token. Anybody on the network can be one. So there is room for a fixed number only, each
+// has a deadline, and nothing is allocated or parsed for one. The server's thread calls these
+// functions.
 #ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 #define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 
@@ -20,8 +21,9 @@ typedef struct store_stranger {
 } store_stranger;
 
 typedef struct store_strangers {
-    store_gate gate;
-    // TRI_MAX_STORE_STRANGERS entries of those that the server polls; fd -1: free.
+    store_gate gate; // which connections are admitted
+    // The strangers' entries in the server's array for poll, TRI_MAX_STORE_STRANGERS of them. fd
+    // -1: the entry is free.
     struct pollfd *fds;
     int64_t turned_away; // how many connections without the token were closed
     store_stranger at[TRI_MAX_STORE_STRANGERS];

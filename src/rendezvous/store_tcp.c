@@ -35,7 +35,7 @@ static int listen_at(const rendezvous_socket_address *address) {
     int family = address->any.sa_family, on = 1;
     int fd = tri_os.socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    // Allows the port of a run that has just ended.
+    // Allows listening at the port of a run that has just ended.
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (family == AF_INET6) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd, &address->any, address->size) == 0 && listen(fd, TRI_MAX_STORE_CLIENTS) == 0)

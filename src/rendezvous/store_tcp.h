@@ -1,4 +1,5 @@
-// The store over TCP, for ranks on several hosts: where rank 0 listens, and how the others find it.
+// The store (the key-value service at which the ranks meet) over TCP, for ranks on several hosts:
+// where rank 0, which serves the store, listens, and how the other ranks find it.
 #ifndef TRIREME_RENDEZVOUS_STORE_TCP_H
 #define TRIREME_RENDEZVOUS_STORE_TCP_H
 

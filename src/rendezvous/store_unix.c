@@ -1,5 +1,6 @@
-// The store's unix socket. It is abstract: it has no file and ends with the process, so nothing
-// remains of a killed run. The kernel tells which user is at the other end.
+// The unix socket by which ranks on rank 0's host reach the store (the key-value service at which
+// the ranks meet). It is abstract: it has no file and ends with the process, so nothing remains of
+// a killed run. The kernel tells which user is at the other end.
 #include "rendezvous/store_unix.h"
 
 #include "base/limits.h"

@@ -1,4 +1,5 @@
-// The store over an abstract unix socket, for ranks of rank 0's host: it needs no network.
+// The store (the key-value service at which the ranks meet) over an abstract unix socket, which
+// ranks on rank 0's host use: it needs no network.
 #ifndef TRIREME_RENDEZVOUS_STORE_UNIX_H
 #define TRIREME_RENDEZVOUS_STORE_UNIX_H
 

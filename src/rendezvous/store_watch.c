@@ -1,5 +1,6 @@
-// Keeps each rank's latest beat (sign of life), and finds ranks that are silent, because a host
-// that loses its power does not close its connections.
+// Keeps each rank's latest beat (sign of life), and finds ranks that are silent. A closed
+// connection would not be enough to find lost ranks, because a host that loses its power closes
+// none.
 #include "rendezvous/store_watch.h"
 
 #include "base/ledger.h"

@@ -1,5 +1,6 @@
-// What the store's server knows of the ranks' health. The functions open no connections and read no
-// clock: callers pass the time as `now_ns`, so that tests can set it.
+// What the store's server knows of the ranks' health: when each has last sent a beat (a sign of
+// life), and which ranks are lost. The functions open no connections and read no clock: callers
+// pass the time as `now_ns`, so that tests can set it.
 #ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
 #define TRIREME_RENDEZVOUS_STORE_WATCH_H
 
@@ -12,13 +13,14 @@ typedef struct store_watched {
     bool is_watched; // the rank has opened its second connection, over which it sends beats
     bool is_lost;
     int awaited; // the rank for which this rank waits, or STORE_NO_RANK
-    // The latest beat came at `heard_ns`; `silence_ns` without another one, the rank is lost.
+    // heard_ns: when the latest beat came. If no other comes for silence_ns, the rank is lost.
     int64_t silence_ns, heard_ns;
     char *beat; // the value of this rank's latest beat
     size_t beat_bytes;
     store_loss loss; // set if the rank is lost
     // The rank that last asked for this rank's beats (signs of life), and the connection (client)
-    // through which it asked. Until `followed_ns` the server sends it each new beat.
+    // through which it asked. Until `followed_ns` the server sends each new beat of this rank
+    // there.
     int follower, follower_client;
     int64_t followed_ns;
 } store_watched;

@@ -1,5 +1,7 @@
-// A model of 1 x 1 convolutions. Their weights lie alike in every layout of images, so that ranks
-// can keep images in different layouts although all their parameters lie alike.
+// A model of 1 x 1 convolutions, for a test (test_cuda.py) in which two ranks keep images in
+// different memory layouts and must be refused. With larger convolutions the weights would then
+// have different layouts too, and the ranks would be refused for that. Weights of 1 x 1
+// convolutions have the same layout for every layout of images, so that only the images differ.
 #include <trireme/trireme.h>
 
 static tri_value pointwise(tri_graph *g, const char *name, tri_value x) {

@@ -1,6 +1,7 @@
 // Tests rendezvous/health.h: when a rank or the store's server dies or hangs, all other ranks are
 // told which rank it was; suspended ranks and orderly ends are no losses; and ranks can ask what
-// other ranks do.
+// other ranks do. Each rank is a process. It sends the server a beat (a sign of life, with what the
+// rank does) every second.
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -14,9 +15,11 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 
 // What the processes of a test show each other.
 typedef struct board {
+    // How many ranks have connected; see that the server has a beat of the next rank; have asked
+    // what the others do; have reached the end of their test. may_go: 1 if the ranks may end.
     _Atomic int arrived, known, asked, left, may_go;
-    _Atomic int losses[RANKS]; // by rank: of how many lost ranks it has been told
-    int lost[RANKS][RANKS];
+    _Atomic int losses[RANKS];    // by rank: of how many lost ranks it has been told
+    int lost[RANKS][RANKS];       // by rank: the lost ranks that it was told of
     char text[RANKS][TEXT_BYTES]; // by rank: the message of the first lost rank that it was told of
 } board;
 
@@ -52,9 +55,8 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
-    // Waits until the server has a beat of every rank (a regular message with what the rank does):
-    // each rank asks for the beat of the next rank, and as long as the server has none, it answers
-    // "nothing yet".
+    // Waits until the server has a beat of every rank: each rank asks for the beat of the next
+    // rank, and as long as the server has none, its answer is empty.
     const tri_ledger_ring *next = tri_health_ring(health, (me->rank + 1) % me->size);
     for (int i = 0; i < 1000 && atomic_load(&next->step) != 7; i++) {
         usleep(10000);
@@ -145,7 +147,7 @@ static void silent_rank_is_named(void **state) {
     kill(pids[1], SIGSTOP);
     double took_s = wait_for_loss(0, begun, 10);
     wait_for_loss(2, begun, 10);
-    assert_true(took_s > 0.9 && took_s < 6); // after the latest beat
+    assert_true(took_s > 0.9 && took_s < 6); // 2 s after a beat that is up to 1 s old
     check_text(2, "has been silent for 2 s in FORWARD 'conv2' of step 7");
     // When the suspended rank 1 runs again, it learns that the others took it for lost.
     kill(pids[1], SIGCONT);
@@ -227,7 +229,7 @@ static void asks_others(tri_identity me) {
                                      : "in loading data 'conv2' of step 7"));
         REQUIRE(atomic_load(&ring->step) == 7 && !tri_ledger_waits(ring));
     }
-    // The beat that tells for whom rank 2 waits comes within a second, or two.
+    // The beat that tells for which rank rank 2 waits comes within two seconds.
     double begun = tri_os_seconds();
     while (tri_health_awaited(health, 2) != 1 && tri_os_seconds() - begun < 10) usleep(50000);
     REQUIRE(tri_health_awaited(health, 2) == 1);
@@ -244,7 +246,8 @@ static void asks_others(tri_identity me) {
         tri_ledger_text(tri_health_ring(health, other), text, sizeof text);
     } while (!strstr(text, "evaluation") && tri_os_seconds() - begun < 10);
     REQUIRE(strstr(text, "in evaluation"));
-    // For a while after a question, newer beats of that rank come without another question.
+    // For a while after this rank has asked about another, it gets the newer beats of that rank
+    // without asking again.
     const tri_ledger_ring *told = tri_health_ring(health, other);
     for (int step = 100; step < 103; step++) {
         tri_ledger_step(ledger, step);

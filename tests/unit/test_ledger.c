@@ -1,5 +1,6 @@
-// The ledger, in which a rank records its actions for others to read: kinds, nesting, steps, the
-// text, traces, and reading from another process.
+// Tests the ledger, in which a rank records its actions for others to read: kinds of actions,
+// nested actions, steps, the text that says what the rank does, traces, and reading from another
+// process.
 #include "base/ledger.h"
 #include "base/os.h"
 
@@ -188,7 +189,8 @@ static void test_limits(void **state) {
     tri_ledger_close(ledger);
 }
 
-// Another process reads while two threads write: it never sees a half-written event.
+// For test_readers, in which another process reads events while two threads write them: it never
+// sees a half-written event.
 typedef struct writer {
     tri_ledger *ledger;
     int lane;
@@ -291,7 +293,7 @@ static void test_packed(void **state) {
         assert_string_equal(there->kind_names[i], ring->kind_names[i]);
     assert_int_equal(there->totals[1].count, ring->totals[1].count);
     // The fullest ring that the limits allow still fits into TRI_LEDGER_PACKED_BYTES.
-    static const char kinds[TRI_MAX_LEDGER_KINDS]; // names that are different and empty
+    static const char kinds[TRI_MAX_LEDGER_KINDS]; // addresses of different empty names
     for (int i = 0; i < TRI_LEDGER_DEPTH; i++) tri_ledger_enter(ledger, &kinds[i], "label");
     for (int i = 0; i < TRI_MAX_LEDGER_KINDS; i++)
         tri_ledger_end(ledger, begin(ledger, &kinds[i], "x", lane, 1));
@@ -301,8 +303,8 @@ static void test_packed(void **state) {
     tri_ledger_close(ledger);
 }
 
-// Of two packed events, the one whose kind has no name is left out. The other one is unpacked, also
-// if it lies in entry 0 of the ring.
+// tri_ledger_unpack leaves out an event whose kind has no name. It still unpacks the other packed
+// event, even if that one lies in entry 0 of the ring.
 static void test_packed_unknown_kind(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
@@ -435,7 +437,7 @@ static void test_cost(void **state) {
         double took = (cpu_seconds() - before) / TIMES;
         printf("an action%s: %.0f ns\n", traced ? ", traced" : "", took * 1e9);
 #ifndef __SANITIZE_THREAD__
-        assert_true(took < 2e-6); // well below 1 us on a machine that does nothing else
+        assert_true(took < 2e-6); // on an idle machine it takes well below 1 us
 #endif
         tri_ledger_close(ledger);
     }

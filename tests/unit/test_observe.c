@@ -1,5 +1,6 @@
-// Sinks of events: the exact lines of metrics.jsonl and their repair, TensorBoard's files, the
-// progress line on a pipe and on a terminal. A sink that fails does not stop anything.
+// Tests the sinks, which write or show a run's events: the exact lines of metrics.jsonl and their
+// repair, TensorBoard's files, the progress line on a pipe and on a terminal; and that a sink that
+// fails stops nothing else.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -29,7 +30,7 @@ static int64_t fake_clock(void) { return now_ns; }
 static ssize_t full_disk_write(int fd, const void *data, size_t size) {
     if (!disk_is_full || fd == STDERR_FILENO) return write(fd, data, size);
     failed_writes++;
-    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // some of it still fits
+    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // some of the data still fits
     errno = ENOSPC;
     return -1;
 }
@@ -94,7 +95,7 @@ static void writes_the_documented_lines(void **state) {
     tri_observer *o = tri_observer_create(&run, sinks, 1);
     train(o, 1, 2.5, 0.5);
     train(o, 2, 0.1234567891, 0.5);
-    char *text = contents("metrics.jsonl"); // flushed at once
+    char *text = contents("metrics.jsonl"); // written before the observer ends
     assert_string_equal(text, "{\"kind\":\"train\",\"step\":2,\"epoch\":0,\"loss\":0.123456789,"
                               "\"lr\":1.0,\"grad_norm\":0.25,"
                               "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.000}\n");
@@ -175,8 +176,8 @@ static void a_long_torn_line_is_cut(void **state) {
     free(text);
 }
 
-// Runs `body` in a child whose standard error is a terminal of so many columns, or for 0 a pipe.
-// Returns what it wrote there.
+// Runs `body` in a child process whose standard error is a terminal with `columns` columns; 0: a
+// pipe. Returns what the child wrote there.
 static char *stderr_of(void (*body)(void), int columns) {
     bool on_terminal = columns > 0;
     int ours, theirs, ends[2];

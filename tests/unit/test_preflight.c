@@ -53,7 +53,7 @@ static void one_slow_rank(void **state) {
 // What all ends (hosts) together find, each by its own pairs and the summaries of the others.
 typedef struct findings {
     int slow_ends, slow_end;  // how many ends are slow, and the last of them
-    int faults, end, partner; // how many pairs have the fault, and the ends of one of them
+    int faults, end, partner; // how many pairs have the fault, and the two ends of one of them
     size_t bytes;             // how many bytes a rank holds of the results of all ends
 } findings;
 
@@ -142,7 +142,8 @@ static void sixteen_thousand_hosts(void **state) {
     assert_int_equal(found.faults, HOSTS / 2 * PREFLIGHT_MAX_ROUNDS);
 }
 
-// Hosts a, b, c, …; `cut` lists directions that fail: "ab" that a does not reach b.
+// Returns which of the hosts a, b, c, … are named as not reaching each other. `cut` lists the
+// directions that fail, two letters for each: "ab" means that a does not reach b.
 static const char *unreached(tri_arena *arena, int hosts, const char *cut) {
     static const char *const names[] = {"a", "b", "c", "d"};
     preflight_failures failures[4] = {0};
@@ -176,7 +177,8 @@ static void the_shortest_round_trip_tells_the_time(void **state) {
     assert_true(offset_s > -1.51e-7 && offset_s < -1.49e-7);
 }
 
-// The time that the two tests below simulate; each fsync and each round trip takes `step_ns` of it.
+// now_ns: the time that the two tests below simulate. step_ns: how long each fsync and each round
+// trip takes in it.
 static int64_t now_ns, step_ns;
 
 static int64_t fake_clock(void) { return now_ns; }
@@ -208,7 +210,8 @@ static int back_to_the_system(void **state) {
     return 0;
 }
 
-// A second attempt that is disturbed more does not replace what the first one has found.
+// Of three attempts to measure, the second is disturbed more than the first, so its result is not
+// used. The third is better, so its result is.
 static void attempts_keep_the_best_clock(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const tri_comm_backend backend = {.name = "fake", .start = fake_start, .wait = fake_wait};

@@ -1,5 +1,6 @@
-// Checks the run's progress in a checkpoint: what is written is read back, and a map that is not a
-// complete progress is refused.
+// Checks the progress (number of steps and updates, epoch, loss scale, best metric, …) that a
+// checkpoint stores in state.json: what is written is read back, and a map that is not a complete
+// progress is refused.
 #include "base/tree.h"
 #include "support/arena_fixture.h"
 #include "train/state.h"
@@ -13,7 +14,7 @@
 
 static const tri_graph no_metrics = {.metric_count = 0};
 
-// Reads the progress of a state.json with this line in it.
+// Reads a progress as it stands in state.json, with the text `line` inserted into it.
 static tri_status read_with(const char *line, tri_progress *out) {
     char text[256];
     snprintf(text, sizeof text,
@@ -58,7 +59,8 @@ static void test_reads_what_was_written(void **state) {
     assert_int_equal(found.val_step, 5);
 }
 
-// Checkpoints from before there was 16-mixed do not count updates: every step was one.
+// Checkpoints that were written before there was the precision 16-mixed have no number of updates.
+// In their runs every step was an update, so the number of steps is used.
 static void test_updates_are_steps_if_absent(void **state) {
     (void)state;
     tri_progress found;

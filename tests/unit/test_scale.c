@@ -1,5 +1,5 @@
-// Tests what `trireme scale` shows for invented points: its numbers, table, JSON object and
-// picture; and how its simulation is calibrated.
+// Tests what `trireme scale` shows for invented points (a point is the training with one number of
+// ranks): its numbers, table, JSON object and picture; and how its simulation is calibrated.
 #include "cli/scale_view.h"
 
 #include <math.h>
@@ -116,8 +116,8 @@ static void test_json(void **state) {
     tri_arena_destroy(v->arena);
 }
 
-// The picture is well-formed XML, as far as a few rules say so: elements are closed in order,
-// attributes are quoted, there is no bare special character. (cli/test_scale parses one.)
+// Checks a few rules of XML: elements are closed in order, attributes are quoted, and there is no
+// bare special character. (tests/cli/test_scale.py reads a picture with a complete parser.)
 static void check_xml(const char *text) {
     char open[32][16];
     int depth = 0;
@@ -158,7 +158,7 @@ static void test_picture(void **state) {
     char *text = written(scale_draw, v);
     check_xml(text);
     assert_non_null(strstr(text, "a &lt;net&gt; &amp; &quot;more&quot; (ddp): strong scaling"));
-    // In each of the two plots, measured and simulated points.
+    // Each of the two plots has 2 measured points, 3 simulated points and 3 lines.
     assert_int_equal(count_of(text, "<title>measured"), 2 * 2);
     assert_int_equal(count_of(text, "<title>simulated"), 2 * 3);
     assert_int_equal(count_of(text, "<polyline"), 2 * 3);

@@ -1,5 +1,6 @@
-// Tests the store with several processes: ranks connect, wait, store large values, never arrive or
-// are lost, and clients that break the protocol.
+// Tests the store (the key-value service at which ranks meet) with several processes: ranks
+// connect, wait, store large values, never arrive or are lost, and other clients break the
+// protocol.
 #include "store_ranks.h"
 
 #include "base/limits.h"
@@ -32,7 +33,7 @@ static void big_value(tri_identity identity) {
     } else {
         REQUIRE(tri_store_get(store, "ready", WAIT_MS, NULL, 0, &size) == TRI_OK);
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, 100, &size) == TRI_INTERNAL);
-        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // and the connection still works:
+        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // the next call uses the same connection
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, TRI_STORE_VALUE_MAX_BYTES, &size) ==
                 TRI_OK);
         for (size_t i = 0; i < size; i++) REQUIRE(data[i] == (char)(i * 7 + i / 4096));
@@ -169,8 +170,8 @@ static void rubbish_clients(void **state) {
         {.kind = 0x47455420}, // "GET "
         {.kind = STORE_SET, .key_bytes = UINT32_MAX},
         {.kind = STORE_SET, .key_bytes = 1, .value_bytes = UINT32_MAX},
-        {.kind = STORE_GET, .key_bytes = 0, .timeout_ms = -1}, // before a hello
-        {.kind = STORE_HELLO, .number = 1},                    // without job and size
+        {.kind = STORE_GET, .key_bytes = 0, .timeout_ms = -1}, // a request before HELLO
+        {.kind = STORE_HELLO, .number = 1},                    // a HELLO without job and size
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         int fd = -1, tries = 0;
@@ -201,7 +202,8 @@ static void second_rank_of_a_number_is_refused(void **state) {
     pid_t pids[3];
     tri_identity zero = make_identity(0, 3);
     start_ranks(zero, 0, 0, meets, pids);
-    // Rank 1 speaks the protocol itself, so that it certainly arrives first.
+    // This process plays rank 1 and sends its HELLO itself. So this rank 1 certainly arrives before
+    // the second rank 1, which is opened below.
     int fd = -1;
     while (store_unix_connect(&zero, &fd) == TRI_NOT_FOUND) usleep(10000);
     store_hello words = {.size = 3, .total_ms = WAIT_MS};
@@ -226,7 +228,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     assert_int_equal(head.timeout_ms, TRI_OK);
     assert_int_equal(head.value_bytes, sizeof hosts);
     assert_int_equal(read(fd, hosts, sizeof hosts), sizeof hosts);
-    assert_true(hosts[0] == 0 && hosts[1] == 1 && hosts[2] == 0); // rank 1 said no host name
+    assert_true(hosts[0] == 0 && hosts[1] == 1 && hosts[2] == 0); // rank 1 gave no host name
     head = (store_head){.kind = STORE_BYE};
     assert_int_equal(write(fd, &head, sizeof head), sizeof head);
     close(fd);

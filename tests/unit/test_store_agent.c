@@ -64,7 +64,7 @@ static void finds_it_empty(tri_identity me) {
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_get(store, "old", 50, value, sizeof value, &size) == TRI_TIMEOUT);
     REQUIRE(tri_store_admit(store) == TRI_OK);
-    wait_for_count(&shared->done, 2); // ranks of the earlier start have tried to join
+    wait_for_count(&shared->done, 2); // both ranks of the earlier start have tried to join
     REQUIRE(tri_store_admit(store) == TRI_OK);
     tri_store_close(store);
 }
@@ -112,7 +112,7 @@ static void outlives_the_agent(tri_identity me) {
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     tri_health_config config = {.on_loss = on_loss};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
-    usleep(100000); // time for the server's first answer to arrive
+    usleep(100000); // until the server's first answer has come, which says that an agent serves
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->replaced, me.size);
     REQUIRE(

@@ -1,5 +1,5 @@
-// Tests what the store's server does if ranks end with exit code 2 (refusals): which line is
-// printed, by which rank, and when the other ranks hear of it.
+// Tests what the store's server does if ranks end with exit code 2 (refusals): which line, which
+// tells why, is printed for all ranks, by which rank, and when the other ranks get that line.
 #include "rendezvous/store_refusals.h"
 
 #include "base/limits.h"
@@ -110,7 +110,7 @@ static void missing_ranks_are_waited_for_in_vain(void **state) {
     expect_none();
     now = 5000 * ms + TRI_REFUSAL_LOOK_MS * ms;
     expect_answer(1, TRI_TIMEOUT, false, NULL);
-    assert_true(tell(1, "no such file", true)); // it has printed its own line
+    assert_true(tell(1, "no such file", true)); // rank 1 has printed its own line
     assert_true(tell(0, NULL, false));
     expect_answer(0, TRI_OK, false, "rank 1 (host node1): no such file");
     now += TRI_REFUSAL_SPEAK_MS * ms;

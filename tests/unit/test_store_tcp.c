@@ -65,8 +65,8 @@ static void waits_for_others(tri_identity identity) {
     (void)tri_store_open(&identity, WAIT_MS, &store);
 }
 
-// What a rank is told that has the token, but belongs to another run, or to another start of this
-// run (another generation).
+// A rank that has the token, but belongs to another run or to another start of this run (another
+// generation), is not admitted and learns why.
 static void other_runs_and_generations(void **state) {
     tri_identity zero = make_tcp_identity(0, 2, free_port());
     snprintf(zero.run, sizeof zero.run, "a run");
@@ -119,9 +119,8 @@ static void limit_on_descriptors(void **state) {
     end_ranks(0, 0, &pid);
 }
 
-// ---- tokens
-
-static const char *variables[4]; // pairs of name and value
+// The environment in which the tests below look for the token: names and values in turn.
+static const char *variables[4];
 
 static const char *get(const char *name) {
     for (int i = 0; i < 4; i += 2)
@@ -224,7 +223,7 @@ static void default_token_is_made_once(void **state) {
     snprintf(path, sizeof path, "%s/.config/trireme/token", store_folder);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
-    assert_int_equal(info.st_nlink, 1); // no temporary file is left
+    assert_int_equal(info.st_nlink, 1); // 2 would be a temporary file that is left
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-// The search for stragglers, in ledgers (records of each rank's actions) that the test writes, and
-// with a clock that it sets.
+// Tests the search for stragglers, slow ranks for which the others wait. It searches ledgers
+// (records of each rank's actions) that the test writes, with a clock that the test sets.
 #include "observe/straggler.h"
 
 #include "base/os.h"
