@@ -25,7 +25,8 @@ typedef struct tri_comm_data_request {
     tri_device *device;
     unsigned wanted; // bits of tri_comm_ability
     tri_comm_use use;
-    // TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails on all of them.
+    // The recipe's choice. TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails
+    // on all of them.
     tri_comm_choice choice;
     // A data communicator that has more ranks than the new one. If NCCL can split communicators, it
     // makes the new one by splitting `parent`, and `colour` is this rank's colour. Then all ranks
