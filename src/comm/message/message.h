@@ -25,12 +25,13 @@ typedef struct tri_message_config {
     // call fails, opening the communicator fails too. NULL: nothing is called.
     tri_status (*opened)(void *context);
     // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
-    // transport, and before the barrier over all ranks. If it fails, so does the open. NULL:
-    // nothing is called.
+    // transport, and before the barrier over all ranks. If the call fails, opening the communicator
+    // fails too. NULL: nothing is called.
     tri_status (*reached)(void *context);
     // Called if an address does not arrive or cannot be sent over the transport, so that this rank
-    // can tell the others why before they notice that it closes its connections. Returns the given
-    // status, or that of the failure which is the cause. NULL: nothing is called.
+    // can tell the other ranks why before they notice that it closes its connections. Returns the
+    // given status, or the status of another rank's failure if that is the cause. NULL: nothing is
+    // called.
     tri_status (*failed)(void *context, tri_status status);
     void *context; // argument of `opened`, `reached` and `failed`
 } tri_message_config;

@@ -16,7 +16,9 @@ typedef struct open_offer { // what rank 0 offers to the other ranks of the host
     shm_handle control, board;
 } open_offer;
 
-typedef struct open_call { // the arguments of an open, and the prefix of its keys in the store
+// The arguments of tri_comm_shm_open_at, and the prefix of the keys under which the ranks exchange
+// what they need to connect.
+typedef struct open_call {
     int rank, size, timeout_ms;
     bool by_socket;
     const tri_comm_meeting *meeting;

@@ -1,5 +1,6 @@
-// The buffers in shared memory that this process maps. These functions find in which buffer a
-// pointer lies, so that other ranks can be told where to read.
+// The buffers in shared memory that this process maps. A region is one segment of shared memory
+// with a buffer for each rank of the communicator that allocated it. These functions find in which
+// buffer a pointer lies, so that other ranks can be told where to read.
 #ifndef TRIREME_COMM_SHM_REGION_H
 #define TRIREME_COMM_SHM_REGION_H
 
