@@ -338,7 +338,7 @@ static void body_cycle(tri_comm *comm, ranks_table *table, void *argument) {
         }
 }
 
-// Passes messages from each rank to the next, alone and while collectives go on.
+// Passes a message from each rank to the next, and then runs a collective, again and again.
 static void body_chain(tri_comm *comm, ranks_table *table, void *argument) {
     for (int n = 1; n < 40; n++) {
         int values[64];

@@ -102,7 +102,7 @@ typedef struct tri_comm tri_comm;
 typedef enum tri_comm_ability {
     // Sums are added in rank order: ((send_0 + send_1) + send_2) + …. Without this ability the bits
     // of a sum depend on the values and on how the ranks are arranged, but are the same in every
-    // run. Only trainer.deterministic demands rank order.
+    // run. Only the recipe's option trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1, // does operations with `accumulate`
     TRI_COMM_WIRE_TYPES = 1 << 2,  // does operations whose `wire` is a half type
@@ -192,7 +192,8 @@ typedef struct tri_comm_backend {
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
-    // By rank: its number in the job, which messages name; NULL: the two numbers are the same.
+    // job_rank[r]: the number of rank r among all ranks of the job, which messages name; NULL: each
+    // rank has the same number in both.
     const int *job_rank;
     // The ledger (this rank's record of its actions), which all communicators split from the same
     // one share. Every operation is recorded as an action of `lane`, the lane of this communicator:
@@ -224,8 +225,8 @@ static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
 }
 // Links the families of a and b (the communicators that were split from the same one as a, or as
 // b): if one of them fails, a rank that is in both makes the other fail with the same cause.
-// Without the link, ranks would wait in b for a rank that has ended because of a. The link ends
-// when either family is closed.
+// Without the link, ranks would wait in b for a rank that has ended because of a failure in a. The
+// link ends when either family is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
 // The name of a kind of operation, such as "all_reduce". `bench comm --op` uses these names, and so
 // do traces and messages about what a rank does.

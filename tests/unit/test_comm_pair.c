@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_COUNT = 70001 }; // elements of one rank: more than staging memory holds at one time
+enum { MOST_COUNT = 70001 }; // elements of one rank: more than a pair's scratch memory holds
 
 typedef struct shape {
     int hosts, local_size; // number of hosts, and of ranks on each host
@@ -345,7 +345,7 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
         CHECK(sum == want);
         tri_comm_close(child);
     }
-    CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // hosts backwards too
+    CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // in reverse order
     tri_comm_close(child);
     // The group does not contain the same local ranks of each host. So it cannot have two levels,
     // and runs all operations on the direct communicator.

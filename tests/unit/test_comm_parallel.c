@@ -211,7 +211,7 @@ static void test_types(void **state) {
 // Rank 1 receives from rank 2 while its own message to rank 0 is not yet read, and only then tells
 // rank 0 to read it.
 static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
-    enum { N = 50000 }; // more than a pipe holds
+    enum { N = 50000 }; // more numbers than the pipe between two ranks holds (comm/shm)
     int rank = comm->rank;
     bool shared = *(bool *)argument;
     float *out = memory_of(comm, N * sizeof *out, shared);
@@ -233,7 +233,8 @@ static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
             CHECK_OK(comm->backend->wait(comm, got));
             for (int i = 0; i < N; i++) CHECK(in[i] == (float)(2 * N + i));
             CHECK(!comm->backend->test(comm, sent));
-            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1); // in the background
+            // `test` may return false while the background thread advances operations.
+            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1);
             // A message to rank 2 also overtakes the one to rank 0, which rank 0 does not receive
             // yet.
             send.peer = 2;

@@ -41,8 +41,8 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
 // - TERMS_ADDED: the received terms, converted to the type in which they are added;
 // - SUM: the sum of the received terms, in that type.
 //
-// In the second half of an ALL_REDUCE, in which the sums travel, TERMS_SENT and TERMS_RECEIVED hold
-// the sums of this rank and of all ranks.
+// In the second half of an ALL_REDUCE, in which the sums travel, TERMS_SENT holds the sums of this
+// rank and TERMS_RECEIVED those of all ranks.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;

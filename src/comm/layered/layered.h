@@ -42,7 +42,8 @@ typedef struct layered_kind {
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]);
     // Returns the index of the inner communicator over which the two ends of a message compare
-    // their calls before the data are sent; -1: they do not compare them. NULL: likewise.
+    // their calls before the data are sent; -1: they do not compare them. The function pointer
+    // NULL: they never compare them.
     int (*header)(const layered_comm *comm);
 } layered_kind;
 
@@ -53,7 +54,8 @@ struct layered_comm {
     _Atomic int under_way[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
-    unsigned detail; // for the kind's own use; comm/generic: the abilities that it supplies itself
+    // Only the kind uses this member. In comm/generic: the abilities that it supplies itself.
+    unsigned detail;
     // The state of the collective at the head of the queue: its current window (the elements that
     // fit into the scratch memory at one time), the steps for that window, and the index of the
     // current step. If that step is an inner operation, `started` tells whether it was started, and
@@ -75,7 +77,7 @@ typedef struct layered_open {
     const layered_kind *kind;
     tri_comm *inner[LAYERED_INNER]; // the new communicator takes them over, even if opening fails
     int rank, size;
-    const int *job_rank; // by rank: the rank's number in the job
+    const int *job_rank; // job_rank[r]: the number in the job of rank r
     size_t scratch_bytes;
     unsigned detail; // the value of layered_comm.detail
 } layered_open;

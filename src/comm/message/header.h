@@ -1,6 +1,6 @@
 // The headers that ranks exchange when a collective begins. A header tells which operation a rank
 // has called, so that calls can be compared, and carries the data itself if they are small (at most
-// eager_bytes).
+// message_comm.eager_bytes bytes).
 #ifndef TRIREME_COMM_MESSAGE_HEADER_H
 #define TRIREME_COMM_MESSAGE_HEADER_H
 

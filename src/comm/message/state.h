@@ -102,7 +102,7 @@ typedef struct message_family {
     const tri_transport *transport;
     tri_transport_end *end;
     int rank;                // this rank's number in the family
-    message_member *members; // by rank: what this process knows about the rank
+    message_member *members; // members[r]: what this process knows about rank r
     pthread_mutex_t turn;
     // Only the thread that has the turn, the right to call the transport, uses the members below.
     uint32_t next_number; // number of the next communicator that a split makes

@@ -22,7 +22,7 @@
 
 enum {
     NAP_LEAST_US = 10, // the shortest sleep between two polls of a transport
-    NAP_MOST_US = 300, // the longest one, if the transport has no descriptor that wakes the thread
+    NAP_MOST_US = 300, // the longest such sleep, if the transport has no descriptor to sleep on
     // How long message_stop waits for the other ranks to answer that they know of a failure, before
     // it stops the transport.
     TELL_MS = 1000,

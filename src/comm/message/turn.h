@@ -24,8 +24,8 @@ void message_tell_left(message_comm *comm);
 // Ends all requests (sends and receives of the transport) after a failure. Before that it waits a
 // moment for the other ranks to learn of the failure, so that they can report its cause.
 void message_stop(message_family *family);
-// Waits until all ranks of the family have called this function, so that no rank closes while
-// others still send. False: not all ranks called it within the time limit.
+// Waits until all ranks of the family have called this function, so that no rank closes its
+// connections while others still send. False: not all ranks called it within the time limit.
 bool message_say_goodbye(message_family *family);
 // Lets the transport send and receive until `count` requests are complete. False: one of them
 // failed, or the time until_ns has come.

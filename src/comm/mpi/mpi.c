@@ -27,8 +27,8 @@ struct tri_transport_end {
     int *indices;
     MPI_Status *statuses;
     int pending_count, pending_capacity;
-    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // by rank: why it was lost; "": it can be reached
-    int *sent_to;                            // by rank: how many messages were sent to it
+    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // loss[r]: why rank r is lost; "": it is not
+    int *sent_to;                            // sent_to[r]: how many messages were sent to rank r
     int received;                            // how many messages were received from all ranks
     bool moved;
 };

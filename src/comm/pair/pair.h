@@ -21,10 +21,10 @@
 typedef struct tri_comm_pair {
     tri_comm *inside, *across;
     // A communicator over all ranks, in which each rank has the number h * L + l too. It carries
-    // messages between ranks that share neither `inside` nor `across`. NULL: such messages are
-    // TRI_UNSUPPORTED.
+    // messages between ranks that share neither `inside` nor `across`. NULL: such messages fail
+    // with TRI_UNSUPPORTED.
     tri_comm *direct;
-    const int *job_rank; // by rank: its number in the job; NULL: the two numbers are the same
+    const int *job_rank; // job_rank[r]: the number of rank r in the job; NULL: it is r
 } tri_comm_pair;
 
 // Makes the pair and takes over its communicators, even if it fails. Collective. The pair can be

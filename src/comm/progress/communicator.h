@@ -1,4 +1,5 @@
-// Makes, splits and closes communicators on the progress base.
+// Makes, splits and closes communicators on the progress base, the common part of communicators
+// whose operations advance while the caller does other work (state.h).
 #ifndef TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 #define TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 

@@ -155,7 +155,7 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     atomic_fetch_add(&comm->waiters, 1);
     wait_until_over(comm, ticket.value);
     // Another thread that waits may have gone to sleep because this thread was advancing
-    // operations. That thread now has to wake and advance its own operation.
+    // operations. The sleeping thread now has to wake and advance its own operation.
     if (atomic_fetch_sub(&comm->waiters, 1) > 1) family->backend->wake(family);
     tri_ledger_end(head->ledger, mark);
     progress_clear_awaited(family);

@@ -28,7 +28,7 @@ void progress_call_listener(progress_comm *comm) {
 }
 
 // Wakes the threads of this process that wait for operations, because this thread has just advanced
-// some.
+// operations.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);

@@ -15,7 +15,8 @@ tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count)
 // Does one bounded step of the operation at the head of the queue. The caller has set `executing`
 // (progress_try_execute), so that no other thread does the same.
 progress_result progress_advance(progress_comm *comm);
-bool progress_try_execute(progress_comm *comm); // sets `executing`; false: another thread has
+// Sets `executing`. False: another thread has set it, so the caller must not advance operations.
+bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
 // As progress_end_execute, for a caller that does not go on to wait for its operation. It also
 // wakes the threads of this process that went to sleep because the caller was executing: nobody

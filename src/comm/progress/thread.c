@@ -28,7 +28,7 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     if (result == PROGRESS_BLOCKED) progress_watch(comm);
     atomic_store(&comm->executing, 0);
     // Only one thread at a time advances operations. Another thread that began to wait meanwhile
-    // may have gone to sleep; it is woken, so that it advances what is left.
+    // may have gone to sleep; it is woken, so that it advances its operation further.
     if (atomic_load(&comm->waiters) > 0) comm->family->backend->wake(comm->family);
     return wanted ? result : PROGRESS_IDLE;
 }

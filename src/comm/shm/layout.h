@@ -1,6 +1,6 @@
 // What the shared-memory backend keeps in shared memory.
 //
-// A *family* is all communicators that come from one open. Its control block has a member for each
+// A *family* is all communicators that were split from one. Its control block has a member for each
 // rank: the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it
 // sleeps while it waits for others. Each communicator has a *board* with a seat for each rank, on
 // which the rank announces its operations, a pipe (a ring buffer) for each pair of ranks, and
@@ -48,7 +48,7 @@ enum {
 typedef struct shm_member {
     _Alignas(SHM_CACHE_LINE) tri_process process;
     cpu_set_t cpus;
-    _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined;
+    _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined; // 1: the rank has filled in this struct
     _Atomic uint64_t heartbeat;
     // 1 + the number in the job of the rank for which this rank waits, set once the wait has lasted
     // some time; 0, as in zeroed memory: it waits for none.
@@ -84,7 +84,7 @@ typedef struct shm_entry {
 typedef struct shm_seat {
     // How many meetings (barriers of the communicator's ranks) the rank has entered.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings;
-    _Atomic uint32_t closed;
+    _Atomic uint32_t closed; // 1: the rank has closed the communicator
     // How many chunks of this rank's share of an all-reduce are begun, and how many are finished.
     // They are in shared memory because faster ranks help slower ones. The upper 32 bits of each
     // word are the lower 32 bits of the number of the meeting (barrier) to which the count belongs:

@@ -1,9 +1,9 @@
 // Sends and receives over shared memory. Messages from one rank to another go through a channel
-// (shm_channel), one at a time. The receiver copies data that lie in shared memory from there;
-// other data go through the channel's pipe, a ring buffer. A message uses these members of its
-// progress_item: `step` becomes 1 when this rank has posted the message (or, as receiver, found it
-// posted), `number` is the message's number in the channel, and `bytes` counts the bytes that were
-// copied.
+// (shm_channel), one at a time. If the data lie in shared memory, the receiver copies them from
+// there; otherwise they go through the channel's pipe, a ring buffer. A message uses these members
+// of its progress_item: `step` becomes 1 when this rank has posted the message (or, as receiver,
+// found it posted), `number` is the message's number in the channel, and `bytes` counts the bytes
+// that were copied.
 #include "comm/shm/message.h"
 
 #include "comm/progress/describe.h"

@@ -126,8 +126,8 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-// Waits until the other end of the socket confirms that it has received the descriptor. If it gave
-// up meanwhile, it connects again later and is served then.
+// Waits until the other end of the socket confirms that it has received the descriptor. If the
+// other end gave up meanwhile, it connects again later and is served then.
 static bool segment_is_taken(int socket) {
     char byte;
     struct timeval limit = {.tv_sec = 1};

@@ -61,7 +61,7 @@ typedef struct shm_family {
     pthread_mutex_t regions_lock, watched_lock;
     shm_region *regions;
     uint64_t regions_made;
-    shm_watched *watched; // by member: whether the member still lives
+    shm_watched *watched; // watched[m]: whether member m still lives
     char silence[64];     // the text that shm_loss returns for a rank without a heartbeat
 } shm_family;
 
@@ -78,10 +78,10 @@ typedef enum shm_state {
 // The state of the collective at the head of the queue.
 typedef struct shm_current {
     shm_state state;
-    // The data of every rank are so small that they lie in the entry (shm_entry.payload) by which
-    // it announces the operation.
+    // True: the data of every rank are so small that they lie in the entry (shm_entry.payload) by
+    // which it announces the operation.
     bool eager;
-    bool staged; // the data go through staging memory, as much as fits at a time
+    bool staged; // true: the data go through staging memory, as much as fits at a time
     // The window: which of the operation's `count` elements are in staging memory at present.
     // Without staging it is the whole operation.
     int64_t begin, count;
@@ -90,8 +90,8 @@ typedef struct shm_current {
     // on. The cursor is the number of shares of which every chunk has been begun. Other
     // collectives: the cursor is how many chunks this rank has copied or reduced.
     int64_t cursor;
-    const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where its data of this window lie
-    char *to[TRI_MAX_LOCAL_RANKS];         // by rank: where its results of this window go
+    const char *from[TRI_MAX_LOCAL_RANKS]; // from[r]: where rank r's data of this window lie
+    char *to[TRI_MAX_LOCAL_RANKS];         // to[r]: where rank r's results of this window go
 } shm_current;
 
 typedef struct shm_comm {

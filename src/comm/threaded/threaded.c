@@ -207,8 +207,8 @@ tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri
     return status;
 }
 
-// Whether a group of the call of `start` with this number, counted from 1, is not done yet. The
-// caller holds the lock.
+// Whether one of the groups that call number `number` of `start` made is not done yet; calls are
+// numbered from 1. The caller holds the lock.
 static bool is_pending(const threaded_comm *c, uint64_t number) {
     if (c->status != TRI_OK) return false;
     for (const threaded_group *g = c->first; g; g = g->next)

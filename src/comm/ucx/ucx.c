@@ -286,8 +286,8 @@ static bool ucx_progress(tri_transport_end *end) {
 }
 
 // Returns the descriptor to sleep on; -1: the caller instead sleeps for a short time before each
-// look, which leaves the cores to ranks that have work. While UCX connects over TCP, the descriptor
-// is readable until the other end answers, so that no thread could sleep on it.
+// call of ucx_progress, which leaves the cores to ranks that have work. While UCX connects over
+// TCP, the descriptor is readable until the other end answers, so that no thread could sleep on it.
 static int ucx_event_fd(tri_transport_end *end) {
     return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
 }
