@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-// Element i of what rank r sends in operation `seed`; small whole numbers, so that sums are exact
-// in f32.
+// Computes element i of what rank `rank` sends. `seed` differs from operation to operation. The
+// results are small whole numbers, so that sums are exact in F32.
 static int value_of(int seed, int rank, int64_t i) {
     return (int)((i * 7 + rank * 13 + seed * 5) % 97) - 48;
 }
@@ -163,7 +163,7 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
                     one(comm, op, seed, &shared, true);
                     one(comm, op, seed, &own, true);
                 }
-                // One rank's buffer is private.
+                // The last rank uses private memory, and the other ranks use shared memory.
                 one(comm, op, seed, comm->rank == comm->size - 1 ? &own : &shared, false);
             }
     CHECK_OK(tri_comm_barrier(comm, "end"));
@@ -171,8 +171,8 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
     comm->backend->free(comm, shared.recv);
 }
 
-// Operations on more data than the staging memory holds, and so large that a rank that is done with
-// its own share of an all-reduce helps other ranks with theirs.
+// Does operations on more data than the staging memory holds. The data are so large that a rank
+// that is done with its own share of an all-reduce helps other ranks with theirs.
 static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 8 << 20), own = arena_private(8 << 20);
     for (int k = 0; k < COLLECTIVES; k++) {
@@ -249,8 +249,8 @@ static void body_wire(tri_comm *comm, ranks_table *table, void *argument) {
                           : status == TRI_MISMATCH && strstr(tri_error_message(), "by BF16"));
 }
 
-// Many operations in flight, which a background thread finishes in order while the caller does
-// other things.
+// Starts many operations, which a background thread finishes in order while the caller does other
+// things.
 static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     enum { OPS = 24, N = 30000 };
     arena memory = arena_shared(comm, (size_t)OPS * N * 4);
@@ -281,9 +281,9 @@ static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     }
 }
 
-// An operation ends although no thread waits for it. The calls of `test` alone could not end it: a
-// call works on one chunk at most (with messages, on as many elements as are sent at a time), and
-// the operation has more of these than there are calls.
+// Checks that an operation ends although no thread waits for it. The calls of `test` alone could
+// not end it: one call works on one chunk at most (with messages, on one window: the elements that
+// are sent at a time), and the operation has more chunks or windows than there are calls.
 static void body_background(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 16 << 20, CALLS = 20 };
     int64_t step = ranks_transport ? TRI_MESSAGE_WINDOW_BYTES : TRI_SHM_CHUNK_BYTES;
@@ -299,13 +299,14 @@ static void body_background(tri_comm *comm, ranks_table *table, void *argument) 
     int calls = 0;
     while (!comm->backend->test(comm, ticket)) {
         CHECK(++calls < CALLS);
-        ranks_sleep_ms(10 << (calls < 10 ? calls : 10)); // instrumented code is slow
+        ranks_sleep_ms(10 << (calls < 10 ? calls : 10)); // with a sanitizer, code is slow
     }
     CHECK_OK(comm->backend->wait(comm, ticket));
     for (int i = 0; i < N; i++) CHECK(x[i] == (float)(comm->size * (comm->size + 1) / 2));
 }
 
-// Cyclic exchange in a group: every rank sends to the right and receives from the left, twice.
+// Every rank sends to the next rank and receives from the one before, twice, as one operation
+// group: the operations that one call of `start` begins together.
 static void body_cycle(tri_comm *comm, ranks_table *table, void *argument) {
     const int64_t counts[] = {0, 1, 1000, 50001, 300000};
     int size = comm->size, right = (comm->rank + 1) % size, left = (comm->rank + size - 1) % size;
@@ -337,7 +338,7 @@ static void body_cycle(tri_comm *comm, ranks_table *table, void *argument) {
         }
 }
 
-// Passes messages from each rank to the next, alone and while collectives go on.
+// Passes a message from each rank to the next, and then runs a collective, again and again.
 static void body_chain(tri_comm *comm, ranks_table *table, void *argument) {
     for (int n = 1; n < 40; n++) {
         int values[64];
@@ -374,7 +375,8 @@ static void body_random(tri_comm *comm, ranks_table *table, void *argument) {
                           .count = count,
                           .root = rand_r(&state) % comm->size,
                           .reduction = (tri_comm_reduction)(rand_r(&state) % 3)};
-        // If bit 8 is set, the ranks whose bits are set use memory that other ranks cannot see.
+        // If bit 8 of `mask` is set, rank r uses memory that other ranks cannot see if bit r is
+        // set.
         unsigned mask = (unsigned)rand_r(&state);
         bool in_place = op.kind == TRI_COMM_ALL_REDUCE && rand_r(&state) % 2;
         one(comm, op, step, mask >> comm->rank & mask >> 8 & 1 ? &own : &shared, in_place);
@@ -390,8 +392,8 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK((none == NULL) == (comm->rank == 0));
     int members = (comm->size + 1 - comm->rank % 2) / 2;
     CHECK(half->size == members && half->rank == members - 1 - comm->rank / 2);
-    // The communicator that was split has allocated x; a communicator split from it may use x. Both
-    // halves run their all-reduces at the same time.
+    // `comm` has allocated x, and `half` was split from it, so `half` may use x. Both halves run
+    // their all-reduces at the same time.
     for (int i = 0; i < 100000; i++) x[i] = (float)comm->rank;
     CHECK_OK(tri_comm_run(
         half,
@@ -425,8 +427,8 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_barrier(comm, "after split"));
 }
 
-// The bits of a sum do not depend on how the ranks divided the work: they are those of adding the
-// ranks' terms in rank order.
+// Checks that the bits of a sum do not depend on how the ranks divided the work: they are those of
+// adding the ranks' terms (what each rank sends) in rank order.
 static void body_bits(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 100003 };
     float *x, *plain = malloc(N * sizeof *plain);
@@ -447,8 +449,8 @@ static void body_bits(tri_comm *comm, ranks_table *table, void *argument) {
     free(plain);
 }
 
-// REDUCE_SCATTER and ALL_GATHER in place, as training runs them on flat buffers: a rank's shard is
-// a range of the whole buffer.
+// Does a REDUCE_SCATTER and an ALL_GATHER in place, as training runs them on flat buffers: a rank's
+// shard is a range of the whole buffer.
 static void body_shards(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 20000 };
     float *x;
@@ -489,7 +491,7 @@ enum { CASE_SIZES = 6 };
 typedef struct comm_case {
     const char *name;
     ranks_body *body;
-    int sizes[CASE_SIZES]; // numbers of ranks, 0 at the end
+    int sizes[CASE_SIZES]; // `body` runs on each of these numbers of ranks; 0: the list ends
     unsigned seed;         // for `body`
 } comm_case;
 

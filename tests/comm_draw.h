@@ -6,13 +6,14 @@
 
 #include <trireme/tensor.h>
 
-// Draws a whole number below `below`. It depends only on the seed, the number of the operation and
-// `what`, which stands for what the number is used for.
+// Draws a whole number from 0 to below - 1. It depends only on the seed, the number of the
+// operation and `what`, which stands for what the number is used for.
 static inline uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
     return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
 }
 
-// Writes numbers of F32, F64 or BF16.
+// Fills `memory` with `count` random numbers of F32, F64 or BF16, which depend only on `key` and
+// their index.
 static inline void draw_numbers(void *memory, tri_dtype dtype, int64_t count, uint64_t key) {
     for (int64_t i = 0; i < count; i++) {
         double value = tri_philox_uniform(tri_philox_at(key, 0, 0, (uint64_t)i)) - 0.5;

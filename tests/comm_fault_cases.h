@@ -15,7 +15,7 @@
 
 enum { N = 1 << 20 };
 
-// Checks that after a failure every later call fails with the same status.
+// Checks that after a failure every later call on the communicator fails with the same status.
 static void check_stays(tri_comm *comm, tri_status status) {
     CHECK(tri_comm_barrier(comm, "after the failure") == status);
     int64_t x = 0;
@@ -32,7 +32,7 @@ static void check_stays(tri_comm *comm, tri_status status) {
 
 typedef struct attack_plan {
     int victim, signal, delay_ms;
-    bool behind; // operations are in flight and no thread waits for them
+    bool behind; // true: no thread waits for the operations that are in flight
 } attack_plan;
 
 static void work_until_failure(tri_comm *comm, const attack_plan *attack, float *shared,

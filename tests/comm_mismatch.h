@@ -6,8 +6,8 @@
 #include "comm_ranks.h"
 
 typedef struct mismatch {
-    tri_comm_op ops[2]; // what rank 0 calls, and what the other ranks call
-    const char *says[2];
+    tri_comm_op ops[2];  // what rank 0 calls, and what the other ranks call
+    const char *says[2]; // what the error of every rank has to contain
 } mismatch;
 
 // If the arguments of OP give a field a second value, that value replaces the first.
@@ -35,9 +35,9 @@ static const mismatch mismatches[] = {
     {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
     {{OP(RECV, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"recv 'edge 3'", "'REDUCE a'"}},
-    // Rank 0 sends a message while rank 1 begins a collective. A layer that exchanges descriptions
-    // of the calls then fails in this exchange, which for a collective is an all-gather with the
-    // collective's label. So the error has to contain that label, but not "all_reduce".
+    // Rank 0 sends a message while rank 1 begins a collective. The generic layer exchanges the
+    // ranks' calls first: for a collective by an all-gather, which gets the collective's label.
+    // That exchange then fails. So the error has to contain the label, but not "all_reduce".
     {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
      {"send 'edge 3'", "'REDUCE a'"}},
 };
@@ -73,7 +73,7 @@ static inline int mismatch_run(ranks_body *body) {
     for (int i = 0; i < MISMATCHES; i++) {
         mismatch row = mismatches[i];
         bool is_lone_send = row.ops[0].kind == TRI_COMM_SEND && row.ops[1].kind != TRI_COMM_RECV;
-        if (ranks_transport && is_lone_send) continue; // found only by the operation after it
+        if (ranks_transport && is_lone_send) continue; // the next operation finds it
         bad += ranks_run(2, NULL, body, &row);
     }
     return bad;

@@ -1,4 +1,5 @@
-// Forks the ranks of a communicator for a test: over shared memory, or over a transport.
+// Forks the processes that are the ranks of a communicator in a test. They communicate over shared
+// memory (comm/shm), or over a transport (comm/message).
 #ifndef TESTS_COMM_RANKS_H
 #define TESTS_COMM_RANKS_H
 
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { RANKS_LIMIT_S = 400 }; // instrumented code is slow
+enum { RANKS_LIMIT_S = 400 }; // with a sanitizer, code is slow
 #else
 enum { RANKS_LIMIT_S = 50 };
 #endif
@@ -120,8 +121,9 @@ static inline int ranks_shared_memory(void) {
 }
 
 // A barrier over shared memory, which works although communicators may have failed; each use needs
-// its own number `note`. A test calls it before an operation that is to fail: otherwise a rank that
-// has not yet left the operation before would find that one failed.
+// its own number `note`. A test calls it before an operation that is to fail. Otherwise a rank that
+// is still in the operation before could find that this one failed too, because a failure ends
+// everything that is under way.
 static inline void ranks_meet(ranks_table *table, int note, int size) {
     atomic_fetch_add(&table->notes[note], 1);
     while (atomic_load(&table->notes[note]) < size) ranks_sleep_ms(1);
@@ -164,7 +166,7 @@ static inline ranks_table *ranks_share_table(void) {
     return table;
 }
 
-// Starts the ranks; each runs `body` and ends with code 0.
+// Starts the ranks; each opens the communicator, runs `body` and ends with code 0.
 static inline ranks ranks_start(int size, const tri_shm_config *config, ranks_body *body,
                                 void *argument) {
     ranks all = {.table = ranks_share_table(), .size = size};
@@ -177,7 +179,8 @@ static inline ranks ranks_start(int size, const tri_shm_config *config, ranks_bo
     return all;
 }
 
-// Waits for rank r and returns its exit code, or 128 + the signal. After `seconds` kills it: -1.
+// Waits for rank r to end and returns its exit code, or 128 + the signal that ended it. If it has
+// not ended after `seconds`, kills it and returns -1.
 static inline int ranks_join(ranks *all, int r, double seconds) {
     double end = ranks_seconds() + seconds;
     int status;

@@ -15,7 +15,8 @@ enum {
     // one alone takes too little time to be measured well.
     BENCH_SMALL_BYTES = 64 << 10,
     BENCH_SMALL_INNER = 200,
-    BENCH_BUDGET_BYTES = 1 << 30, // about how many bytes are sent in all, for each size
+    // About how many bytes are sent for each size: a large operation is repeated less often.
+    BENCH_BUDGET_BYTES = 1 << 30,
 };
 
 static const size_t bench_sizes[] = {8,       64,      512,      4096,     32768,    262144,
@@ -28,6 +29,7 @@ typedef struct bench_run {
     bool fold;
     size_t bytes; // size of the operation as the table reports it
     int64_t count;
+    // How many times are measured, and how many operations each measurement covers.
     int repetitions, inner;
     char *send, *recv;
 } bench_run;
@@ -197,8 +199,8 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
 }
 
 // Reads and writes each element of the buffer once. In an all-reduce of two ranks each rank has the
-// same traffic: it reads half of both ranks' buffers and writes half of both. So the time of this
-// function is the lower bound with which the times of operations are compared.
+// same traffic: it reads half of both ranks' buffers and writes half of both. So operations are
+// compared with the time of this function, which is a lower bound for theirs.
 static tri_status bench_touch(bench_run *run) {
     bool gathers = run->kind == TRI_COMM_ALL_GATHER; // an all-gather has its whole buffer at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);

@@ -15,15 +15,16 @@ typedef struct tri_comm_bench_options {
     // all-gather, of `send` for a reduce-scatter. They are rounded up to whole elements of every
     // rank. NULL: 8 bytes to 256 MiB.
     const size_t *sizes_bytes;
-    int sizes;
+    int sizes;       // number of entries of sizes_bytes
     int repetitions; // how often each size is timed; 0: the benchmark chooses this by the size
     bool json;       // true: prints one JSON object per line instead of a table
 } tri_comm_bench_options;
 
-// Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out` (flushed line
-// by line): the median over the repetitions of the slowest rank's time. The table also shows, as an
-// upper bound, the rate at which all ranks at once can read a buffer of that size and write it
-// back. TRI_INTERNAL: an operation gave a wrong result.
+// Times one kind of operation for all sizes. Collective. Rank 0 alone writes to `out`, line by
+// line: for each size the time of an operation. It is the median over the repetitions, of each of
+// which the slowest rank's time counts. The table also shows, as an upper bound, the rate at which
+// all ranks at once can read a buffer of that size and write it back. TRI_INTERNAL: an operation
+// gave a wrong result.
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out);
 
 // Times one operation on a whole buffer of `bytes` bytes of F32, as tri_comm_bench does.

@@ -2,14 +2,16 @@
 // whose operations advance while the caller does other work is built on comm/progress.
 //
 // Every rank of a communicator starts the same operations in the same order. An operation is
-// started and waited for later, and advances in between.
+// started and waited for later, and advances in between. The operations that one call of `start`
+// begins together are an operation group. A ticket stands for work that was started and is waited
+// for later: an operation group, or work of a device.
 //
 // Errors: ranks that disagree on kind, type or count get TRI_MISMATCH, which names both operations.
 // A rank that died is TRI_PEER_LOST, one that does not join within timeout_ms is TRI_TIMEOUT; both
 // name the rank and its latest action. After a failure every later call on the communicator, and on
 // all communicators of its family (those split from the same one), fails with the same error. So a
-// rank that waits in another communicator reports what failed first, and not that some rank left
-// because of it.
+// rank that waits in another communicator reports what failed first, and not only that some other
+// rank has left.
 //
 // Sums are computed in rank order, ((send_0 + send_1) + send_2) + …, each addition in the type of
 // the operation, so that their bits depend on the values only. BF16 and F16 are added in F32 and
@@ -100,7 +102,7 @@ typedef struct tri_comm tri_comm;
 typedef enum tri_comm_ability {
     // Sums are added in rank order: ((send_0 + send_1) + send_2) + …. Without this ability the bits
     // of a sum depend on the values and on how the ranks are arranged, but are the same in every
-    // run. Only trainer.deterministic demands rank order.
+    // run. Only the recipe's option trainer.deterministic demands rank order.
     TRI_COMM_RANK_ORDER = 1 << 0,
     TRI_COMM_ACCUMULATES = 1 << 1, // does operations with `accumulate`
     TRI_COMM_WIRE_TYPES = 1 << 2,  // does operations whose `wire` is a half type
@@ -114,7 +116,7 @@ typedef enum tri_comm_ability {
 
 // The purpose of a communicator, by which its need of a device's memory is estimated.
 typedef enum tri_comm_use {
-    TRI_COMM_BULK,
+    TRI_COMM_BULK,    // carries large tensors by collectives
     TRI_COMM_NUMBERS, // carries only a few numbers at a time
     TRI_COMM_MESSAGES // carries messages, but no collectives
 } tri_comm_use;
@@ -123,16 +125,17 @@ typedef struct tri_comm_backend {
     const char *name;
     unsigned (*abilities)(const tri_comm *comm); // bits of tri_comm_ability
     // How many bytes one rank of a communicator of `ranks` ranks uses for the backend's own
-    // buffers, so that plans can count them. `is_private`: operations are also called with memory
-    // that `alloc` did not allocate, which may need additional buffers.
+    // buffers, so that plans can count them. `is_private`: operations also work on memory that
+    // `alloc` did not allocate, for which the backend may need additional buffers.
     int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective. No operation may be in flight, unless the communicator
     // was aborted.
     void (*close)(tri_comm *comm);
     // Makes everything that is under way fail at once, and starts nothing else. It is called before
-    // a device's queues are closed, because queues and communicator may wait for each other: after
-    // the call no queue waits for the communicator's tickets, and the communicator no longer uses
-    // tickets that it got through `after`. NULL: the communicator never waits for tickets.
+    // a device's queues (its lists of work) are closed, because a queue may wait for the
+    // communicator, and the communicator for a queue. After the call no queue waits for the
+    // communicator's tickets any more, and the communicator no longer uses tickets that it got
+    // through `after`. NULL: the communicator never waits for tickets.
     void (*stop)(tri_comm *comm);
     // Makes a new communicator of the ranks that give the same colour, ordered by key, then by old
     // rank, as MPI_Comm_split. Collective. colour < 0: this rank takes part and gets *out = NULL.
@@ -160,8 +163,9 @@ typedef struct tri_comm_backend {
     // ranks in the same direction have to be done. So a caller can wait for a RECV while an earlier
     // SEND is still going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
-    // Makes every rank's pending and later calls, on all communicators of the family (those that
-    // were split from the same one), fail with TRI_PEER_LOST and `why`. Any thread may call it.
+    // Makes the pending and later calls of every rank fail with TRI_PEER_LOST and the message
+    // `why`, on all communicators of the family (those that were split from the same one). Any
+    // thread may call it.
     void (*abort)(tri_comm *comm, const char *why);
     // TRI_OK, or the failure of the communicator. Never waits for other ranks. Any thread may call
     // it.
@@ -170,14 +174,16 @@ typedef struct tri_comm_backend {
     // The call comes from any thread, as soon as an operation has ended; operations advance without
     // the caller until then. It comes at once if no operation is under way or the communicator has
     // failed already. A later failure does not call `wake`: the caller learns of it by
-    // tri_comm_link. `waits`: a thread of the caller does nothing but wait for `wake`. NULL: the
-    // caller has to test again and again.
+    // tri_comm_link. `waits`: a thread of the caller does nothing but wait for `wake`; then the
+    // other ranks are told for which rank this one waits. The function pointer NULL: the caller has
+    // to test again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
     // The communicator's family: all communicators that were split from the same one, and so fail
     // together. tri_comm_link makes several families fail together. NULL: no operation of this
     // backend ever waits for another rank, so tri_comm_link has nothing to do.
     struct progress_family *(*family)(tri_comm *comm);
-    // The latest actions of another rank; NULL: this backend cannot show them.
+    // Returns the record of another rank's latest actions; NULL: it cannot be read. The function
+    // pointer NULL: this backend can never read it.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
 
@@ -186,12 +192,14 @@ typedef struct tri_comm_backend {
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
-    // By rank: its number in the job, which messages name; NULL: the two numbers are the same.
+    // job_rank[r]: the number of rank r among all ranks of the job, which messages name; NULL: each
+    // rank has the same number in both.
     const int *job_rank;
     // The ledger (this rank's record of its actions), which all communicators split from the same
-    // one share. Every operation is recorded as an action of `lane`, the lane of this communicator.
-    // If a wait blocks the thread that runs the steps, the ledger also records the wait as an
-    // action of the compute lane.
+    // one share. Every operation is recorded as an action of `lane`, the lane of this communicator:
+    // a lane is a sequence of actions that run one after the other. If a wait blocks the thread
+    // that runs the training steps, the ledger also records the wait as an action of the compute
+    // lane.
     tri_ledger *ledger;
     int lane;
 };
@@ -208,16 +216,17 @@ tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);
-// Makes ranks agree on a status. Collective. Returns TRI_OK if every rank passes TRI_OK. Else every
-// rank gets the status and message of the lowest rank that failed. `what` is the operation's label.
+// Makes ranks agree on a status. Collective. Returns TRI_OK if every rank passes TRI_OK as `mine`.
+// Else every rank gets the status and message of the lowest rank that failed. `what` is the label
+// of the operations by which the ranks agree.
 tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
     return comm->job_rank ? comm->job_rank[rank] : rank;
 }
 // Links the families of a and b (the communicators that were split from the same one as a, or as
 // b): if one of them fails, a rank that is in both makes the other fail with the same cause.
-// Without the link, ranks would wait in b for a rank that has ended because of a. The link ends
-// when either family is closed.
+// Without the link, ranks would wait in b for a rank that has ended because of a failure in a. The
+// link ends when either family is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
 // The name of a kind of operation, such as "all_reduce". `bench comm --op` uses these names, and so
 // do traces and messages about what a rank does.
@@ -227,10 +236,10 @@ const char *tri_comm_kind_name(tri_comm_kind kind);
 // these ranks do, because shared memory shows only the ranks of one host. All of these families
 // must end before `health`.
 void tri_comm_set_health(tri_comm *comm, tri_health *health);
-// Names the communicator's lane (in traces, a thread), so that traces show the axis that it serves:
-// "shard", ….
+// Names the communicator's lane, the sequence of its actions (in traces, a thread), after the axis
+// of the mesh of ranks that it serves: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);
-// The latest actions of another rank; NULL: they cannot be seen.
+// Returns the record of another rank's latest actions; NULL: it cannot be read.
 const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank);
 void tri_comm_close(tri_comm *comm); // NULL allowed
 

@@ -11,8 +11,8 @@
 
 // What every data communicator can do. For gradients it adds sums to the old contents of `recv`,
 // and sends the terms of sums in a half type. It also reports ranks whose calls differ, so that the
-// user gets an error instead of a hang.
-// trainer.deterministic also demands TRI_COMM_RANK_ORDER.
+// user gets an error instead of a hang. The recipe's option trainer.deterministic also demands
+// TRI_COMM_RANK_ORDER.
 enum {
     TRI_COMM_DATA_ABILITIES =
         TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES | TRI_COMM_FINDS_MISMATCHES,
@@ -25,12 +25,13 @@ typedef struct tri_comm_data_request {
     tri_device *device;
     unsigned wanted; // bits of tri_comm_ability
     tri_comm_use use;
-    // TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails on all of them.
+    // The recipe's choice. TRI_COMM_NCCL: data between ranks must go by NCCL, or the request fails
+    // on all of them.
     tri_comm_choice choice;
     // A data communicator that has more ranks than the new one. If NCCL can split communicators, it
-    // makes the new one by splitting `parent`, and `colour` is this rank's colour. Then all ranks
-    // of `parent` have to make this request at the same time. NULL: the new one is opened without
-    // splitting another.
+    // makes the new one by splitting `parent`, and `colour` is this rank's colour
+    // (tri_comm_backend.split). Then all ranks of `parent` have to make this request at the same
+    // time. NULL: the new one is opened without splitting another.
     tri_comm *parent;
     int colour;
 } tri_comm_data_request;
@@ -47,9 +48,10 @@ void tri_comm_data_close(tri_comm *data, tri_comm *control);
 
 // Whether NCCL carries data between devices of this kind, if all ranks have NCCL.
 bool tri_comm_data_is_nccl(const tri_device_backend *device);
-// How many bytes of the device's memory one rank needs for a communicator of `ranks` ranks over
-// NCCL, with `links` more communicators of two ranks each, which carry messages. Adds to *estimate
-// how much NCCL allocates for itself.
+// Returns how many bytes of the device's memory one rank needs for this program's own buffers in a
+// communicator of `ranks` ranks over NCCL. It comes with `links` more communicators of two ranks
+// each, which carry messages. Adds to *estimate how many bytes NCCL itself is likely to allocate
+// for all of them.
 int64_t tri_comm_data_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
 // Checks that the recipe's choice of a communicator suits the kind of device. TRI_BAD_INPUT: the
 // choice is NCCL, and NCCL cannot carry data between devices of this kind.

@@ -1,6 +1,6 @@
 // Two functions by which ranks that are not connected yet exchange what they need to connect. They
-// are set and get of tri_store, or functions of a test, so that a backend does not depend on the
-// store.
+// are the functions set and get of tri_store, the key-value store by which the ranks of a job find
+// each other. Tests use functions of their own instead, without a store.
 #ifndef TRIREME_COMM_MEETING_H
 #define TRIREME_COMM_MEETING_H
 

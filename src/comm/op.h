@@ -11,9 +11,9 @@
 // kind does not take.
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
 
-// Count the elements that one rank reads from `send` and writes to `recv`; 0 if the kind does not
-// use that memory. For a broadcast, `send` is counted on every rank, though only the root's is
-// read.
+// Count the elements that one rank reads from `send`, or writes to `recv`; 0 if an operation of
+// this kind does not use that memory. For a broadcast, `send` is counted on every rank, though only
+// the root's is read.
 int64_t tri_comm_send_count(const tri_comm_op *op, int size);
 int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 
@@ -30,6 +30,7 @@ typedef struct tri_comm_numbers {
 } tri_comm_numbers;
 
 enum { TRI_COMM_LABEL_BYTES = 80 };
+// What a rank has called, in the form in which the ranks compare their calls.
 typedef struct tri_comm_call {
     // Some communicators do an operation in several steps, each of which is an operation of another
     // communicator. For such a step, `op` is the step and `whole` the operation that the caller
@@ -65,8 +66,8 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
 // True if two ranks may call these collectives together, or if the SEND `a` fits the RECV `b`. If
 // not, one of the ranks has made a mistake.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
-// Writes the whole call as text, for messages about ranks that disagree: "all_reduce 'REDUCE a' of
-// 4 F32 (sum)".
+// Writes the call's operation `whole` as text, for messages about ranks that disagree: "all_reduce
+// 'REDUCE a' of 4 F32 (sum)".
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);
 
 static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {

@@ -1,4 +1,5 @@
-// The rows of the recipe's section `comm`, from which the recipe is read and checked.
+// The recipe's section `comm`: the table of its options, by which it is read and checked, and what
+// follows from its choice of a backend: memory, and how many ranks are possible.
 #include "comm/options.h"
 
 #include "base/limits.h"
@@ -36,11 +37,11 @@ int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
 }
 
-// Returns how much of the backend's own memory a rank uses, which counts for its peak. Over shared
-// memory every rank has two entries, in which it announces an operation together with its data if
-// these are small (comm/shm/layout.h); a rank uses the entries of all ranks. Operations on memory
-// that other ranks cannot see (`is_private`) also use staging memory: that of this rank, and that
-// of the one other rank from which it reads at a time.
+// Counts the backend's own memory that a rank uses. Over shared memory every rank has two entries,
+// in which it announces an operation together with its data if these are small (comm/shm/layout.h);
+// a rank uses the entries of all ranks. Operations on memory that other ranks cannot see
+// (`is_private`) also use staging memory, through which the data are copied: that of this rank, and
+// that of the one other rank from which it reads at a time.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private) {
     if (ranks < 2 || backend == TRI_COMM_SELF) return 0;
     if (backend == TRI_COMM_MPI || backend == TRI_COMM_UCX)

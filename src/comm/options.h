@@ -1,4 +1,5 @@
-// The recipe's section `comm`: how ranks communicate, and how long a rank may make others wait.
+// The recipe's section `comm`: how ranks communicate, and how long ranks wait for a rank that does
+// not answer.
 #ifndef TRIREME_COMM_OPTIONS_H
 #define TRIREME_COMM_OPTIONS_H
 
@@ -31,11 +32,11 @@ const char *tri_comm_choice_name(tri_comm_choice choice);
 // this choice. It is the choice itself, but AUTO instead of NCCL: the ranks need the control
 // communicator before NCCL connects them, and to learn of failures.
 tri_comm_choice tri_comm_control_choice(tri_comm_choice choice);
-// The time limit in ms. NULL: the default.
+// The time limit timeout_s, in ms. `options` NULL: the default limit.
 int tri_comm_timeout_ms(const tri_comm_options *options);
 // How many bytes of the backend's own memory one rank uses in a communicator of `ranks` ranks, for
-// plans. AUTO counts as the backend that would be chosen. `is_private`: operations use memory that
-// the backend's alloc did not allocate.
+// plans. AUTO and NCCL count as SHM. `is_private`: operations also work on memory that the
+// backend's `alloc` did not allocate.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private);
 // Checks that the backend can serve this number of ranks. TRI_BAD_INPUT: it cannot.
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);

@@ -1,6 +1,7 @@
-// Reductions for every type, operation and instruction set. Macros make them, because they differ
-// only in one word each. The best instruction set is chosen at run time, so that one program runs
-// on all CPUs.
+// Reductions for every type, operation and instruction set. Macros write the functions, because
+// these differ only in one word each. The best instruction set is chosen at run time, so that one
+// program runs on all CPUs. A term is one rank's contribution to a sum. The wire type is the type
+// in which terms travel between ranks.
 #include "comm/reduce.h"
 
 #include "base/status.h"
@@ -17,9 +18,10 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define REDUCE_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-// The functions fold_… compute out = a + b, and the functions both_… write the same sum to two
-// outputs. An output may be the same array as an input, but never overlaps one at an offset, so the
-// pragma ivdep is allowed. Integers are added as unsigned, so that overflow wraps around.
+// The functions fold_… compute out = a + b (or maximum, or minimum), and the functions both_… write
+// the same result to two outputs. An output may be the same array as an input, but never overlaps
+// one at an offset, so the pragma ivdep is allowed. Integers are added as unsigned, so that
+// overflow wraps around.
 #define REDUCE_PAIR(isa, type, word, expression, attribute)                                        \
     attribute static void fold_##isa##_##word(void *out, const void *first, const void *second,    \
                                               size_t count) {                                      \
@@ -44,7 +46,8 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
 // Convert half types to F32 and back, because sums are made in F32. GCC vectorises the loops for
-// BF16; for F16 the code below uses the processor's conversion instruction.
+// BF16, but not those for F16: WIDEN_… and NARROW_… convert as many F16 values as they can with the
+// processor's own instruction, and the loop converts the rest.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
         const uint16_t *in = from;                                                                 \
@@ -160,7 +163,9 @@ __attribute__((target("avx2"))) static size_t stream_lines(char *to, const char 
         _mm256_stream_si256((__m256i *)(void *)(to + done), low);
         _mm256_stream_si256((__m256i *)(void *)(to + done + 32), high);
     }
-    _mm_sfence(); // makes streamed stores visible before the flag that announces them
+    // Makes the streamed stores visible before later stores, such as the counter by which this rank
+    // tells the others that its data are there.
+    _mm_sfence();
     return done;
 }
 #endif
@@ -184,7 +189,7 @@ static void round_to(const reduce_half *type, float *values, size_t count) {
 }
 
 // Adds in F32 values that are stored, or travel, in a half type. It works block by block, so that
-// the sums stay in the first-level cache until they have been copied to every output.
+// the sums of a block stay in the first-level cache until they have been copied to every output.
 static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int in_count,
                           const void *const *in, int out_count, void *const *out, size_t count,
                           bool stream) {

@@ -6,16 +6,17 @@
 #include "comm/comm.h"
 
 // out[o][i] = in[0][i] + in[1][i] + … for `count` elements and o < out_count, in the operation's
-// types. If the operation accumulates, in[0] is the old contents. An `out` may be one of the `in`.
-// BF16 and F16 are added in F32 and rounded once, to nearest, ties to even. `stream`: there are so
-// many results that they are written past the caches, where that is possible.
+// types. If the operation accumulates, in[0] is the old contents of its `recv`. An array of `out`
+// may be one of the arrays of `in`. BF16 and F16 are added in F32 and rounded once, to nearest,
+// ties to even. `stream`: the results are too large for the caches, so they are written past them
+// where that is possible.
 void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int out_count,
                  void *const *out, size_t count, bool stream);
 // Convert F32 to a half type, to nearest, ties to even, and back.
 void comm_narrow(tri_dtype half, void *to, const void *from, int64_t count);
 void comm_widen(tri_dtype half, void *to, const void *from, int64_t count);
-// Copies as memcpy does. `stream`: past the caches where that is possible, because the data are too
-// many to be read again soon.
+// Copies as memcpy does. `stream`: the data are too large to stay in the caches until they are read
+// again, so they are written past the caches where that is possible.
 void comm_copy(void *to, const void *from, size_t bytes, bool stream);
 
 #endif

@@ -1,4 +1,6 @@
-// Collective ops, and the ops that slice and join tensors, on several ranks over shared memory.
+// Checks, on several ranks over shared memory, the ops of a graph that communicate (all_gather,
+// reduce_scatter, all_reduce) and those that cut tensors into slices and join them: their results,
+// and which op is the gradient of which.
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
 #include "engine/engine_internal.h"
@@ -48,7 +50,8 @@ static tri_collective_attr attr_of(tri_comm *comm, int dim) {
     return (tri_collective_attr){.slices = comm->size, .index = comm->rank, .dim = dim};
 }
 
-// The index in the whole tensor of element i of slice `part`, if `dim` is cut into `parts` slices.
+// Returns the index that element i of slice number `part` has in the whole tensor, which is cut
+// into `parts` slices along `dim`.
 static int64_t whole_index(const tri_shape *part_shape, int dim, int parts, int part, int64_t i) {
     int64_t inner = 1;
     for (int k = dim + 1; k < part_shape->rank; k++) inner *= part_shape->dims[k];
@@ -148,8 +151,8 @@ static void test_ops(void **state) {
         assert_int_equal(ranks_run(size, NULL, ranks_of_ops, NULL), 0);
 }
 
-// In each row of this table, the gradient rule of `op` adds the op `back`; NULL: it has no
-// gradient.
+// In each row of this table, the gradient rule of `op`, whose attribute `partial` has this value,
+// adds the op `back`; NULL: the rule adds no op, and passes the gradient on as it is.
 static void test_pairs(void **state) {
     static const struct {
         const tri_op *op;

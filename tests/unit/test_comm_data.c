@@ -1,5 +1,7 @@
-// Checks data communicators, which are opened for a device over a control communicator. Abilities
-// that the control communicator lacks are added.
+// Checks data communicators (comm/data.h), which carry the data of training for a device and are
+// opened over a control communicator: they work in the device's memory, they have the wanted
+// abilities also if the control communicator lacks some, and a failure of one of the two ends the
+// other.
 #include "comm_ranks.h"
 
 #include "comm/data.h"

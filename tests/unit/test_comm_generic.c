@@ -1,7 +1,7 @@
-// The generic layer: if a backend cannot add in rank order, accumulate, send half types or find
-// mismatches, the layer does it, with the same bits and error messages as a backend that can. The
-// test makes such a backend of shm: it hides one of shm's abilities at a time, and refuses the
-// operations that need the hidden ability.
+// Checks the generic layer (comm/generic): if a backend cannot add in rank order, accumulate, send
+// half types or find mismatches, the layer does it, with the same bits and error messages as a
+// backend that can. The test makes such a backend of shm: it hides one of shm's abilities at a
+// time, or all that concern sums, and refuses the operations that need a hidden ability.
 #include "comm_draw.h"
 #include "comm_mismatch.h"
 
@@ -200,7 +200,7 @@ static void test_messages(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_messages, NULL), 0);
 }
 
-// ---- what communicators say of themselves
+// ---- what communicators report about themselves
 
 static void body_scratch(tri_comm *comm, ranks_table *table, void *argument) {
     for (int is_private = 0; is_private < 2; is_private++)

@@ -1,5 +1,6 @@
 // Tests communicators over messages, which a transport of sockets carries, by the cases that all
-// backends have in common. The transport has a descriptor on which threads can sleep, or has none.
+// backends have in common. It also tests a transport without a descriptor on which threads can
+// sleep, and a strict one, whose sends end only once they were received.
 #include "comm_cases.h"
 
 #include "support/socket_transport.h"
@@ -38,7 +39,8 @@ static void test_without_events(void **state) {
     ranks_transport = &socket_transport;
 }
 
-// Sums that are sent in many parts (windows), while one rank after the other is late.
+// Computes sums so large that they are sent in many windows (ranges of elements), while one rank
+// after the other is late.
 static void body_drift(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 12 << 20 };
     float *x = malloc(N * sizeof *x);

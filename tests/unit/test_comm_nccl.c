@@ -10,7 +10,8 @@
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
-// The emulated GPUs' memory is the host's, so that the cases can look at it.
+// A case of comm_cases.h that runs over NCCL on each of the numbers of ranks in `sizes`. The
+// emulated GPUs' memory is the host's, so that the case can read and write it.
 typedef struct nccl_case {
     ranks_body *body;
     int sizes[CASE_SIZES];
@@ -43,7 +44,7 @@ static tri_comm *open_data(tri_comm *control, tri_device *device, unsigned also)
     return open_split(control, device, also, NULL, 0);
 }
 
-// The ranks close what they share in one order, so that none waits for another.
+// Closes the communicator and the device, and checks that closing ends soon, also after a failure.
 static void close_data(tri_comm *data, tri_comm *control, tri_device *device) {
     double begin = ranks_seconds();
     tri_comm_data_stop(data);
@@ -147,17 +148,19 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_mismatches(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 typedef struct fault {
-    // Value of the variable EMULATED_NCCL: how the emulated NCCL fails; NULL: it does not fail.
+    // Value HOW:RANK:N of the environment variable EMULATED_NCCL: group N of rank RANK fails, or
+    // never ends, in each NCCL communicator; NULL: no group does.
     const char *nccl_fault;
-    bool kills;        // rank 1 ends
-    bool aborts;       // rank 1 aborts
+    bool kills;        // rank 1 ends its process
+    bool aborts;       // rank 1 aborts the communicator
     bool messages;     // ranks send messages to their neighbours, instead of an all-reduce
     tri_status status; // the status with which every rank has to fail
     const char *says;  // a part of the message of that failure
 } fault;
 
-// Runs a sum over all ranks, or messages in a circle. The NCCL communicator for the messages from
-// one rank to another has two ranks, of which the second is the receiver.
+// Runs a sum over all ranks, or messages in a circle. For the messages from one rank to another
+// there is an NCCL communicator of two ranks, in which the receiver is rank 1. So a fault of rank 1
+// (fault.nccl_fault) then is a fault of a receiver.
 static tri_status run_once(tri_comm *data, bool messages, float *x) {
     enum { N = 1000 };
     int size = data->size, right = (data->rank + 1) % size, left = (data->rank + size - 1) % size;
@@ -192,7 +195,7 @@ static void body_fault(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(status == f->status);
     ranks_says(f->says);
     CHECK(data->backend->failed(data) == f->status);
-    CHECK(comm->backend->failed(comm) == f->status); // the control communicator, too
+    CHECK(comm->backend->failed(comm) == f->status); // `comm` is the control communicator
     if (!f->kills) ranks_meet(table, 1, comm->size);
     close_data(data, comm, device);
 }
@@ -336,7 +339,7 @@ static void body_split_groups(tri_comm *comm, ranks_table *table, void *argument
     }
     group = open_split(control, device, 0, world, colour);
     CHECK(group->rank == control->rank && group->size == comm->size / 2);
-    CHECK_OK(world->backend->alloc(world, 8000, (void **)&x)); // for all of the communicators
+    CHECK_OK(world->backend->alloc(world, 8000, (void **)&x)); // both communicators use it
     for (int i = 0; i < 1000; i++) x[i] = (float)comm->rank;
     CHECK_OK(run_once(group, false, x));
     for (int i = 0; i < 1000; i++) CHECK(x[i] == (float)(2 * colour + 2));
@@ -352,6 +355,8 @@ static void body_split_groups(tri_comm *comm, ranks_table *table, void *argument
     close_data(world, comm, device);
 }
 
+// Each row is a version that the emulated NCCL pretends to have; NULL: that of NCCL's header.
+// "CommSplit": NCCL has the function ncclCommSplit, but calls of it fail.
 static void test_versions(void **state) {
     static const char *const rows[] = {NULL, "2.18.1", "2.17.1", "2.14", "CommSplit"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -380,6 +385,7 @@ static void body_missing(tri_comm *comm, ranks_table *table, void *argument) {
     close_data(data, comm, device);
 }
 
+// Each row is an environment variable, its value on rank 1, and a part of the error.
 static void test_missing(void **state) {
     static const char *rows[][3] = {
         {"EMULATED_NCCL_VERSION", "0", "libnccl.so was not found; install it"},

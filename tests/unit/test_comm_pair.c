@@ -1,6 +1,7 @@
-// Checks comm/pair, which makes one communicator of two, inside hosts and across them: every kind
-// of operation has the result of one communicator over all ranks, sums are added host by host, and
-// failures reach every rank.
+// Checks comm/pair, which makes one communicator of two, `inside` hosts and `across` them: every
+// kind of operation has the result of one communicator over all ranks, sums are added host by host,
+// and failures reach every rank. All ranks run on one host; the test pretends that they are on
+// several.
 #include "comm_ranks.h"
 
 #include "comm/op.h"
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_COUNT = 70001 }; // elements of one rank: more than staging memory holds at one time
+enum { MOST_COUNT = 70001 }; // elements of one rank: more than a pair's scratch memory holds
 
 typedef struct shape {
     int hosts, local_size; // number of hosts, and of ranks on each host
@@ -65,9 +66,10 @@ static tri_comm *open_pair(tri_comm *job, ranks_table *table, const shape *s) {
     return pair;
 }
 
-// ---- the results of one communicator
+// ---- a pair gives the same results as one communicator
 
-// Small whole numbers: sums are exact in every type and order.
+// Computes element i of what rank `rank` sends: small whole numbers, whose sums are exact in every
+// type and order.
 static int value_of(int seed, int rank, int64_t i) {
     return (int)((i * 7 + rank * 5 + seed * 3) % 15) - 7;
 }
@@ -108,8 +110,8 @@ static void close_rig(rig *r) {
     tri_comm_close(r->pair);
 }
 
-// Sets send and recv of an operation. `in_place`: they overlap, if comm.h allows this for the kind
-// of operation.
+// Sets send and recv of an operation of `job` (`which` is 0) or `pair` (1). `in_place`: they
+// overlap, if comm.h allows this for the kind of operation.
 static void set_buffers(const rig *r, tri_comm_op *op, int which, bool in_place) {
     char *send = r->memory[2 * which], *recv = r->memory[2 * which + 1];
     size_t own = (size_t)r->job->rank * (size_t)op->count * tri_dtype_bytes(op->dtype);
@@ -237,8 +239,8 @@ static void test_order(void **state) {
 
 // ---- many operations at once
 
-// Starts, by turns, groups of messages with every rank and all-reduces, and waits for the last one
-// first. Until then no thread waits, so the communicator's own thread has to advance them.
+// Starts, by turns, a group of messages to and from every rank and an all-reduce, and waits for the
+// last one first. Until then no thread waits, so the communicator's own thread has to advance them.
 static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
     enum { ROUNDS = 6, N = 4001 };
     int size = job->size, me = job->rank;
@@ -280,7 +282,7 @@ static void body_mixed(tri_comm *job, ranks_table *table, void *argument) {
 static void test_mixed(void **state) {
     for (int i = 0; i < SHAPES; i++) {
         shape s = shapes[i];
-        if (s.separate) continue; // messages need communicators split from one of all ranks
+        if (s.separate) continue; // such a pair has no direct communicator for messages
         assert_int_equal(ranks_run(s.hosts * s.local_size, NULL, body_mixed, &s), 0);
     }
 }
@@ -343,7 +345,7 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
         CHECK(sum == want);
         tri_comm_close(child);
     }
-    CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // hosts backwards too
+    CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // in reverse order
     tri_comm_close(child);
     // The group does not contain the same local ranks of each host. So it cannot have two levels,
     // and runs all operations on the direct communicator.

@@ -1,5 +1,6 @@
-// Checks what sharding, pipelines and deterministic sums need from a communicator over shared
-// memory.
+// Checks what parallel training needs from a communicator over shared memory: sums with the same
+// bits on any number of ranks, operation groups of several types, messages of pipelines that do not
+// wait for each other, and communicators along the axes of a mesh.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -20,7 +21,7 @@ static float uneven(int rank, int round, int64_t i) {
     return ((float)(mixed >> 8) - 8388608.0f) * 0x1.3p-20f / (float)(mixed % 13 + 1);
 }
 
-// Memory that all ranks share, or of this rank alone.
+// Allocates zeroed memory: memory that all ranks share, or private memory of this rank.
 static void *memory_of(tri_comm *comm, size_t bytes, bool shared) {
     void *memory = calloc(1, bytes + 64);
     if (shared) CHECK_OK(comm->backend->alloc(comm, bytes + 64, &memory));
@@ -210,7 +211,7 @@ static void test_types(void **state) {
 // Rank 1 receives from rank 2 while its own message to rank 0 is not yet read, and only then tells
 // rank 0 to read it.
 static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
-    enum { N = 50000 }; // more than a pipe holds
+    enum { N = 50000 }; // more numbers than the pipe between two ranks holds (comm/shm)
     int rank = comm->rank;
     bool shared = *(bool *)argument;
     float *out = memory_of(comm, N * sizeof *out, shared);
@@ -232,8 +233,9 @@ static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
             CHECK_OK(comm->backend->wait(comm, got));
             for (int i = 0; i < N; i++) CHECK(in[i] == (float)(2 * N + i));
             CHECK(!comm->backend->test(comm, sent));
-            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1); // in the background
-            // A message to rank 2 overtakes the one to rank 0 too, for which rank 0 does not ask
+            // `test` may return false while the background thread advances operations.
+            while (!comm->backend->test(comm, got)) ranks_sleep_ms(1);
+            // A message to rank 2 also overtakes the one to rank 0, which rank 0 does not receive
             // yet.
             send.peer = 2;
             CHECK_OK(tri_comm_run(comm, &send));
@@ -257,7 +259,8 @@ static void test_overtake(void **state) {
     }
 }
 
-// A pipeline's traffic: many messages in flight in both directions, waited for out of order.
+// Sends messages as a pipeline does: many are in flight in both directions, and ranks wait for them
+// in another order than they were started.
 static void body_pipeline(tri_comm *comm, ranks_table *table, void *argument) {
     enum { FLIGHT = 12, N = 3000 };
     int rank = comm->rank, last = comm->size - 1;
@@ -322,7 +325,7 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
     const int masks[AXES] = {1, 2, 4, 3, 5, 6, 1, 1};
     tri_comm *axes[AXES];
     int files = open_files();
-    int64_t threads = status_of("Threads"); // the main one, and one in the background
+    int64_t threads = status_of("Threads"); // the main thread, and that of the communicators
     int64_t before_kb = status_of("VmRSS");
     for (int a = 0; a < AXES; a++)
         CHECK_OK(comm->backend->split(comm, comm->rank & ~masks[a], comm->rank, &axes[a]));
@@ -364,9 +367,9 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
             for (int i = 0; i < N; i++) CHECK(wide[(size_t)a * N + (size_t)i] == want);
         }
     }
-    // By how much the process has grown, including the test's own buffers (640 KB). It has grown
-    // little, because a communicator's staging memory takes space only once an operation uses it,
-    // and only one communicator here needs it.
+    // By how many KiB the memory of the process has grown, including the test's own buffers (720
+    // KB). It has grown little, because a communicator's staging memory takes space only once an
+    // operation uses it, and only one communicator here needs it.
     int64_t grown_kb = status_of("VmRSS") - before_kb;
     CHECK(grown_kb < 16 << 10);
     CHECK_OK(tri_comm_barrier(comm, "end"));

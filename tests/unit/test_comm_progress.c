@@ -1,6 +1,6 @@
-// Tests the common base of communicators: groups of a job's ranks, families (a family: all
-// communicators split from one) that fail together, and calls that wait for operations that were
-// started.
+// Tests the common base of communicators (comm/progress): communicators of some of a job's ranks,
+// families that fail together, and calls that tell when an operation is done. A family is all
+// communicators split from one; linked families fail together.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -62,7 +62,7 @@ static void body_named(tri_comm *job, ranks_table *table, void *argument) {
 
 static void test_named(void **state) { assert_int_equal(ranks_run(4, NULL, body_named, NULL), 0); }
 
-// ---- linked families: communicators that were opened apart and fail together
+// ---- linked families: communicators that were opened one by one and fail together
 
 // Four ranks as a grid. The rows {0, 1} and {2, 3} and the columns {0, 2} and {1, 3} each have a
 // communicator.
@@ -100,7 +100,7 @@ static void body_linked(tri_comm *job, ranks_table *table, void *argument) {
     ranks_says("rank 3 (host ");
     CHECK(tri_comm_barrier(g.column, "later") == TRI_PEER_LOST);
     ranks_says("rank 3 (host ");
-    // Nobody leaves before all have seen the failure.
+    // No rank closes its communicators before ranks 0, 1 and 2 have seen the failure.
     ranks_meet(table, 0, 3);
     close_grid(&g);
 }

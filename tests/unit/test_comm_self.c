@@ -1,4 +1,5 @@
-// Tests the communicator of one rank (comm/self).
+// Tests the communicator of one rank (comm/self): operations of all kinds, operations that it has
+// to refuse, memory, splits and aborts.
 #include "comm/comm.h"
 
 #include <setjmp.h>
@@ -42,7 +43,8 @@ static void test_collectives(void **state) {
     assert_int_equal(tri_comm_barrier(comm, "barrier"), TRI_OK);
 }
 
-// One rank accumulates over several calls; the operations of a group have several types.
+// Accumulates over several calls, in operation groups (each is the operations that one call of
+// `start` begins together) whose operations have different types.
 static void test_fold_and_group(void **state) {
     tri_comm *comm = *state;
     float sum[3] = {0}, want[3] = {0};

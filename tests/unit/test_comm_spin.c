@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+// How long one look takes at whether the wait is over, and how long a yield takes on a core that no
+// other thread uses, that another rank uses, and that an unrelated program uses.
 enum { LOOK_NS = 250, ALONE_NS = 300, RANK_NS = 8000, PROGRAM_NS = 3000000 };
 
 static int64_t now_ns, yield_ns;

@@ -19,7 +19,8 @@
 
 enum { OPS = 40, MOST_COUNT = 3000, MOST_RANKS = 4 };
 
-// One rank: a communicator on the host's memory, another on the device's, and memory of both.
+// What one rank uses: the communicator `native` for the host's memory, the communicator `staged`
+// for the device's, and buffers in both memories.
 typedef struct rig {
     tri_comm *native, *staged;
     tri_device *device;
@@ -107,8 +108,8 @@ static void test_same_bits(void **state) {
             assert_int_equal(ranks_run(size, NULL, body_same_bits, &seed), 0);
 }
 
-// Each rank sends to the next one before it receives, in groups of their own: no send may keep the
-// receive behind it from being started.
+// Each rank starts a send to the next rank and then a receive, each as an operation group of its
+// own. No send may keep the receive behind it from being started.
 static void body_ring(tri_comm *comm, ranks_table *table, void *argument) {
     enum { TURNS = 20 };
     rig r;
@@ -143,6 +144,7 @@ static void test_ring(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_ring, NULL), 0);
 }
 
+// A ticket whose work is done once the variable `source` is not 0. Waiting for number 7 fails.
 static bool opened(void *source, uint64_t number) {
     (void)number;
     return atomic_load((_Atomic int *)source);

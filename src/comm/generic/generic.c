@@ -1,4 +1,8 @@
-// The steps of those operations that an inner communicator cannot do alone. generic.h lists them.
+// Does an operation that the inner communicator cannot do alone in several steps, which
+// comm/layered carries out one after the other: operations of the inner communicator (INNER) and of
+// the control communicator (CONTROL), and work of this rank. generic.h lists these operations. A
+// term is one rank's contribution to a sum. A window is the elements of an operation that are
+// computed at one time, because scratch memory may not hold all.
 #include "comm/generic/generic.h"
 
 #include "base/limits.h"
@@ -15,8 +19,8 @@
 
 enum { INNER, CONTROL };
 
-// In this layer's communicators the field `detail` holds the abilities (bits of tri_comm_ability)
-// that the inner communicator lacks and that this layer supplies.
+// In this layer's communicators the field `detail` of layered_comm holds the abilities (bits of
+// tri_comm_ability) that the inner communicator lacks and that this layer supplies.
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 
@@ -31,12 +35,14 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // The next functions divide the scratch memory. It begins with the calls of the ranks, which are
-// compared. Four arrays of equal size follow, all for one window, the elements of the operation
-// that are computed at one time:
-// - TERMS_SENT: the terms that this rank sends, in the type in which values travel;
+// compared. Four arrays of equal size follow, all for one window:
+// - TERMS_SENT: the terms that this rank sends, in the type in which they travel between ranks;
 // - TERMS_RECEIVED: the terms that it receives, in the same type;
 // - TERMS_ADDED: the received terms, converted to the type in which they are added;
-// - SUM: their sum, in that type.
+// - SUM: the sum of the received terms, in that type.
+//
+// In the second half of an ALL_REDUCE, in which the sums travel, TERMS_SENT holds the sums of this
+// rank and TERMS_RECEIVED those of all ranks.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;
@@ -65,7 +71,7 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// How many elements are computed at a time (a window). A sum of N ranks needs N terms, so with A
+// How many elements of the operation a window has. A sum of N ranks needs N terms, so with A
 // elements in an array a rank can compute A / N sums at a time. In a REDUCE_SCATTER that is the
 // window. In an ALL_REDUCE each rank sums only its share, 1 / N of the window, so the window is N
 // times as long.
@@ -76,15 +82,15 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_ALL_REDUCE ? most * ranks(comm) : most;
 }
 
-// How many elements each rank adds: in an ALL_REDUCE its share. The last ranks may have a shorter
-// share or none.
+// How many sums each rank computes in the window: in an ALL_REDUCE its share, 1 / N of the window
+// for N ranks, rounded up. So the last ranks may have fewer sums to compute, or none.
 static int64_t share(const layered_comm *comm) {
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) return comm->window.count;
     return (comm->window.count + ranks(comm) - 1) / ranks(comm);
 }
 
-// Finds the range of the caller's memory whose terms rank r adds: sets *begin and returns the
-// length.
+// Finds the elements of the caller's memory that rank r sums up: sets *begin to the first and
+// returns how many they are.
 static int64_t range(const layered_comm *comm, int r, int64_t *begin) {
     *begin = comm->window.begin;
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) {

@@ -1,7 +1,8 @@
-// Carries out the steps of operations on inner communicators. It never waits inside a step, because
-// one thread advances many communicators: it starts an inner operation, and tests it again later.
-// Before the thread sleeps, it asks the inner communicators to wake it once an operation has ended
-// (tri_comm_backend.notify).
+// Carries out the steps of an operation: each is an operation of an inner communicator, or work of
+// this rank. It never waits inside a step, because one thread advances many communicators: it
+// starts an inner operation, and tests it again later. Before the thread sleeps, it asks the inner
+// communicators to wake it once an operation has ended (tri_comm_backend.notify). A window is the
+// elements of the operation on which the steps work at a time.
 #include "comm/layered/layered.h"
 
 #include "comm/op.h"
@@ -68,7 +69,7 @@ static tri_status start_inner(layered_comm *comm, int inner, const tri_comm_op *
     return TRI_OK;
 }
 
-// Tells whether an inner operation is done, and how it ended.
+// Tells whether an inner operation is done. *status: how it ended.
 static bool finished(layered_comm *comm, int inner, tri_comm_ticket ticket, tri_status *status) {
     tri_comm *on = comm->inner[inner];
     if (!on->backend->test(on, ticket)) return false;
@@ -105,8 +106,10 @@ static progress_result advance_collective(layered_comm *comm, progress_item *ite
     return PROGRESS_ADVANCED;
 }
 
-// A message has two parts: first its header, so that the two ends can compare their calls, then the
-// data.
+// If the communicator compares calls (layered_kind.header), a message has two parts: first its
+// header, so that the two ends can compare their calls, then the data. Otherwise it has only the
+// data. While the data travel, item->bytes holds the index of the inner communicator that carries
+// them.
 
 static tri_status start_header(layered_comm *comm, progress_item *item, int inner) {
     layered_header *header = calloc(1, sizeof *header);
@@ -342,7 +345,8 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                              .scratch_bytes = comm->scratch_bytes,
                              .detail = comm->detail};
         memcpy(open.inner, inner, sizeof inner);
-        // inner[0] supplies the memory, so it must exist.
+        // inner[0] allocates the memory that callers ask for, so it must exist: another inner
+        // communicator becomes inner[0] if the split gave this rank none there.
         for (int i = 1; i < LAYERED_INNER && !open.inner[0]; i++) {
             open.inner[0] = inner[i];
             open.inner[i] = NULL;

@@ -1,8 +1,9 @@
-// Communicators that are made of others, on the progress base. A collective is a list of steps that
-// are carried out one after the other: each is an operation of an inner communicator, or work of
-// this rank. If the steps need memory, the collective's elements are divided into ranges (windows),
-// and all steps are repeated for one window after the other, so that the amount of memory is
-// bounded.
+// Communicators that are made of others, the inner communicators. A collective is a list of steps
+// that are carried out one after the other: each is an operation of an inner communicator, or work
+// of this rank. If the steps need memory, the collective's elements are divided into ranges
+// (windows), and all steps are repeated for one window after the other, so that the amount of
+// memory is bounded. The progress base (comm/progress) queues the operations and calls this layer
+// to advance them. comm/pair and comm/generic supply the lists of steps.
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
@@ -26,34 +27,39 @@ typedef struct layered_step {
 
 typedef struct layered_kind {
     tri_comm_backend slots; // the functions of communicators of this kind
-    // How many elements of the operation the steps work on at a time (a window), at least 1;
-    // op->count if the operation needs no scratch memory.
+    // How many elements a window has at most, at least 1: the elements of the operation on which
+    // the steps work at a time. op->count if the operation needs no scratch memory.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
     // Lists the steps of comm->op for comm->window, the elements on which they work: calls
     // layered_run or layered_do for each step.
     void (*list)(layered_comm *comm);
-    // Finds the inner communicator that carries a message to a peer, and the peer's rank in it.
-    // TRI_UNSUPPORTED: no inner communicator has both ranks.
+    // Finds the inner communicator that carries a message to a peer or from it, and the peer's rank
+    // in that communicator. TRI_UNSUPPORTED: no inner communicator has both ranks.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
     // Finds the colour and the key with which this rank splits each inner communicator to form a
-    // group, as for MPI_Comm_split. Colour -1: the rank gets no communicator from that split.
+    // group of ranks, as for MPI_Comm_split. Colour -1: the rank gets no communicator from that
+    // split.
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]);
-    // The inner communicator over which the two ends of a message compare their calls before the
-    // data are sent; -1: they do not compare.
+    // Returns the index of the inner communicator over which the two ends of a message compare
+    // their calls before the data are sent; -1: they do not compare them. The function pointer
+    // NULL: they never compare them.
     int (*header)(const layered_comm *comm);
 } layered_kind;
 
 struct layered_comm {
     progress_comm base;
     const layered_kind *kind;
-    tri_comm *inner[LAYERED_INNER];       // NULL: there is none
+    tri_comm *inner[LAYERED_INNER];       // NULL: the communicator has no such inner one
     _Atomic int under_way[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
-    unsigned detail; // for the kind's own use; comm/generic: the abilities that it supplies itself
+    // Only the kind uses this member. In comm/generic: the abilities that it supplies itself.
+    unsigned detail;
     // The state of the collective at the head of the queue: its current window (the elements that
-    // fit into the scratch memory at one time), the steps for that window, and the current step.
+    // fit into the scratch memory at one time), the steps for that window, and the index of the
+    // current step. If that step is an inner operation, `started` tells whether it was started, and
+    // `ticket` stands for it.
     tri_comm_op op;
     layered_window window;
     layered_step steps[LAYERED_STEPS];
@@ -71,15 +77,15 @@ typedef struct layered_open {
     const layered_kind *kind;
     tri_comm *inner[LAYERED_INNER]; // the new communicator takes them over, even if opening fails
     int rank, size;
-    const int *job_rank; // by rank: the rank's number in the job
+    const int *job_rank; // job_rank[r]: the number in the job of rank r
     size_t scratch_bytes;
     unsigned detail; // the value of layered_comm.detail
 } layered_open;
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);
 
-// Add a step to the list: an operation of an inner communicator, which gets the label of the whole
-// operation, or work of this rank.
+// Add a step to the list: layered_run adds an operation of the inner communicator with index
+// `inner`, which gets the label of the whole operation; layered_do adds work of this rank.
 void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 

@@ -1,5 +1,6 @@
 // Communicators over messages: chooses the algorithm for each operation, and supplies the functions
-// that the progress base needs.
+// that the progress base needs. A header is the message by which a rank tells another which
+// operation it calls. A family is all communicators split from one.
 #include "comm/message/communicator.h"
 
 #include "comm/message/header.h"
@@ -149,9 +150,8 @@ static void free_comm(message_comm *comm) {
     free(comm);
 }
 
-// Closes a communicator. Other ranks may still send it a header (which tells what they call) that
-// it requested early; then the memory for it is kept until all communicators that were split from
-// the same one (the family) are closed.
+// Closes a communicator. Other ranks may still send it a header that it requested early; then the
+// memory for that header is kept until the whole family ends.
 static void close_comm(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
@@ -211,7 +211,9 @@ tri_status message_comm_create(message_family *family, uint32_t number, const in
 static void leave(progress_comm *base) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
-    if (progress_has_failed(base)) { // the memory of requests that are under way is freed next
+    // After a failure requests may be under way. They are ended, because the memory that they use
+    // is freed next.
+    if (progress_has_failed(base)) {
         message_stop(family);
         return;
     }
@@ -223,8 +225,9 @@ static void leave(progress_comm *base) {
 static void quiesce(progress_comm *base) { message_stop(message_family_of((message_comm *)base)); }
 
 // Makes one of the communicators into which a communicator is split. Its number is part of the tag
-// of its messages, so that these are not taken for those of another communicator. The ranks' next
-// free numbers may differ, so all ranks of the parent agree on the largest, which is free on all.
+// of its messages, so that these are not taken for messages of another communicator. The ranks'
+// next free numbers may differ, so all ranks of the parent agree on the largest, which is free on
+// all ranks.
 static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
     message_comm *comm = (message_comm *)base, *child;
     message_family *family = message_family_of(comm);

@@ -1,5 +1,5 @@
-// Communicators over messages, as a backend of the progress base. The base supplies queue and
-// threads, and asks this backend for one step of an operation at a time.
+// Communicators over messages, as a backend of the progress base (comm/progress). The base has a
+// queue of operations and a thread, and asks this backend for one step of an operation at a time.
 #ifndef TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 #define TRIREME_COMM_MESSAGE_COMMUNICATOR_H
 

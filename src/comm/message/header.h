@@ -1,6 +1,6 @@
 // The headers that ranks exchange when a collective begins. A header tells which operation a rank
 // has called, so that calls can be compared, and carries the data itself if they are small (at most
-// eager_bytes).
+// message_comm.eager_bytes bytes).
 #ifndef TRIREME_COMM_MESSAGE_HEADER_H
 #define TRIREME_COMM_MESSAGE_HEADER_H
 
@@ -9,7 +9,7 @@
 static inline size_t message_slot_bytes(const message_comm *comm) {
     return sizeof(message_header) + comm->eager_bytes;
 }
-// Memory of the header that has arrived from rank r, and of the header that is sent to it.
+// The memory of the header that arrives from rank r, and of the header that is sent to rank r.
 static inline message_header *message_header_in(const message_comm *comm, int r) {
     return (message_header *)(void *)(comm->headers_in + (size_t)r * message_slot_bytes(comm));
 }
@@ -31,8 +31,9 @@ void message_header_write(const progress_item *item, message_header *out);
 void message_header_ask(message_comm *comm, int r);
 // Exchanges headers without data with all other ranks, so that they can be compared.
 void message_headers_exchange(message_comm *comm, const progress_item *item);
-// Compares the headers that have arrived. True when all have. If ranks disagree, the family (all
-// communicators split from one) fails, because their data would be mixed up.
+// Compares the headers that have arrived. True when those of all ranks that were asked have
+// arrived. If ranks disagree, the family (all communicators split from one) fails, because their
+// data would be mixed up.
 bool message_headers_take(message_comm *comm, const progress_item *item, bool *advanced);
 // Compares one header. False: rank r calls something else, and the family (all communicators split
 // from one) fails.

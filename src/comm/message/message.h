@@ -8,29 +8,33 @@
 
 typedef struct tri_message_config {
     int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
-    // By rank: its number in the job, which messages about failures name. NULL: the same number.
+    // job_ranks[r]: the number of rank r in the job, which messages about failures name. NULL: the
+    // number is r.
     const int *job_ranks;
-    // A name that no other group of the job has. It is part of the keys under which the ranks
-    // exchange their addresses through the functions of `meeting`. NULL: the keys have a number
-    // instead, which counts the calls of tri_comm_message_open in this process; all ranks of the
-    // job must then open the same communicators in the same order.
+    // The name of the group of ranks that open the communicator; no other group of the job has this
+    // name. It is part of the keys under which the ranks exchange their addresses through the
+    // functions of `meeting`. NULL: the keys have a number instead, which counts the calls of
+    // tri_comm_message_open in this process; all ranks of the job must then open the same
+    // communicators in the same order.
     const char *group;
     // The control communicator, over all ranks of the job, from which this rank learns what the
     // other ranks do. It must outlive this one. NULL: there is none.
     tri_comm *control;
-    // Where the operations are recorded, so that other ranks can see what this one does; NULL: in
-    // the ledger of the control communicator or, if there is none, in a new one.
+    // The ledger (the record of this rank's latest actions) in which the operations are recorded,
+    // so that other ranks can see what this one does. NULL: the ledger of the control communicator
+    // or, if there is none, a new one.
     tri_ledger *ledger;
     // Called once this rank has opened the transport, before it waits for any other rank. If the
     // call fails, opening the communicator fails too. NULL: nothing is called.
     tri_status (*opened)(void *context);
     // Called once this rank has the addresses of all ranks, which pass from rank to rank over the
-    // transport, and before the barrier over all ranks. If it fails, so does the open. NULL:
-    // nothing is called.
+    // transport, and before the barrier over all ranks. If the call fails, opening the communicator
+    // fails too. NULL: nothing is called.
     tri_status (*reached)(void *context);
     // Called if an address does not arrive or cannot be sent over the transport, so that this rank
-    // can tell the others why before they notice that it closes its connections. Returns the given
-    // status, or that of the failure which is the cause. NULL: nothing is called.
+    // can tell the other ranks why before they notice that it closes its connections. Returns the
+    // given status, or the status of another rank's failure if that is the cause. NULL: nothing is
+    // called.
     tri_status (*failed)(void *context, tri_status status);
     void *context; // argument of `opened`, `reached` and `failed`
 } tri_message_config;

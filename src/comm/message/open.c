@@ -1,7 +1,7 @@
-// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the store
-// (through a tri_comm_meeting) and gets all others from these ranks: each exchange doubles the
-// number of known addresses. So the store answers log2(size) questions of each rank instead of
-// size.
+// How ranks learn each other's addresses. A rank reads the addresses of a few ranks from the store,
+// the job's key-value service (through a tri_comm_meeting), and gets all others from these ranks:
+// each exchange doubles the number of known addresses. So the store answers log2(size) questions of
+// each rank instead of size.
 #include "comm/message/message.h"
 
 #include "base/ledger.h"
@@ -31,7 +31,9 @@ typedef struct message_card {
     unsigned char address[TRI_MAX_TRANSPORT_ADDRESS_BYTES];
 } message_card;
 
-typedef struct open_call { // the arguments of an open, and the prefix of its keys in the store
+// The arguments of tri_comm_message_open, the prefix of the keys under which ranks exchange their
+// addresses, the time at which connecting has to be done, and the family that is opened.
+typedef struct open_call {
     const tri_transport *transport;
     int rank, size, timeout_ms;
     const tri_comm_meeting *meeting;
@@ -166,16 +168,16 @@ static tri_status report_silence(const open_call *call, const char *host, int si
 // exchanges. `from` and `to` are the ranks from which it received and to which it sent.
 static tri_status report_round(const open_call *call, const char *host,
                                const tri_transport_request requests[2], int from, int to) {
-    // The network carries messages, but that rank's message_card is larger than ours: the rank runs
-    // another version.
+    // The network carries messages, but what rank `from` sent is larger than the same number of our
+    // cards: that rank runs another version.
     if (requests[0].state == TRI_REQUEST_TOO_LARGE) return report_version(call, from);
     bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
     return report_silence(call, host, find_silent(requests, from, to), late);
 }
 
 // Gathers the cards of all ranks (message_card: address, host, CPUs). cards[i] is the card of rank
-// call->rank + i, modulo the size, so that the cards to send, and those to receive, lie in one
-// range each.
+// call->rank + i, modulo the size, so that the cards that one exchange sends lie next to each
+// other, and so do those that it receives.
 static tri_status gather(const open_call *call, message_card *cards) {
     const tri_transport *transport = call->transport;
     for (int distance = 1; distance < call->size; distance *= 2) {
@@ -259,7 +261,7 @@ static tri_status make_family(open_call *call) {
     family->base.control = call->control;
     family->transport = call->transport;
     family->rank = call->rank;
-    family->next_number = 2; // 0 is the family's own number, 1 that of the first communicator
+    family->next_number = 2; // 1 is the first communicator; 0: no communicator, but the family
     call->family = family;
     return message_turn_init(family);
 }

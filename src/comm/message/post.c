@@ -16,7 +16,7 @@ enum { POST_EAGER_BYTES = 4096 }; // up to this size data travel with the header
 typedef struct message_post {
     tri_transport_request header_request, data_request;
     bool agrees; // for a receive: the header has arrived, and its size and type fit the call
-    int64_t at;
+    int64_t at;  // offset in the data at which the next message begins
     message_header header;
     char payload[POST_EAGER_BYTES];
 } message_post;

@@ -1,4 +1,4 @@
-// Carries out SEND and RECV over messages.
+// Carries out the operations SEND and RECV by messages of a transport.
 #ifndef TRIREME_COMM_MESSAGE_POST_H
 #define TRIREME_COMM_MESSAGE_POST_H
 

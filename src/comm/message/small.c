@@ -15,7 +15,8 @@ static size_t bytes_of(const tri_comm_op *op) {
     return op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * message_width(op);
 }
 
-// Finds the data that rank r sent to this rank; each algorithm keeps them somewhere else.
+// A function that finds the data that rank r sent to this rank; each algorithm keeps them somewhere
+// else.
 typedef const char *term_of(const message_comm *comm, const tri_comm_op *op, int r);
 
 static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
@@ -38,7 +39,7 @@ static void apply(message_comm *comm, const tri_comm_op *op, term_of *term) {
     }
 }
 
-// Finds what this rank, `r`, sends to itself: it lies in the rank's own `send`.
+// Finds the data that this rank, `r`, sends to itself: they lie in its own `send`.
 static const char *own_term(const message_comm *comm, const tri_comm_op *op, int r) {
     return (const char *)op->send +
            (tri_comm_kind_scatters(op->kind) ? (size_t)r * bytes_of(op) : 0);
@@ -117,8 +118,8 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Starts a step of `gather`, the one with the number current.round. Each step doubles what this
-// rank knows, because the sender knows as much as the receiver.
+// Starts the step of `gather` with the number current.round. Each step doubles what this rank
+// knows, because the rank that sends to it knows as much as this one.
 static void gather_round(message_comm *comm, const tri_comm_op *op) {
     int size = message_size(comm), distance = 1 << comm->current.round;
     int from = (message_rank(comm) + distance) % size;

@@ -32,16 +32,17 @@
 #include <pthread.h>
 
 // The purpose of a message. Together with the number of the communicator it makes the tag, by which
-// the transport tells messages apart. A family is all communicators that were split from one.
+// the transport tells messages apart. Messages that belong to no communicator, but to the family as
+// a whole, have the number 0.
 typedef enum message_class {
-    MESSAGE_NOTICE, // a notice (message_notice); its communicator number is 0
-    MESSAGE_HEADER,
-    MESSAGE_DATA,
+    MESSAGE_NOTICE,  // a notice (message_notice); belongs to the family
+    MESSAGE_HEADER,  // the header of a collective
+    MESSAGE_DATA,    // the data of a collective
     MESSAGE_RESULT,  // sums, or in a broadcast the slices that ranks pass on to each other
     MESSAGE_POSTED,  // the header of a send
     MESSAGE_PAYLOAD, // the data of a send
-    MESSAGE_GOODBYE, // sent when all communicators are closed; its communicator number is 0
-    MESSAGE_ADDRESS, // sent while the first communicator opens; its communicator number is 0
+    MESSAGE_GOODBYE, // sent when all communicators are closed; belongs to the family
+    MESSAGE_ADDRESS, // sent while the first communicator opens; belongs to the family
     MESSAGE_CLASSES,
 } message_class;
 
@@ -62,9 +63,9 @@ typedef enum message_notice_kind {
     MESSAGE_LEFT,
 } message_notice_kind;
 
-// A notice, by which a rank tells other ranks of its family (all communicators split from one) that
-// something failed, or that it leaves a communicator. It belongs to no operation. Ranks that wait
-// for the sender thus learn that they wait in vain.
+// A notice, by which a rank tells other ranks of its family that something failed, or that it
+// leaves a communicator. It belongs to no operation. Ranks that wait for the sender thus learn that
+// they wait in vain.
 typedef struct message_notice {
     int32_t kind, rank;
     int32_t status;  // the status of the failure
@@ -80,12 +81,13 @@ typedef struct message_sending {
     tri_transport_request requests[];
 } message_sending;
 
-// What this rank knows of another rank of the family (all communicators split from one).
+// What this rank knows of another rank of the family.
 typedef struct message_member {
     int job_rank;
     char host[64];
-    bool must_answer; // this rank told the member of a failure, and has no answer from it yet
-    // When the transport first found that it cannot reach the member; 0: it reaches the member.
+    bool must_answer; // true: this rank told the member of a failure, and has no answer yet
+    // When the transport first found that it cannot reach the member, by tri_os.monotonic_ns; 0: it
+    // has not found that.
     int64_t lost_ns;
 } message_member;
 
@@ -100,7 +102,7 @@ typedef struct message_family {
     const tri_transport *transport;
     tri_transport_end *end;
     int rank;                // this rank's number in the family
-    message_member *members; // by rank: what this process knows about the rank
+    message_member *members; // members[r]: what this process knows about rank r
     pthread_mutex_t turn;
     // Only the thread that has the turn, the right to call the transport, uses the members below.
     uint32_t next_number; // number of the next communicator that a split makes
@@ -110,18 +112,20 @@ typedef struct message_family {
     message_departure *departures;
     int departure_count, departure_capacity;
     struct message_comm *closed; // communicators that are closed, but whose memory is still in use
-    bool stopped;                // the transport was told to end all requests
-    bool has_told;               // this rank has told the others of a failure
-    // With these members threads sleep until something arrives.
+    bool stopped;                // true: the transport was told to end all requests
+    bool has_told;               // true: this rank has told the other ranks of a failure
+    // With these members threads sleep until something arrives. One thread waits for the
+    // transport's descriptor: it holds `waiting`, sets `waits` meanwhile, and is woken by the
+    // eventfd wake_fd. All others sleep on the bell.
     progress_bell bell;
-    pthread_mutex_t waiting; // held by the one thread that waits for the transport's descriptor
+    pthread_mutex_t waiting;
     _Atomic bool waits;
     int wake_fd;
-    // How often threads have asked the transport in vain since something last happened. If the
+    // How often threads have called the transport in vain since it last moved something. If the
     // transport has no descriptor to sleep on, they sleep longer the higher this number is.
     _Atomic int looks;
-    _Atomic bool must_tell; // this rank has to tell the others of a failure
-    _Atomic bool was_told;  // another rank told this rank of the failure
+    _Atomic bool must_tell; // true: this rank has to tell the other ranks of a failure
+    _Atomic bool was_told;  // true: another rank told this rank of the failure
 } message_family;
 
 typedef struct message_comm message_comm;
@@ -132,7 +136,7 @@ typedef struct message_algorithm {
     void (*begin)(message_comm *comm, progress_item *item);
     // Does one bounded step; sets *advanced if it did anything. True after the last step.
     bool (*advance)(message_comm *comm, progress_item *item, bool *advanced);
-    bool sends_at_once; // all its sends start at once, and then it only waits
+    bool sends_at_once; // true: `begin` starts all sends, so then the rank only waits for others
 } message_algorithm;
 
 // The messages between this rank and another one, in the collective at the head of the queue.
@@ -140,18 +144,19 @@ typedef struct message_peer {
     tri_transport_request header_in, header_out;
     tri_transport_request data_in[MESSAGE_DEPTH], data_out[MESSAGE_DEPTH];
     tri_transport_request result_in[MESSAGE_DEPTH], result_out[MESSAGE_DEPTH];
-    bool needs_header;
+    bool needs_header; // true: the collective waits for the other rank's header
     // How far the collective has got with the other rank. message_spread counts the bytes whose
-    // send or receive has started: data, and in a broadcast also results. message_window divides
-    // sums into windows (ranges of elements) and counts these: those whose receive has started
-    // (results_asked), and those that have arrived and were used (results_taken).
+    // send or receive has started: data, and in a broadcast also results, the slices that ranks
+    // pass on. message_window divides sums into windows (ranges of elements) and counts these:
+    // those whose receive has started (results_asked), and those that have arrived and were used
+    // (results_taken).
     int64_t data_sent, data_received, results_sent, results_asked, results_taken;
 } message_peer;
 
 typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
-    int round;
+    int round;                          // number of the current exchange (small.c)
     // A sum is computed in windows (ranges of its elements), one after the other (window.c).
     // window: how many elements a window has; windows: how many windows there are; posted: for how
     // many of them the messages with the ranks' terms were started; reduced: for how many of them
@@ -161,7 +166,7 @@ typedef struct message_current {
 
 struct message_comm {
     progress_comm base;
-    uint32_t number;
+    uint32_t number;                // part of the tags of this communicator's messages
     int *member;                    // member[r]: index of rank r in message_family.members
     size_t eager_bytes;             // up to this size one rank's data travel with the header
     char *headers_in, *headers_out; // memory of a header with its data, for each rank
@@ -170,7 +175,7 @@ struct message_comm {
     char *scratch;
     size_t scratch_bytes;
     message_current current;
-    message_comm *closed_before;
+    message_comm *closed_before; // the next communicator of the list message_family.closed
 };
 
 static inline message_comm *message_of(tri_comm *comm) { return (message_comm *)comm; }

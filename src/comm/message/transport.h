@@ -63,6 +63,8 @@ typedef struct tri_transport {
     // The address is copied. May be NULL if addresses are empty.
     tri_status (*know)(tri_transport_end *end, int peer, const void *address, size_t size,
                        char *why);
+    // Start to send a message to a rank, or to receive one from it. `request` tells how far the
+    // transport has got with it.
     void (*send)(tri_transport_end *end, int peer, uint32_t tag, const void *data, size_t size,
                  tri_transport_request *request);
     void (*recv)(tri_transport_end *end, int peer, uint32_t tag, void *memory, size_t size,

@@ -1,6 +1,9 @@
-// Calls of the transport, made by one thread at a time, because few transports allow more. Of the
-// threads that sleep, one waits for the transport's descriptor and the others for a bell. When a
-// message arrives, that one wakes the others, because the message may be for any of them.
+// Calls of the transport, made by one thread at a time (the one that has the family's turn),
+// because few transports allow more. A family is all communicators split from one. Of the threads
+// that sleep, one waits for the transport's descriptor and the others for a bell, a word of memory
+// that wakes them. When a message arrives, the first one wakes the others, because the message may
+// be for any of them. A notice is a message that belongs to no operation: it tells of a failure, or
+// that a rank leaves.
 #include "comm/message/turn.h"
 
 #include "base/os.h"
@@ -19,7 +22,7 @@
 
 enum {
     NAP_LEAST_US = 10, // the shortest sleep between two polls of a transport
-    NAP_MOST_US = 300, // the longest one, if the transport has no descriptor that wakes the thread
+    NAP_MOST_US = 300, // the longest such sleep, if the transport has no descriptor to sleep on
     // How long message_stop waits for the other ranks to answer that they know of a failure, before
     // it stops the transport.
     TELL_MS = 1000,
@@ -64,8 +67,8 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all ranks of a failure that this rank was the first to notice. The caller has the turn, the
-// right to call the transport.
+// Tells all other ranks of a failure that this rank was the first to notice. The caller has the
+// turn.
 static void tell_failure(message_family *family) {
     const progress_failure *failure = family->base.failure;
     atomic_store(&family->must_tell, false);
@@ -164,8 +167,8 @@ void message_turn_end(message_family *family) {
     do {
         if (atomic_load(&family->must_tell)) tell_failure(family);
         pthread_mutex_unlock(&family->turn);
-        // Another thread may meanwhile have recorded a failure. If that thread could not lock the
-        // turn, this thread has to tell the other ranks of the failure.
+        // Another thread may meanwhile have recorded a failure. If it could not lock the turn,
+        // because this thread had it, this thread has to tell the other ranks of the failure.
     } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
 }
 

@@ -1,6 +1,7 @@
 // Calls of the transport, which carries messages between ranks. All communicators that were split
 // from one (a family) share it; the family's turn is the right to call it, and one thread has it at
-// a time. Also: how threads sleep until something arrives, and notices between ranks.
+// a time. Also: how threads sleep until something arrives, and notices. A notice is a message that
+// belongs to no operation: it tells of a failure, or that a rank leaves.
 #ifndef TRIREME_COMM_MESSAGE_TURN_H
 #define TRIREME_COMM_MESSAGE_TURN_H
 
@@ -9,25 +10,25 @@
 void message_turn_begin(message_family *family);
 // Gives the turn back to other threads. Before that it tells the other ranks of a new failure.
 void message_turn_end(message_family *family);
-// Moves messages and reads notices. The caller has the turn, the right to call the transport. True
-// if a request has ended.
+// Moves messages and reads notices. The caller has the turn. True if a request (a send or receive)
+// has ended.
 bool message_progress(message_family *family);
 
 tri_status message_turn_init(message_family *family);
 void message_turn_destroy(message_family *family);
-// Begins to receive notices. The caller has the turn, the right to call the transport.
+// Begins to receive notices. The caller has the turn.
 void message_listen(message_family *family);
 // Tells the other ranks of a communicator that this rank leaves it, so that they do not think it
-// was lost. The caller has the turn, the right to call the transport.
+// was lost. The caller has the turn.
 void message_tell_left(message_comm *comm);
-// Ends all requests after a failure. Before that it waits a moment for the other ranks to learn of
-// the failure, so that they can report its cause.
+// Ends all requests (sends and receives of the transport) after a failure. Before that it waits a
+// moment for the other ranks to learn of the failure, so that they can report its cause.
 void message_stop(message_family *family);
-// Waits until all ranks of the family (all communicators split from one) have called this function,
-// so that no rank closes while others still send. False: not all did within the time limit.
+// Waits until all ranks of the family have called this function, so that no rank closes its
+// connections while others still send. False: not all ranks called it within the time limit.
 bool message_say_goodbye(message_family *family);
-// Lets the transport send and receive until `count` requests are complete. False: they failed, or
-// the time is over.
+// Lets the transport send and receive until `count` requests are complete. False: one of them
+// failed, or the time until_ns has come.
 bool message_await(const tri_transport *transport, tri_transport_end *end,
                    const tri_transport_request *requests, int count, int64_t until_ns);
 

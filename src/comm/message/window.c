@@ -1,8 +1,9 @@
-// Reductions of larger data. Each rank reduces one share of the data: it receives that share from
-// all others, one range of elements (a window) at a time, and adds in rank order. In an all-reduce
-// it then sends the sums to all others. So in each of these two halves a rank sends and receives
-// (size - 1) / size of the data, which is the least possible. The halves overlap, because several
-// windows are under way at one time.
+// Reductions of larger data. A term is one rank's contribution to a sum. Each rank reduces one
+// share of the data: it receives the terms of that share from all other ranks, one range of
+// elements (a window) at a time, and adds them in rank order. In an all-reduce it then sends the
+// sums to all others. So in each of these two halves a rank sends and receives (size - 1) / size of
+// the data, which is the least possible. The halves overlap, because several windows are under way
+// at one time.
 //
 // Sums that travel as half types are narrowed before they are sent, and widened where they arrive.
 #include "comm/message/window.h"
@@ -55,19 +56,19 @@ size_t message_scratch_bytes(int size) {
     return windows * window;
 }
 
-// How many bytes of scratch memory one element needs. How many elements fit into the scratch memory
-// at one time (a window) follows from it.
+// How many bytes of scratch memory one element of a window needs, for all windows that are in
+// flight at one time. The length of a window follows from it.
 static size_t scratch_of_element(const message_comm *comm, const tri_comm_op *op) {
     if (!narrows(op)) return others(comm) * MESSAGE_DEPTH * message_width(op);
-    // For each of the arrays TERMS_IN, TERMS_OUT and SUMS_IN.
+    // The bytes that one element needs in each of the arrays TERMS_IN, TERMS_OUT and SUMS_IN.
     size_t terms = others(comm) * MESSAGE_DEPTH * HALF_BYTES;
     return 3 * terms + MESSAGE_DEPTH * HALF_BYTES + others(comm) * sizeof(float);
 }
 
 typedef enum scratch_kind { TERMS_IN, TERMS_OUT, SUMS_IN, SUMS_OUT, WIDE } scratch_kind;
 
-// Finds the scratch memory for window w (some consecutive elements of the operation) to or from
-// rank r. The memory is made of arrays, one after the other, whose elements are windows:
+// Finds the scratch memory for window w of the terms or sums that this rank exchanges with rank r.
+// The memory is made of arrays, one after the other, whose elements are windows:
 // - TERMS_IN, TERMS_OUT, SUMS_IN: [other rank][MESSAGE_DEPTH] each;
 // - SUMS_OUT: [MESSAGE_DEPTH], because all ranks are sent the same sums;
 // - WIDE: [other rank], in F32, because only one window at a time is widened and added.
@@ -121,8 +122,8 @@ static void post_terms(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether the messages of window w (a range of elements) may use their memory: those of the window
-// that used this memory before have been sent.
+// Whether the messages of window w may be started: the terms of window w - MESSAGE_DEPTH, which
+// used the same memory, have been added up and sent.
 static bool can_post(const message_comm *comm, int64_t w) {
     if (w >= comm->current.windows || w >= comm->current.reduced + MESSAGE_DEPTH) return false;
     for (int r = 0; r < message_size(comm); r++)
@@ -175,16 +176,15 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
-// Whether this rank's terms of window w (a range of elements) have been sent to the peer. Window w
-// + MESSAGE_DEPTH uses the same request, and is posted only after window w has been sent
-// (can_post).
+// Whether this rank's terms of window w have been sent to the peer. Window w + MESSAGE_DEPTH uses
+// the same request, and is posted only after window w has been sent (can_post).
 static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
     return comm->current.posted > w + MESSAGE_DEPTH ||
            message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);
 }
 
 // Takes those sums of rank r's share that have arrived, and requests the next ones. True when all
-// are there.
+// sums of that share are there.
 static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *advanced) {
     message_peer *peer = &comm->peers[r];
     int64_t begin, count;
@@ -198,8 +198,8 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         peer->results_taken = w + 1;
         *advanced = true;
     }
-    // The sums may be received into the memory from which terms were sent, but only after these
-    // have been sent.
+    // In an all-reduce in place, sums are received into the memory from which this rank's terms
+    // were sent. So they are requested only after these terms have been sent.
     while (peer->results_asked < comm->current.posted &&
            peer->results_asked < peer->results_taken + MESSAGE_DEPTH &&
            terms_have_left(comm, peer, peer->results_asked)) {
@@ -207,7 +207,7 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
         count = window_of(comm, op, r, w, &begin);
         char *to = narrows(op) ? scratch(comm, op, SUMS_IN, r, w)
                                : (char *)op->recv + (size_t)begin * message_width(op);
-        // This window (range of elements) is empty, and so are all later ones.
+        // This window is empty, and so are all later ones.
         if (count == 0) return peer->results_taken == w;
         message_recv(comm, MESSAGE_RESULT, r, to, travelling(op, count),
                      &peer->result_in[w % MESSAGE_DEPTH]);

@@ -1,4 +1,5 @@
-// The transport `mpi`: messages over the site's MPI, using only functions of MPI-3. A module.
+// The transport `mpi`: messages over the site's MPI, using only functions of MPI-3. It is a module:
+// a shared object that the program loads when a run needs it.
 //
 // The ranks are those of MPI_COMM_WORLD. MPI has to allow calls from several threads in turn
 // (MPI_THREAD_SERIALIZED). MPI cannot be started twice in one process, so it is ended only at the
@@ -26,9 +27,9 @@ struct tri_transport_end {
     int *indices;
     MPI_Status *statuses;
     int pending_count, pending_capacity;
-    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // by rank: why it was lost; "": it can be reached
-    int *sent_to;                            // by rank: messages sent to it
-    int received;                            // number of messages received from all ranks
+    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // loss[r]: why rank r is lost; "": it is not
+    int *sent_to;                            // sent_to[r]: how many messages were sent to rank r
+    int received;                            // how many messages were received from all ranks
     bool moved;
 };
 

@@ -1,5 +1,7 @@
-// Lists the steps of each operation on two levels, inside hosts and across them. pair.h explains
-// them.
+// Lists the steps of each operation of a hierarchy: operations of its inner communicators INSIDE
+// (the ranks of this host) and ACROSS (the ranks with the same local rank on all hosts), and
+// copies. comm/layered carries them out; pair.h explains them. A window is the elements of an
+// operation on which the steps work at one time, because scratch memory may not hold all.
 #include "comm/pair/pair.h"
 
 #include "base/limits.h"
@@ -21,9 +23,8 @@ static int hosts(const layered_comm *comm) {
 }
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
-// Finds array `which`, from 0, of the three into which scratch memory is divided. Each holds the
-// elements on which the operation works at one time (a window): `window.count` elements for each
-// rank.
+// Returns array number `which`, from 0, of the three into which scratch memory is divided. Each
+// holds `window.count` elements for each rank.
 static char *array(const layered_comm *comm, int which) {
     return comm->scratch + (size_t)which * (comm->scratch_bytes / 3 / 64 * 64);
 }
@@ -41,10 +42,10 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // Copies the elements of the current window (comm->window) between the caller's memory and an array
-// of scratch memory. There is a block of them for each rank. In the caller's memory blocks lie in
-// rank order, `op.count` elements apart. In the array they are sorted by local rank, and then by
-// host, so that the operations of both inner communicators (inside this host, and across hosts)
-// find their blocks next to each other.
+// of scratch memory: into the array, or, if `unpacks`, out of it. There is a block of window.count
+// elements for each rank. In the caller's memory the blocks lie in rank order, `op.count` elements
+// apart. In the array they are sorted by local rank, and then by host, so that the operations of
+// both inner communicators find their blocks next to each other.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
@@ -69,9 +70,9 @@ static tri_status unpack_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Transposes what this rank received inside its host, from [local rank that sent][host that
-// receives] to [host that receives][local rank that sent]. Then the data for each other host are
-// one range.
+// Transposes the blocks that this rank received inside its host, from [local rank that sent][host
+// that receives] to [host that receives][local rank that sent]. Then the data for each other host
+// are one range.
 static tri_status turn(layered_comm *comm) {
     size_t bytes = (size_t)comm->window.count * layered_width(comm);
     for (int l = 0; l < local_ranks(comm); l++)
@@ -81,9 +82,9 @@ static tri_status turn(layered_comm *comm) {
     return TRI_OK;
 }
 
-// Copies what this rank received for the current window (comm->window), as [host that sent][local
-// rank that sent], to the caller's memory. This is rank order already, but in the caller's memory
-// the blocks lie `op.count` elements apart.
+// Copies the blocks that this rank received for the current window (comm->window), as [host that
+// sent][local rank that sent], to the caller's memory. This is rank order already, but in the
+// caller's memory the blocks lie `op.count` elements apart.
 static tri_status spread_recv(layered_comm *comm) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int r = 0; r < comm->base.head.size; r++)
@@ -109,10 +110,10 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// The steps of an all-reduce. With L local ranks, the first count / L * L elements are
-// reduce-scattered inside the hosts, all-reduced across them and gathered inside, so that only one
-// rank of a host sends an element over the slower network. The elements that are left, fewer than
-// L, are all-reduced first inside and then across.
+// The steps of an all-reduce of n elements. With L local ranks, the first n / L * L elements
+// (rounded down to a multiple of L) are reduce-scattered inside the hosts, all-reduced across them
+// and gathered inside, so that only one rank of a host sends an element over the slower network.
+// The other elements, fewer than L, are all-reduced first inside and then across.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
@@ -209,8 +210,8 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
 }
 
 // Finds the colour and key with which each inner communicator is split to form this group. The
-// group has two levels only if it contains the same local ranks of each of its hosts, in order.
-// Another group can only use a part of DIRECT, the inner communicator that connects all ranks.
+// group has two levels only if it contains the same local ranks of each of its hosts, in order. For
+// any other group only DIRECT, the inner communicator that connects all ranks, is split.
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
     int across = 0, locals = local_ranks(comm);

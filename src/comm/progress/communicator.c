@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_START = 64 }; // the first capacity of the queue, in operations; it grows
+enum { QUEUE_START = 64 }; // how many operations a new queue has room for; the queue grows later
 
 void progress_family_init(progress_family *family, const progress_backend *backend,
                           tri_ledger *ledger, progress_failure *failure) {
@@ -86,8 +86,8 @@ static bool split_before(const split_request *requests, int a, int b) {
     return requests[a].key != requests[b].key ? requests[a].key < requests[b].key : a < b;
 }
 
-// Fills `ranks` with the ranks of this rank's colour in their new order, which is the same on all
-// of them.
+// Fills `ranks` with the ranks that have this rank's colour, in their new order, which is the same
+// on all of these ranks.
 static progress_group split_group(const split_request *requests, int size, int rank, int *ranks) {
     progress_group group = {.ranks = ranks};
     if (requests[rank].colour < 0) return group;

@@ -1,4 +1,5 @@
-// Makes, splits and closes communicators on the progress base.
+// Makes, splits and closes communicators on the progress base, the common part of communicators
+// whose operations advance while the caller does other work (state.h).
 #ifndef TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 #define TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 
@@ -6,10 +7,10 @@
 #include "comm/progress/operation.h"
 #include "comm/progress/state.h"
 
-// Initialises a family (all communicators that will be split from one) whose memory is zero. When
-// it ends, it closes `ledger`, the record of this rank's latest actions. A failure of the family is
-// written to `failure`, which all ranks see if it lies in shared memory; NULL: only this process
-// sees failures.
+// Initialises a family (all communicators that will be split from one) whose memory is zero.
+// `ledger`, the record of this rank's latest actions, is closed when the family ends. A failure of
+// the family is written to `failure`, which all ranks see if it lies in shared memory; NULL: only
+// this process sees failures.
 void progress_family_init(progress_family *family, const progress_backend *backend,
                           tri_ledger *ledger, progress_failure *failure);
 // Ends a family (all communicators split from one) that has no communicators left: stops its

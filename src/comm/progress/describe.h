@@ -9,16 +9,18 @@
 enum { PROGRESS_ACTION_BYTES = 224 };
 
 // The next three functions take a rank's number in the job. What ranks of other hosts do may be
-// known to the store only; then these functions wait up to TRI_BEAT_ANSWER_MS for its answer.
+// known only to the store, the job's key-value service; then these functions wait up to
+// TRI_BEAT_ANSWER_MS for its answer.
 
 // Writes "rank 1 (host b, pid 7)", without the parts that are not known.
 void progress_describe(const progress_family *family, int job_rank, char *out, size_t size);
-// Writes a space, the verb, and the rank's current and latest actions. Writes nothing if this
-// process does not know them.
+// Writes a space, the verb and what the rank does, for example " is in FORWARD 'conv2' of step 17,
+// after …"; `verb` is "is ", "waits " or empty. Writes nothing if this process does not know what
+// the rank does.
 void progress_describe_action(const progress_family *family, int job_rank, const char *verb,
                               char out[PROGRESS_ACTION_BYTES]);
-// Returns for which rank the given rank waits; PROGRESS_NOBODY: for none. `asks`: the store may be
-// asked too.
+// Returns the rank for which the given rank waits; PROGRESS_NOBODY: it waits for none, or this is
+// not known. `asks`: the store may be asked too.
 int progress_awaited(const progress_family *family, int job_rank, bool asks);
 
 // One of two ranks that disagree, and its call; if `call` is NULL, `text` says what it calls.

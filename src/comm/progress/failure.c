@@ -1,5 +1,5 @@
 // Keeps the first failure of a family (a communicator and all that were split from it), and passes
-// it on to the other families of the job that are linked with it, which then fail too. A process
+// it on to the families that are linked with it (tri_comm_link), which then fail too. A process
 // that records a failure passes it on at once. Another process of the family passes it on when one
 // of its calls returns the failure, at the latest with its next heartbeat.
 #include "comm/progress/failure.h"
@@ -9,9 +9,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Protects the circular lists of families (a family: all communicators split from one) that fail
-// together (progress_family.linked). A thread that holds it never waits for another rank, so that
-// no thread waits long for this lock.
+// Protects the circular lists of linked families (progress_family.linked). A thread that holds it
+// never waits for another rank, so that no thread waits long for this lock.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {
@@ -88,7 +87,7 @@ void tri_comm_link(tri_comm *a, tri_comm *b) {
     set_health(second, atomic_load(&first->health));
     progress_family *at = first;
     while (at->linked != first && at != second) at = at->linked;
-    if (at != second) { // joins two rings of linked families to one
+    if (at != second) { // joins two circular lists of families to one
         progress_family *after = first->linked;
         first->linked = second->linked;
         second->linked = after;

@@ -1,4 +1,4 @@
-// Sleeping on a word of memory until it changes, by Linux's futexes, for which glibc has no
+// Puts a thread to sleep until a word of memory changes, by Linux's futexes, for which glibc has no
 // function. They also work between processes.
 #include "comm/progress/futex.h"
 

@@ -10,10 +10,11 @@
 void progress_futex_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);
 void progress_futex_wake(_Atomic uint32_t *word);
 
-// A bell: a word that sleeping threads wait to see raised. No ring is lost: a sleeper first adds
-// itself to `sleepers` and then checks whether it still has to wait; a ringer first writes what the
-// sleeper waits for and then reads `sleepers`. These accesses are sequentially consistent, so at
-// least one of the two threads sees what the other wrote.
+// A bell: a word of memory on which threads sleep. Ringing the bell raises the word and wakes them.
+// No ring is lost: a sleeper first adds itself to `sleepers` and then checks whether it still has
+// to wait; a ringer first writes what the sleeper waits for and then reads `sleepers`. These
+// accesses are sequentially consistent, so at least one of the two threads sees what the other
+// wrote.
 typedef struct progress_bell {
     _Atomic uint32_t rings;
     _Atomic uint32_t sleepers; // number of threads that may be asleep

@@ -58,7 +58,8 @@ tri_status progress_start(tri_comm *head, const tri_comm_op *ops, int count, tri
     *out = (tri_comm_ticket){started};
     bool needs_nothing = false;
     if (progress_try_execute(comm)) {
-        // If the operation is at the head of the queue, this announces it to the other ranks.
+        // If the first of these operations is at the head of the queue, this announces it to the
+        // other ranks.
         progress_advance(comm);
         uint64_t left = started - atomic_load(&comm->completed);
         needs_nothing = left == 0 || (left == 1 && rests(comm));
@@ -95,8 +96,8 @@ void progress_notify(tri_comm *head, void (*wake)(void *context), void *context,
     }
 }
 
-// Sleeps until the backend wakes this thread. It first announces its sleep and then tries once more
-// to advance the operation, so that no wake is lost.
+// Sleeps until the backend wakes this thread, or TRI_COMM_CHECK_MS have passed. It first announces
+// its sleep and then tries once more to advance the operation, so that no wake is lost.
 static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     const progress_backend *backend = comm->family->backend;
     uint32_t seen = backend->sleep_begin(comm->family);
@@ -153,8 +154,8 @@ tri_status progress_wait(tri_comm *head, tri_comm_ticket ticket) {
     if (!is_over(comm, ticket.value, LOCK_WAITS)) mark = record_wait(comm, ticket.value);
     atomic_fetch_add(&comm->waiters, 1);
     wait_until_over(comm, ticket.value);
-    // Another thread may have gone to sleep because this thread was executing. The other thread now
-    // has to wake and advance its own operation.
+    // Another thread that waits may have gone to sleep because this thread was advancing
+    // operations. The sleeping thread now has to wake and advance its own operation.
     if (atomic_fetch_sub(&comm->waiters, 1) > 1) family->backend->wake(family);
     tri_ledger_end(head->ledger, mark);
     progress_clear_awaited(family);

@@ -1,5 +1,5 @@
-// The functions of tri_comm_backend that start operations and wait for them, for communicators on
-// the progress base.
+// The functions of tri_comm_backend that start operations and wait for them, for all communicators
+// on the progress base (state.h).
 #ifndef TRIREME_COMM_PROGRESS_OPERATION_H
 #define TRIREME_COMM_PROGRESS_OPERATION_H
 

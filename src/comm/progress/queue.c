@@ -27,8 +27,8 @@ void progress_call_listener(progress_comm *comm) {
     atomic_load (&comm->listener)(atomic_load(&comm->listener_context));
 }
 
-// Wakes the threads of this process that wait for operations which this thread has just carried
-// out.
+// Wakes the threads of this process that wait for operations, because this thread has just advanced
+// operations.
 static void wake_waiters(progress_comm *comm) {
     if (atomic_load(&comm->waiters) > 1) comm->family->backend->wake(comm->family);
     progress_call_listener(comm);
@@ -55,8 +55,8 @@ progress_item *progress_message(const progress_comm *comm, int index) {
                                  (uint64_t)index);
 }
 
-// Also begins the sends and receives that directly follow those at the head, so that all of them
-// advance side by side.
+// Also begins the sends and receives that directly follow those that are already under way at the
+// head of the queue, so that all of them advance side by side.
 static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) {
     for (uint64_t i = head + (uint64_t)comm->messages; i < started; i++) {
         progress_item *item = progress_at(comm, i);
@@ -129,8 +129,8 @@ static progress_result advance_head(progress_comm *comm) {
 }
 
 progress_result progress_advance(progress_comm *comm) {
-    // The lock keeps `start` from reallocating the queue meanwhile. Nobody holds it for long,
-    // because no thread waits for another rank while it has the lock.
+    // The lock keeps `start`, which may be called meanwhile, from reallocating the queue. Nobody
+    // holds the lock for long, because no thread waits for another rank while it has the lock.
     pthread_mutex_lock(&comm->lock);
     progress_result result = advance_head(comm);
     pthread_mutex_unlock(&comm->lock);

@@ -1,32 +1,36 @@
-// The operations of a communicator in order, and the right to advance them.
+// The queue of a communicator's operations, in the order in which they were started, and the right
+// to advance them.
 //
-// Only the thread that has set `executing` may advance the operation at the head of the queue. This
-// is a thread that waits for the operation, or the thread of the communicator's family (all
-// communicators split from one) while no thread waits. Both advance it in bounded steps.
+// Only the thread that has set the communicator's flag `executing` may advance the operation at the
+// head of the queue. This is a thread that waits for the operation, or the thread of the
+// communicator's family (all communicators split from one) while no thread waits. Both advance it
+// in bounded steps.
 #ifndef TRIREME_COMM_PROGRESS_QUEUE_H
 #define TRIREME_COMM_PROGRESS_QUEUE_H
 
 #include "comm/progress/state.h"
 
-// Adds operations to the end of the queue. The caller holds `lock`. TRI_NO_MEMORY.
+// Adds operations to the end of the queue. The caller holds `lock`. Fails only with TRI_NO_MEMORY.
 tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count);
 // Does one bounded step of the operation at the head of the queue. The caller has set `executing`
 // (progress_try_execute), so that no other thread does the same.
 progress_result progress_advance(progress_comm *comm);
+// Sets `executing`. False: another thread has set it, so the caller must not advance operations.
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
-// As progress_end_execute, for a caller that does not wait for an operation itself. It also wakes a
-// thread of this process that went to sleep because the caller was executing, and that nobody else
-// would wake.
+// As progress_end_execute, for a caller that does not go on to wait for its operation. It also
+// wakes the threads of this process that went to sleep because the caller was executing: nobody
+// else would wake them.
 void progress_end_execute_and_wake(progress_comm *comm);
-// True when all operations of the ticket's group are done. The caller holds `lock` or has set
+// True when all operations of an operation group (what one call of `start` began) are done.
+// `ticket`: the number of the group's last operation. The caller holds `lock` or has set
 // `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
-// Returns one of the sends and receives at the head of the queue. comm->messages of them, one
-// behind the other in the queue, advance at the same time; index 0 is the first.
+// The first comm->messages operations of the queue are sends and receives that advance side by
+// side. Returns one of them; index 0 is the first.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the function `wake` that progress_notify was given, unless it was called since then: each
-// progress_notify leads to one call.
+// Calls the function `wake` that the latest progress_notify was given, unless it was called since
+// then: each progress_notify leads to one call.
 void progress_call_listener(progress_comm *comm);
 
 #endif

@@ -1,11 +1,12 @@
-// A thread that waits spins for a moment, then yields its core before each look, and at last
-// sleeps.
+// How a thread waits for another rank: it spins for a moment, then yields its core before each look
+// at whether it can go on, and at last sleeps.
 //
-// When to yield depends on who else wants the core. If it is the other rank, nothing advances until
-// this thread yields, so it should yield at once. If it is an unrelated program, that keeps the
-// core for a time slice of a millisecond or more, so yielding is the last resort. The system does
-// not tell who waits for the core, but how long a yield took does: another rank soon waits too, and
-// then gives the core back.
+// When to yield depends on which thread also wants the core. If that is the rank for which this
+// thread waits, nothing advances until this thread yields, so it should yield at once. If it is an
+// unrelated program, that keeps the core for a time slice of a millisecond or more, so yielding is
+// the last resort. The system does not tell which thread wants the core, but the time that a yield
+// takes shows it: another rank soon has to wait too, and then gives the core back, so the yield is
+// short.
 #include "comm/progress/spin.h"
 
 #include "base/limits.h"
@@ -14,7 +15,10 @@
 #include <sched.h>
 
 enum {
-    SPINS_BEFORE_YIELD = 100, // these take some microseconds; over a network some tens of them
+    // How often a thread looks before it yields. This takes some microseconds in all; over a
+    // network, where each look takes longer, some tens of microseconds.
+    SPINS_BEFORE_YIELD = 100,
+    // The same for a thread that probably shares its core with another rank.
     SPINS_ON_SHARED_CORE = 1,
     // A yield that takes longer than LENT_NS lent the core to another thread. A yield that takes
     // longer than USED_UP_NS lent it to a thread that used up its time slice.

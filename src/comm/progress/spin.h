@@ -4,10 +4,10 @@
 
 #include "comm/progress/state.h"
 
-// The state of a thread that waits for an operation. It is set to zero when the wait begins, and
+// How long a thread has waited for an operation so far. It is set to zero when the wait begins, and
 // whenever the operation advances.
 typedef struct progress_spin {
-    int looks;        // how often the thread has spun and looked, before its first yield
+    int looks;        // how often the thread has looked for an advance, before its first yield
     int64_t since_ns; // since when the thread has yielded its core; 0: it has not yet
 } progress_spin;
 

@@ -3,17 +3,18 @@
 // another rank has done something, and what is known of other ranks. The base does the rest. It
 // queues operations, and has a thread that advances them while the caller computes. It puts sends
 // and receives in order, records operations and waits in the ledger (the record of this rank's
-// latest actions), checks time limits and reports lost ranks. It also ends all communicators of a
-// family (those split from one) after a failure.
+// latest actions), checks time limits and reports lost ranks. After a failure it ends all
+// communicators of a family (those split from one). A family can be linked with others: then all of
+// them fail together. A rank's number in the job is its number among all ranks of the run.
 //
 // A backend's own structs begin with those of this file. The files of this folder, each of which
 // calls only those above it:
 //   futex         words on which threads sleep
-//   state         what the base keeps in each process, and the backend's functions
-//   failure       the first failure, which ends a family and the families linked to it
-//   describe      what messages say of a rank
+//   state         what the base keeps in each process, and the functions of a backend
+//   failure       the first failure, which ends a family and the families linked with it
+//   describe      what messages about failures tell of a rank
 //   queue         the operations of a communicator in order, and the right to advance them
-//   watch         which ranks are lost, and how long nothing advanced
+//   watch         checks which ranks are lost, and for how long nothing has advanced
 //   thread        advances operations that no thread waits for
 //   spin          what a thread that waits does before it sleeps
 //   operation     start, test, wait
@@ -33,7 +34,8 @@ typedef enum progress_result {
     PROGRESS_IDLE,     // there was nothing to do
     PROGRESS_BLOCKED,  // nothing could be done, because the operation waits for other ranks
     PROGRESS_ADVANCED, // a step of the operation was done
-    // In this order, so that the result of several attempts is the maximum of their results.
+    // The values rise in this order, so that the result of several attempts is the maximum of their
+    // results.
 } progress_result;
 
 typedef struct progress_comm progress_comm;
@@ -46,7 +48,8 @@ typedef struct progress_item {
     uint64_t group_ticket; // `sequence` of the last operation of its operation group
     tri_ledger_mark mark;
     bool begun, done;
-    // Only the backend uses these members; at the start of the operation they are 0.
+    // Only the backend uses the next four members; when the operation is added to the queue they
+    // are 0.
     int step;
     uint64_t number, bytes;
     void *state; // memory that the progress base frees
@@ -65,10 +68,12 @@ typedef struct progress_backend {
     // receives advance side by side, but only the oldest send to each rank and the oldest receive
     // from each rank. Called under the communicator's lock.
     progress_result (*advance)(progress_comm *comm, progress_item *item);
-    // Whether a collective waits for rank r, so that messages can name that rank.
+    // Whether the collective `item` waits for rank r at present, so that messages can name that
+    // rank.
     bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
-    // True if this rank has sent everything that the operation at the head sends. Then no thread
-    // needs to advance the operation until one waits for its result. NULL: never true.
+    // True if this rank has sent everything that the operation at the head of the queue sends. Then
+    // no thread needs to advance the operation until one waits for its result. NULL: this backend
+    // never lets an operation rest so.
     bool (*rests)(const progress_comm *comm);
 
     // How a thread sleeps: it first calls `seen = sleep_begin(…)`, then checks once more that it
@@ -82,10 +87,11 @@ typedef struct progress_backend {
     void (*wake_all)(progress_family *family);
 
     // Makes the communicator that a split of `parent` gives this rank, by progress_comm_init and
-    // progress_comm_add. Collective over `parent`; *out = NULL if the group is empty.
+    // progress_comm_add. Collective over `parent`. *out is NULL if the group is empty, so that this
+    // rank gets none.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
     // Tells the other ranks that this rank closes the communicator, so that they do not think it
-    // was lost. NULL: the ranks see this without being told.
+    // was lost. NULL: the ranks notice it without being told.
     void (*leave)(progress_comm *comm);
     // Called after a failure. When it returns, no thread of this process touches the memory of an
     // operation, so that the caller may free it. NULL: after a failure no thread does so anyway.
@@ -103,20 +109,21 @@ typedef struct progress_backend {
     void (*beat)(progress_family *family);
     // Learns what is new about the other ranks; a blocked rank calls it before it asks `loss`.
     void (*observe)(progress_family *family);
-    // Tells what happened to rank r: "died", "left the communicator". NULL: the rank may still be
-    // running.
+    // Tells what happened to rank r: "died", "left the communicator". The result NULL: the rank may
+    // still be running.
     const char *(*loss)(progress_comm *comm, int r);
     // True if rank r has begun the communicator's next collective, and so sends nothing else until
     // that is done. Writes the collective into `out`: "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
-    // The rank's latest actions; NULL: not known.
+    // Returns the record of the rank's latest actions. The result NULL: not known.
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank);
-    // The name of the rank's host, so that messages can also name the host of a rank whose actions
-    // are not known; NULL: the host is not known.
+    // Returns the name of the rank's host, so that messages can also name the host of a rank whose
+    // actions are not known. The result NULL: the host is not known.
     const char *(*host)(const progress_family *family, int job_rank);
-    // Tells the others that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for none.
+    // Tells the other ranks that this rank waits for job_rank; PROGRESS_NOBODY: that it waits for
+    // none.
     void (*set_awaited)(progress_family *family, int job_rank);
-    // The rank for which job_rank waits, as job_rank itself has told by set_awaited;
+    // Returns the rank for which job_rank waits, as job_rank itself has told by set_awaited;
     // PROGRESS_NOBODY: it waits for none.
     int (*awaited)(const progress_family *family, int job_rank);
 } progress_backend;
@@ -141,8 +148,10 @@ struct progress_family {
     // it reads that through the backend's `ring`.
     tri_comm *control;
     int size, job_rank; // how many ranks the family has, and this rank's number in the job
-    int timeout_ms;     // 0: no limit here, because the inner communicators have one of their own
-    bool can_spin;      // every rank has a core to itself
+    // How long a thread waits for an operation that does not advance. 0: for ever, because the
+    // communicators of which these are made have a time limit of their own.
+    int timeout_ms;
+    bool can_spin; // true: every rank has a core to itself, so a waiting thread may spin
     // Whether a thread that waits may yield its core early (spin.c). False with MPI, whose calls
     // may themselves yield the core, so that a second yield after each of them only costs time.
     bool yields_early;
@@ -154,23 +163,23 @@ struct progress_family {
     // own_failure.
     progress_failure *failure, own_failure;
     // Knows what ranks of other hosts do; NULL: nothing is known of them. All families that are
-    // linked (see `linked`) have the same one.
+    // linked (see `linked`) share it.
     tri_health *_Atomic health;
-    // If one of several linked families (each is all communicators split from one) fails, all of
-    // them fail. They form a circular list, in which this is the next one. One lock protects all
-    // these lists (failure.c).
+    // The next family of a circular list of linked families (each is all communicators split from
+    // one); without links, this family itself. If one family of the list fails, all of them fail.
+    // One lock protects all these lists (failure.c).
     progress_family *linked;
-    _Atomic bool spread; // this family's failure was passed on to those in `linked`
+    _Atomic bool spread; // true: this family's failure was passed on to the linked families
     // The rank for which this rank waits, as the others were last told (set_awaited): 1 + its
     // number in the job; 0: it waits for none.
     _Atomic int awaited_rank;
     pthread_mutex_t lock; // protects `comms`
-    progress_comm *comms;
+    progress_comm *comms; // the list of the family's communicators
     pthread_t thread;
     bool has_thread;
     _Atomic uint32_t stop;
-    // `thread`, which advances operations, sleeps on the futex `work` when it has nothing to do.
-    // work_sleeper is 1 while it may be asleep.
+    // `thread`, which advances operations that no other thread waits for, sleeps on the futex
+    // `work` when it has nothing to do. work_sleeper is 1 while it may be asleep.
     _Atomic uint32_t work, work_sleeper;
 };
 
@@ -183,10 +192,14 @@ struct progress_comm {
     pthread_mutex_t lock;
     progress_item *queue;
     uint64_t capacity; // a power of two
+    // How many operations were started so far, and how many of them, counted from the first, are
+    // completed.
     _Atomic uint64_t started, completed;
-    // The thread of the family (all communicators split from one) was asked to advance the
-    // communicator's operations up to this one; they are numbered from 1 in the order of starting.
+    // The family's thread was asked to advance the communicator's operations up to this one;
+    // operations are numbered from 1 in the order of starting.
     _Atomic uint64_t thread_target;
+    // `executing` is 1 while a thread advances operations (queue.h); `waiters` is the number of
+    // threads that wait for operations.
     _Atomic uint32_t executing, waiters;
     // While `armed`, `listener` is to be called when an operation ends (tri_comm_backend.notify),
     // so that a caller can sleep until then.
@@ -195,11 +208,14 @@ struct progress_comm {
     void *_Atomic listener_context;
     // Only the thread that has set `executing` uses the members below, except busy_since_ns.
 
-    // How many sends and receives at the head advance side by side; 0: the head is a collective.
+    // How many sends and receives at the head of the queue advance side by side; 0: a collective is
+    // at the head.
     int messages;
-    // How many calls have advanced an operation, and how many of these progress_watch has seen.
+    // How many calls of progress_advance have advanced an operation, and the value of this count
+    // that progress_watch saw last.
     uint64_t advances, advances_seen;
-    // When progress_watch last saw an advance, and when it last looked.
+    // When progress_watch last found that an operation had advanced, and when it last checked the
+    // other ranks.
     int64_t advanced_ns, checked_ns;
     _Atomic int64_t busy_since_ns; // since when the queue has not been empty
 };

@@ -1,7 +1,7 @@
 // The thread of a family (all communicators split from one). It advances operations for which no
-// thread waits, so they progress while the caller computes; it calls the backend's `beat`, and
-// passes failures on to the families that fail together with this one. It never spins, because the
-// caller needs the cores.
+// thread waits, so they progress while the caller computes. It also calls the backend's `beat` at
+// regular times, which shows the other ranks that this one lives, and passes failures on to the
+// families that fail together with this one. It never spins, because the caller needs the cores.
 #include "comm/progress/thread.h"
 
 #include "base/limits.h"
@@ -27,15 +27,15 @@ static progress_result try_one(progress_comm *comm, thread_scope scope) {
     progress_result result = progress_advance(comm);
     if (result == PROGRESS_BLOCKED) progress_watch(comm);
     atomic_store(&comm->executing, 0);
-    // Only one thread at a time executes operations. Another thread that began to wait meanwhile
-    // may have gone to sleep; it is woken, so that it executes what is left.
+    // Only one thread at a time advances operations. Another thread that began to wait meanwhile
+    // may have gone to sleep; it is woken, so that it advances its operation further.
     if (atomic_load(&comm->waiters) > 0) comm->family->backend->wake(comm->family);
     return wanted ? result : PROGRESS_IDLE;
 }
 
-// Tries to advance all communicators once. THREAD_WANTED: only operations that this thread was
-// asked to advance (up to `thread_target`). THREAD_ALL: also the others, so that a lost rank is
-// noticed even while the caller computes.
+// Tries to advance all communicators of the family once. THREAD_WANTED: only operations that this
+// thread was asked to advance (up to `thread_target`). THREAD_ALL: also the others, so that a lost
+// rank is noticed even while the caller computes.
 static progress_result try_all(progress_family *family, thread_scope scope) {
     progress_result best = PROGRESS_IDLE;
     pthread_mutex_lock(&family->lock);

@@ -1,6 +1,7 @@
 // What a blocked rank checks from time to time: which ranks are lost, and for how long nothing has
 // advanced. If something is wrong, it makes the communicator fail with a message that names the
-// rank at fault and tells what the others do.
+// rank at fault (the culprit) and tells what the others do. Ranks tell each other for which rank
+// they wait, so a rank can follow the chain of waiting ranks to its end.
 #include "comm/progress/watch.h"
 
 #include "base/limits.h"
@@ -11,7 +12,7 @@
 
 #include <stdio.h>
 
-// A chain of ranks, each of which waits for the next one, is followed for at most so many ranks.
+// The most ranks that are looked at in a chain of ranks each of which waits for the next.
 enum { MOST_LINKS = 1024 };
 
 static const progress_item *message_with(const progress_comm *comm, int r) {
@@ -36,8 +37,8 @@ static bool awaits(progress_comm *comm, int r) {
     return result;
 }
 
-// Writes what the ranks other than the culprit do, for the message, so that the user sees which
-// ranks wait for it: "; rank 0 waits in …, rank 2 is in …".
+// Writes what up to three ranks other than the culprit do, for the message, so that the user sees
+// which ranks wait for it: "; rank 0 waits in …, rank 2 is in …". `culprit`: its number in the job.
 static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int described = 0;
@@ -65,15 +66,15 @@ static void report_loss(progress_comm *comm, int r, const char *what) {
     progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
 }
 
-// Fails the communicator if a send or receive can never end because its other rank waits for this
-// rank in a collective. Without this both would wait until the time limit.
+// Fails the communicator if a send or receive can never end, because the rank at its other end
+// waits for this rank in a collective. Without this both would wait until the time limit.
 static void report_message_against_collective(progress_comm *comm, int peer) {
     char theirs[PROGRESS_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
         return;
     if (!awaits(comm, peer)) return;
     if (!comm->family->backend->collective_of(comm, peer, theirs, sizeof theirs)) return;
-    // The other rank may have sent or received this message before it entered the collective. That
+    // The rank `peer` may have sent or received this message before it entered the collective. That
     // is visible by now, so this rank tries once more to complete its own operation.
     if (progress_advance(comm) != PROGRESS_BLOCKED) return;
     pthread_mutex_lock(&comm->lock);
@@ -100,10 +101,10 @@ static int find_culprit(const progress_family *family, int job_rank, bool asks) 
     return PROGRESS_NOBODY;
 }
 
-// Chooses one of the ranks for which this rank waits, preferably one that does not wait for this
-// rank. *culprit becomes the job's rank that holds the chosen one up, for the message.
-// PROGRESS_NOBODY: this rank waits for no other. `asks`: the job's store may be asked for which
-// ranks the ranks of other hosts wait.
+// Chooses one of the ranks for which this rank waits, preferably one whose chain of waiting ranks
+// does not lead back here. *culprit becomes the number in the job of the rank at the end of that
+// chain, which the message names. PROGRESS_NOBODY: this rank waits for no other. `asks`: the job's
+// store may be asked for which ranks the ranks of other hosts wait.
 static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
     int chosen = PROGRESS_NOBODY;
     for (int r = 0; r < comm->head.size; r++) {
@@ -139,7 +140,7 @@ static bool find_loss(progress_comm *comm) {
         if (r == comm->head.rank || !awaits(comm, r)) continue;
         const char *what = backend->loss(comm, r);
         if (!what) continue;
-        // What the rank wrote before it was lost may be enough to go on.
+        // What the lost rank wrote before it was lost may be enough for the operation to advance.
         if (progress_advance(comm) != PROGRESS_BLOCKED) return true;
         if (awaits(comm, r)) {
             report_loss(comm, r, what);

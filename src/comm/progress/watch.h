@@ -7,8 +7,8 @@
 
 // Fails the communicator if a rank for which it waits is lost, or if nothing has advanced for too
 // long. The caller waits for an operation that does not advance, and has set `executing`: it is the
-// thread that may advance operations (queue.h). Does nothing if the last look was a short time ago,
-// because looking costs time.
+// thread that may advance operations (queue.h). Does nothing if it last checked a short time ago,
+// because checking costs time.
 void progress_watch(progress_comm *comm);
 
 #endif

@@ -167,8 +167,8 @@ static const tri_comm_backend self_backend = {
     .ledger_of = self_ledger_of,
 };
 
-// Makes the communicator. `ledger`, in which it records its operations, belongs to the communicator
-// from now on; if this fails, it is closed.
+// Makes the communicator. It takes over `ledger`, in which it records its operations; if there is
+// no memory for the communicator, the ledger is closed.
 static tri_status self_create(tri_ledger *ledger, const char *name, tri_comm **out) {
     self_comm *self = calloc(1, sizeof *self);
     if (!self) {

@@ -1,4 +1,6 @@
-// Maps one segment on all ranks of a communicator, and makes buffers in it that all ranks see.
+// Maps one segment of shared memory on all ranks of a communicator, and makes buffers in it that
+// all ranks see. Rank `maker` creates the segment and offers it to the others; then the ranks
+// exchange how their mapping ended.
 #include "comm/shm/alloc.h"
 
 #include "comm/progress/describe.h"

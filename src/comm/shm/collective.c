@@ -1,6 +1,8 @@
 // A collective as a state machine: each call makes one bounded step, so that a waiting caller and
 // the thread that advances operations in the background can take turns and neither blocks the
-// other. The work itself is in work.c.
+// other. A meeting is a point that all ranks of a communicator pass together. In a collective,
+// ranks first announce their calls, each by an entry (shm_entry) in shared memory, and compare
+// them. The copies and sums themselves are in work.c.
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
@@ -23,9 +25,8 @@ static bool all_reached(const shm_comm *comm) {
     return true;
 }
 
-// Enters the next meeting, a point that all ranks of the communicator pass together (layout.h).
-// Another rank that sees the new number also sees everything that this rank wrote before, because
-// atomic_store is sequentially consistent.
+// Enters the next meeting (layout.h). Another rank that sees the new number also sees everything
+// that this rank wrote before, because atomic_store is sequentially consistent.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);
@@ -69,7 +70,8 @@ static bool compare_entries(shm_comm *comm) {
     return true;
 }
 
-// Begins to work on the elements from `begin` on: on as many as fit into staging memory.
+// Begins a window: the elements of the operation from `begin` on, as many as fit into staging
+// memory.
 static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_current *current = &comm->current;
     int64_t capacity = shm_staging_capacity(comm, op);
@@ -151,10 +153,9 @@ bool shm_collective_rests(const shm_comm *comm) {
 }
 
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
-    // `rank` announces its next collective by an entry (shm_entry) at its next meeting, a point
-    // that all ranks of the communicator pass together. But while this rank is still in a
-    // collective, that next meeting may be a later one of the same collective, for which ranks
-    // write no entries.
+    // `rank` announces its next collective by an entry at its next meeting. But while this rank is
+    // still in a collective, that next meeting may be a later one of the same collective, for which
+    // ranks write no entries.
     bool is_between = comm->current.state == SHM_ANNOUNCE;
     if (!is_between || !shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);

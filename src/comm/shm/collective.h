@@ -1,5 +1,6 @@
-// Carries out a collective as a state machine, so that it can stop wherever it would have to wait,
-// and continue later.
+// Carries out a collective over shared memory as a state machine, so that it can stop wherever it
+// would have to wait, and continue later. Ranks announce a collective by an entry (shm_entry) in
+// shared memory.
 #ifndef TRIREME_COMM_SHM_COLLECTIVE_H
 #define TRIREME_COMM_SHM_COLLECTIVE_H
 
@@ -10,9 +11,9 @@
 progress_result shm_collective_advance(shm_comm *comm, progress_item *item);
 // True if the operation waits for `rank`, so that messages about a hang can name that rank.
 bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int rank);
-// True if this rank's data are so small that they lie in the entry (shm_entry) by which it
-// announced the collective. Then the other ranks need nothing more from this rank, and no thread
-// has to advance the collective.
+// True if this rank's data are so small that they lie in the entry by which it announced the
+// collective. Then the other ranks need nothing more from this rank, and no thread has to advance
+// the collective.
 bool shm_collective_rests(const shm_comm *comm);
 // True if `rank` has already announced the next collective of the communicator, which this rank has
 // not announced yet. Then writes that collective to `out`, as "KIND 'label'", for messages.

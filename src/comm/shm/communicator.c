@@ -30,8 +30,8 @@ static size_t staging_offset(int size) {
     return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PIPE_BYTES;
 }
 
-// Size of a board, the shared memory of a communicator, in bytes. Boards are large, but pages that
-// no rank touches take no memory.
+// Size of a board, the shared memory of a communicator, in bytes. A board is large, but those of
+// its pages that no rank touches take no memory.
 size_t shm_board_bytes(int size) {
     return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
 }

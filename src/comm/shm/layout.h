@@ -1,9 +1,10 @@
 // What the shared-memory backend keeps in shared memory.
 //
-// A *family* is all communicators that come from one open. Its control block has a member for each
+// A *family* is all communicators that were split from one. Its control block has a member for each
 // rank: the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it
 // sleeps while it waits for others. Each communicator has a *board* with a seat for each rank, on
-// which the rank announces its operations, a pipe for each pair of ranks, and staging memory.
+// which the rank announces its operations, a pipe (a ring buffer) for each pair of ranks, and
+// staging memory, through which data pass that lie where other ranks cannot read them.
 //
 // Ranks of a communicator synchronise by *meetings*, which every seat counts from 1. A seat has two
 // entries, and meeting m uses entry m & 1. A rank enters meeting m after it has written that entry
@@ -14,7 +15,7 @@
 //
 // The files, each of which calls only those above it:
 //   segment        memory that several processes map
-//   layout, state  what lies in shared memory, and in this process
+//   layout, state  what lies in shared memory, and what lies in this process
 //   bell           sleeping, and waking other processes
 //   region         buffers in shared memory, and finding a location in them
 //   work           copies and reductions of a collective
@@ -47,10 +48,10 @@ enum {
 typedef struct shm_member {
     _Alignas(SHM_CACHE_LINE) tri_process process;
     cpu_set_t cpus;
-    _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined;
+    _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined; // 1: the rank has filled in this struct
     _Atomic uint64_t heartbeat;
-    // 1 + the job's rank for which this rank has waited for a long time; 0, as in zeroed memory:
-    // none.
+    // 1 + the number in the job of the rank for which this rank waits, set once the wait has lasted
+    // some time; 0, as in zeroed memory: it waits for none.
     _Atomic int32_t awaited_plus_1;
     _Alignas(SHM_CACHE_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_CACHE_LINE) progress_bell bell;
@@ -83,7 +84,7 @@ typedef struct shm_entry {
 typedef struct shm_seat {
     // How many meetings (barriers of the communicator's ranks) the rank has entered.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings;
-    _Atomic uint32_t closed;
+    _Atomic uint32_t closed; // 1: the rank has closed the communicator
     // How many chunks of this rank's share of an all-reduce are begun, and how many are finished.
     // They are in shared memory because faster ranks help slower ones. The upper 32 bits of each
     // word are the lower 32 bits of the number of the meeting (barrier) to which the count belongs:
@@ -95,7 +96,7 @@ typedef struct shm_seat {
 
 // A channel carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
-    // The number of messages that were posted; the members below describe the latest one.
+    // How many messages were posted so far; the members below describe the latest one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;
@@ -104,7 +105,7 @@ typedef struct shm_channel {
     char label[TRI_COMM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from the pipe
-    _Atomic uint64_t received; // number of messages that were received completely
+    _Atomic uint64_t received; // how many messages were received completely so far
 } shm_channel;
 
 typedef struct shm_board {

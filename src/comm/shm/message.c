@@ -1,8 +1,9 @@
-// Sends and receives. Messages from one rank to another go through a channel (shm_channel), one at
-// a time. The receiver copies data that lie in shared memory; other data go through the channel's
-// pipe, a ring buffer. A message uses these members of its progress_item: `step` becomes 1 when
-// this rank has posted the message (or, as receiver, found it posted), `number` is the message's
-// number in the channel, and `bytes` counts the bytes that were copied.
+// Sends and receives over shared memory. Messages from one rank to another go through a channel
+// (shm_channel), one at a time. If the data lie in shared memory, the receiver copies them from
+// there; otherwise they go through the channel's pipe, a ring buffer. A message uses these members
+// of its progress_item: `step` becomes 1 when this rank has posted the message (or, as receiver,
+// found it posted), `number` is the message's number in the channel, and `bytes` counts the bytes
+// that were copied.
 #include "comm/shm/message.h"
 
 #include "comm/progress/describe.h"
@@ -49,8 +50,8 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// The pipe is a ring buffer. Returns how many bytes there are from this position to where it wraps
-// around, because a copy must not cross that point.
+// Returns how many bytes of the pipe, a ring buffer, there are from this position to where the pipe
+// wraps around, because a copy must not cross that point.
 static size_t pipe_to_end(uint64_t position) {
     return TRI_SHM_PIPE_BYTES - position % TRI_SHM_PIPE_BYTES;
 }

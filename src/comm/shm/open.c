@@ -1,6 +1,6 @@
-// Opens a communicator over shared memory for ranks that have no memory in common yet: rank 0
-// creates the memory and announces it through the rendezvous, the others map it, and a barrier
-// follows.
+// Opens a communicator over shared memory for ranks that have no memory in common yet. Rank 0
+// creates the memory and announces it through the functions of a tri_comm_meeting, by which ranks
+// that are not connected exchange values. The other ranks map the memory, and a barrier follows.
 #include "comm/shm/shm.h"
 
 #include "comm/progress/communicator.h"
@@ -16,7 +16,9 @@ typedef struct open_offer { // what rank 0 offers to the other ranks of the host
     shm_handle control, board;
 } open_offer;
 
-typedef struct open_call { // the arguments of an open, and the prefix of its keys in the store
+// The arguments of tri_comm_shm_open_at, and the prefix of the keys under which the ranks exchange
+// what they need to connect.
+typedef struct open_call {
     int rank, size, timeout_ms;
     bool by_socket;
     const tri_comm_meeting *meeting;
@@ -184,7 +186,7 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out) {
     // Counts the calls of this function, so that each communicator has keys of its own in the
-    // store. All ranks open communicators in the same order, so their counts agree.
+    // meeting. All ranks open communicators in the same order, so their counts agree.
     static _Atomic int opened;
     *out = NULL;
     if (size < 1 || size > TRI_MAX_LOCAL_RANKS || rank < 0 || rank >= size)

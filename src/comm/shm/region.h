@@ -1,5 +1,6 @@
-// The buffers in shared memory that this process maps. These functions find in which buffer a
-// pointer lies, so that other ranks can be told where to read.
+// The buffers in shared memory that this process maps. A region is one segment of shared memory
+// with a buffer for each rank of the communicator that allocated it. These functions find in which
+// buffer a pointer lies, so that other ranks can be told where to read.
 #ifndef TRIREME_COMM_SHM_REGION_H
 #define TRIREME_COMM_SHM_REGION_H
 
@@ -19,8 +20,8 @@ char *shm_region_buffer(const shm_region *region); // finds this rank's buffer
 void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
-// Finds where `memory` lies, in a form that other ranks understand. Region 0: not all ranks of the
-// communicator map all of it, so the data have to go through staging memory.
+// Finds where `memory` lies, in a form that other ranks understand. Region 0: the data have to go
+// through staging memory, because not all ranks of the communicator map all of `memory`.
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
 // Turns an address into a pointer that is valid in this process.
 void *shm_address_resolve(shm_family *family, shm_address address);

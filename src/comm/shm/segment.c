@@ -1,5 +1,5 @@
-// Shared memory between processes of one host: memfd segments, opened by others through /proc or
-// received over a socket.
+// Shared memory between processes of one host: segments (memory made by memfd_create), which other
+// processes open through /proc or receive over a socket.
 #include "comm/shm/segment.h"
 
 #include "base/limits.h"
@@ -46,8 +46,8 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
         shm_segment_close_fd(out);
         return status;
     }
-    // These seals keep every process from shrinking the memory, because the others would then get
-    // SIGBUS.
+    // These seals keep every process from shrinking the memory, because the other processes would
+    // then get SIGBUS.
     (void)fcntl(out->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     TRI_TRY(segment_map(out, size_bytes));
     *(shm_header *)out->base = (shm_header){.magic = SHM_MAGIC, .nonce = nonce};
@@ -126,8 +126,8 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-// Waits until the other end confirms that it has received the descriptor. If the other end gave up
-// meanwhile, it connects again and is served once more.
+// Waits until the other end of the socket confirms that it has received the descriptor. If the
+// other end gave up meanwhile, it connects again later and is served then.
 static bool segment_is_taken(int socket) {
     char byte;
     struct timeval limit = {.tv_sec = 1};

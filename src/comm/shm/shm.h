@@ -10,9 +10,9 @@ typedef struct tri_shm_config {
     int timeout_ms; // time limit of an operation that makes no progress; 0: TRI_DEFAULT_TIMEOUT_MS
     // For tests: passes memory as on hosts where /proc/PID/fd is not accessible to other processes.
     bool pass_by_socket;
-    // If only some ranks of the job open the communicator: `job_ranks` is the number of each one in
-    // the job, which messages name, and `group` is a name that no other group of the job has. NULL:
-    // all ranks of the job open it, in order.
+    // If only some ranks of the job open the communicator: job_ranks[r] is the number in the job of
+    // rank r, which messages name, and `group` is a name of these ranks that no other group of the
+    // job has. NULL: all ranks of the job open it, in order.
     const int *job_ranks;
     const char *group;
     // A communicator over all ranks of the job, which must outlive the opened one. Its ledger (the

@@ -1,5 +1,7 @@
 // What the shared-memory backend keeps in each process: the family (all communicators split from
 // one), its shared buffers, and the state of the collective that is under way on each communicator.
+// A region is shared memory with one buffer for each rank. Data that lie outside regions pass
+// through staging memory, because other ranks cannot read them where they lie.
 #ifndef TRIREME_COMM_SHM_STATE_H
 #define TRIREME_COMM_SHM_STATE_H
 
@@ -53,14 +55,14 @@ typedef struct shm_family {
     progress_family base;
     shm_control *control;
     shm_segment segment;
-    int rank;      // number of this process among the members of the family
-    int *job_rank; // job_rank[m]: the number in the job of member m
-    bool by_socket;
+    int rank;       // number of this process among the members of the family
+    int *job_rank;  // job_rank[m]: the number in the job of member m
+    bool by_socket; // true: shared memory is passed by a socket instead of opened through /proc
     pthread_mutex_t regions_lock, watched_lock;
     shm_region *regions;
     uint64_t regions_made;
-    shm_watched *watched; // by member: whether the member still lives
-    char silence[64];     // what shm_loss says of a rank without a heartbeat
+    shm_watched *watched; // watched[m]: whether member m still lives
+    char silence[64];     // the text that shm_loss returns for a rank without a heartbeat
 } shm_family;
 
 typedef enum shm_state {
@@ -76,18 +78,20 @@ typedef enum shm_state {
 // The state of the collective at the head of the queue.
 typedef struct shm_current {
     shm_state state;
-    bool eager; // the data are in shm_entry.payload, which the rank wrote to announce the operation
-    bool staged; // the data go through staging memory, as much as fits at a time
+    // True: the data of every rank are so small that they lie in the entry (shm_entry.payload) by
+    // which it announces the operation.
+    bool eager;
+    bool staged; // true: the data go through staging memory, as much as fits at a time
     // The window: which of the operation's `count` elements are in staging memory at present.
     // Without staging it is the whole operation.
     int64_t begin, count;
-    // All-reduce: each rank has a share of the elements. This rank begins the chunks of its own
-    // share, then helps with the share of rank `rank + 1`, and so on. The cursor counts the shares
-    // of which every chunk has been begun.
-    // Other collectives: how many chunks this rank has copied or reduced.
+    // All-reduce: each rank has a share of the elements, which is reduced in chunks. This rank
+    // first reduces chunks of its own share, then helps with the share of rank `rank + 1`, and so
+    // on. The cursor is the number of shares of which every chunk has been begun. Other
+    // collectives: the cursor is how many chunks this rank has copied or reduced.
     int64_t cursor;
-    const char *from[TRI_MAX_LOCAL_RANKS]; // by rank: where its data of the elements `begin` … lie
-    char *to[TRI_MAX_LOCAL_RANKS];         // by rank: where that rank's results are written
+    const char *from[TRI_MAX_LOCAL_RANKS]; // from[r]: where rank r's data of this window lie
+    char *to[TRI_MAX_LOCAL_RANKS];         // to[r]: where rank r's results of this window go
 } shm_current;
 
 typedef struct shm_comm {

@@ -1,5 +1,5 @@
-// Finds which ranks are alive, by their processes and heartbeats, and reads what they publish about
-// themselves.
+// Finds which ranks are alive, by their processes and heartbeats, and reads what they write about
+// themselves into shared memory. A heartbeat is a counter that a living rank raises.
 #include "comm/shm/watch.h"
 
 #include "base/os.h"

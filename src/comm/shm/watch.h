@@ -1,10 +1,11 @@
-// Finds which ranks are alive, and what they publish about themselves.
+// Finds which ranks of a family (all communicators split from one) are alive, and reads what they
+// write about themselves into shared memory.
 #ifndef TRIREME_COMM_SHM_WATCH_H
 #define TRIREME_COMM_SHM_WATCH_H
 
 #include "comm/shm/state.h"
 
-tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
+tri_status shm_watch_begin(shm_family *family); // fails only with TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
 // Functions of progress_backend (comm/progress/state.h), by which ranks find out whether others are

@@ -1,4 +1,6 @@
-// The work of a collective, one chunk for each call.
+// The copies and sums of a collective, one chunk for each call. A chunk is at most
+// TRI_SHM_CHUNK_BYTES. The data lie in the ranks' buffers, or pass through staging memory, with as
+// many elements at a time as fit there (a window).
 //
 // An all-reduce is divided into shares, one for each rank. A rank reduces the chunks of its own
 // share and then helps the others with theirs, because ranks arrive at different times. In all
@@ -13,8 +15,8 @@
 
 #include <string.h>
 
-// Each rank reduces one share of an all-reduce. A share is a multiple of this many elements, so
-// that every share begins on a cache line if the buffer does.
+// The share of a rank in an all-reduce is a multiple of this many elements, so that every share
+// begins on a cache line if the buffer does.
 enum { REDUCE_GRAIN = 256 };
 
 static size_t width_of(const tri_comm_op *op) { return tri_dtype_bytes(op->dtype); }
@@ -22,7 +24,8 @@ static const shm_entry *entry_now(const shm_comm *comm, int rank) {
     return shm_entry_of(comm, rank, comm->meetings);
 }
 
-// Small operations, whose data lie in the entry with which a rank announces them.
+// The next two functions serve small operations, whose data lie in the entry (shm_entry) by which a
+// rank announces them.
 
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->base.head.rank) return;
@@ -99,10 +102,10 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
 }
 
-// Whether results are written past the caches, because they do not fit into them. Operations in
-// place and those that accumulate are an exception: the lines to be written were just read into the
-// cache, and evicting them would cost more. Data that pass through staging memory are an exception
-// too: what lies there at one time fits into the caches.
+// Whether results are written past the caches, because they would not fit there. Operations in
+// place and those that accumulate are an exception: the cache lines to be written were just read,
+// and evicting them would cost more. Data that pass through staging memory are an exception too:
+// what lies there at one time fits into the caches.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched = tri_comm_recv_count(op, comm->base.head.size) * (int64_t)width_of(op) *
@@ -119,7 +122,7 @@ static int64_t chunk_elements(const tri_comm_op *op) {
     return TRI_SHM_CHUNK_BYTES / (int64_t)width_of(op);
 }
 
-// Returns how many elements rank r's share (part of the tensor) has; *begin is where it begins.
+// Returns how many elements of the window rank r's share has; *begin is the first of them.
 static int64_t share_range(const shm_comm *comm, int r, int64_t *begin) {
     int64_t share = share_elements(comm), count = comm->current.count;
     *begin = r * share < count ? r * share : count;
@@ -132,9 +135,10 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Reads a counter of chunks. A meeting is a point that all ranks pass together; the counter carries
-// the number of the meeting to which it belongs, so that no rank has to reset it. If that meeting
-// is later than this rank's, all chunks of this rank's meeting are finished.
+// Returns how many chunks a counter counts for this rank's meeting, at most `limit`. A meeting is a
+// point that all ranks pass together; the counter carries the number of the meeting to which it
+// belongs, so that no rank has to reset it. If that meeting is later than this rank's, all `limit`
+// chunks of this rank's meeting are finished.
 static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;

@@ -1,5 +1,6 @@
-// Carries operation groups through the host's memory: allocates it, copies from the device, starts
-// the inner operations, and copies back.
+// Carries an operation group (the operations that one call of `start` begins together) through the
+// host's memory: allocates that memory, copies from the device, starts the operations on the inner
+// communicator, which uses the host's memory, and copies the results back.
 #include "comm/staged/group.h"
 
 #include "comm/op.h"
@@ -70,8 +71,8 @@ void staged_group_free(staged_group *g) {
 
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // The tickets are done already, so this does not wait. If one of them failed, the group fails
-    // too.
+    // These are the tickets of the work that the group comes after. They are done already, so this
+    // does not wait. If their work failed, the group fails too.
     for (int i = 0; i < g->base.after_count; i++) TRI_TRY(tri_ticket_wait(&g->base.after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];

@@ -1,5 +1,6 @@
-// One operation group of the communicator that goes through the host's memory, because its inner
-// communicator cannot use the device's memory.
+// One operation group (the operations that one call of `start` begins together) of a communicator
+// that passes a device's data through the host's memory, because its inner communicator cannot use
+// the device's memory.
 #ifndef TRIREME_COMM_STAGED_GROUP_H
 #define TRIREME_COMM_STAGED_GROUP_H
 
@@ -7,7 +8,7 @@
 
 // The states of an operation group, in the order in which it goes through them.
 typedef enum staged_state {
-    STAGED_QUEUED,     // waits for the tickets after which it has to come
+    STAGED_QUEUED,     // the group waits for earlier groups, and for work that has to be done first
     STAGED_COPIES_OUT, // the data of the group are being copied from the device
     STAGED_TRAVELS,    // the inner communicator carries out the group's operations
     STAGED_COPIES_IN,  // the results of the group are being copied to the device
@@ -27,9 +28,9 @@ typedef struct staged_group {
     bool is_messages; // the group consists of sends and receives only
     staged_op *ops;
     int op_count;
-    tri_ticket copies; // in the states COPIES_OUT and COPIES_IN: the copies that are in flight
-    tri_comm_ticket inner;
-    char *memory; // the host memory that the operations use
+    tri_ticket copies;     // in the states COPIES_OUT and COPIES_IN: the copies that are in flight
+    tri_comm_ticket inner; // in the state TRAVELS: the group on the inner communicator
+    char *memory;          // the host memory that the operations use
 } staged_group;
 
 tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
@@ -45,8 +46,8 @@ typedef struct staged_route {
 } staged_route;
 
 // Advances the group as far as possible without waiting, because one thread serves all groups.
-// `may_begin`: no earlier group has to be done first. `may_travel`: the inner communicator has
-// started all earlier groups. Sets *moved if the state has changed.
+// `may_begin`: the group need not wait for an earlier group. `may_travel`: the inner communicator
+// has started all earlier groups. Sets *moved if the state has changed.
 tri_status staged_group_advance(staged_group *group, const staged_route *route, bool may_begin,
                                 bool may_travel, bool *moved);
 

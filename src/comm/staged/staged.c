@@ -1,6 +1,7 @@
 // The communicator that copies a device's data to the host's memory and lets an inner communicator
-// send them from there (staged.h). This file decides which operation groups may be under way side
-// by side.
+// send them from there (staged.h). Its operation groups (each is the operations that one call of
+// `start` begins together) are in a queue, which a thread advances. This file decides which of them
+// may be under way side by side.
 #include "comm/staged/staged.h"
 
 #include "comm/staged/group.h"
@@ -11,11 +12,11 @@
 typedef struct staged_comm {
     threaded_comm base;
     staged_route route;
-    // What the thread has found, in its current pass over all operation groups, about the groups
-    // before the current one:
-    bool alone;         // all of these groups are done
-    bool only_messages; // each of these groups is done or consists only of sends and receives
-    bool all_left;      // the inner communicator has started all of these groups
+    // What the thread has found, in its current pass over the queue, about the operation groups
+    // that precede the one that it advances:
+    bool alone;         // true: all of these groups are done
+    bool only_messages; // true: each of them is done or consists only of sends and receives
+    bool all_left;      // true: the inner communicator has started all of them
 } staged_comm;
 
 static staged_comm *staged_of(const tri_comm *head) { return (staged_comm *)(uintptr_t)head; }
@@ -35,8 +36,8 @@ static void begin(threaded_comm *base) {
     c->alone = c->only_messages = c->all_left = true;
 }
 
-// Advances a group. A group with a collective is under way alone. Consecutive groups of sends and
-// receives are under way side by side, and the inner communicator starts them in order.
+// Advances an operation group. A group with a collective is under way alone. Consecutive groups of
+// sends and receives are under way side by side, and the inner communicator starts them in order.
 static tri_status advance(threaded_comm *base, threaded_group *group, bool *moved) {
     staged_comm *c = (staged_comm *)base;
     staged_group *g = (staged_group *)group;
@@ -59,7 +60,8 @@ static void staged_close(tri_comm *comm) {
     staged_stop(comm);
     tri_queue_close(c->route.out);
     tri_queue_close(c->route.in);
-    // Before threaded_end, which frees the groups: their memory may still be in use until here.
+    // The inner communicator may use the groups' memory until it is closed, so it is closed before
+    // threaded_end frees the groups.
     tri_comm_close(c->route.inner);
     threaded_end(&c->base);
     free(c);

@@ -1,4 +1,5 @@
-// The operation groups of a communicator in order, and the thread that advances them.
+// The thread of a communicator whose operations wait for a device, and the queue of operation
+// groups that it advances. An operation group is the operations that are advanced together.
 #include "comm/threaded/threaded.h"
 
 #include "base/os.h"
@@ -17,7 +18,7 @@ static tri_status outcome(const threaded_comm *c) {
 
 // ---- the thread
 
-// Records the failure if it is the first. The caller holds the lock.
+// Records the failure if it is the communicator's first. The caller holds the lock.
 static void fail(threaded_comm *c, tri_status status) {
     if (c->status != TRI_OK) return;
     if (c->kind->give_up) status = c->kind->give_up(c, status);
@@ -49,8 +50,8 @@ static void drop_done(threaded_comm *c) {
     if (dropped) pthread_cond_broadcast(&c->less);
 }
 
-// Advances all groups once. The caller holds the lock. This function releases it in between, so
-// that other threads can add groups at the end.
+// Advances all groups once, and returns whether one of them has advanced. The caller holds the
+// lock. This function releases it in between, so that other threads can add groups at the end.
 static bool advance_all(threaded_comm *c) {
     bool moved = false;
     if (c->kind->begin) c->kind->begin(c);
@@ -206,7 +207,8 @@ tri_status threaded_start(tri_comm *comm, const tri_comm_op *ops, int count, tri
     return status;
 }
 
-// Whether a group of that number is not done yet. The caller holds the lock.
+// Whether one of the groups that call number `number` of `start` made is not done yet; calls are
+// numbered from 1. The caller holds the lock.
 static bool is_pending(const threaded_comm *c, uint64_t number) {
     if (c->status != TRI_OK) return false;
     for (const threaded_group *g = c->first; g; g = g->next)

@@ -1,8 +1,9 @@
 // The base of communicators that have a thread of their own, because their operations wait for a
-// device. The base keeps the operation groups in the order in which they were started, makes their
-// tickets, reports failures, and can end everything at once. A backend supplies what an operation
-// group consists of and how it is advanced. An inner communicator of the same ranks, in the host's
-// memory, tells the other ranks of failures.
+// device. An operation group is the operations that are advanced together; a ticket stands for work
+// that was started and is waited for later. The base keeps the groups in the order in which they
+// were started, makes their tickets, reports failures, and can end everything at once. A backend
+// supplies what a group consists of and how it is advanced. An inner communicator of the same
+// ranks, in the host's memory, tells the other ranks of failures.
 #ifndef TRIREME_COMM_THREADED_THREADED_H
 #define TRIREME_COMM_THREADED_THREADED_H
 
@@ -15,12 +16,12 @@ enum { THREADED_MOST_AFTER = 64 };
 
 typedef struct threaded_comm threaded_comm;
 
-// Operations that are advanced together. A backend's own struct begins with this one.
+// An operation group. A backend's own struct begins with this one.
 typedef struct threaded_group {
     struct threaded_group *next;
     uint64_t number; // number of the call of `start` that made it; a call may make several groups
     bool done;
-    tri_ticket *after; // tickets that have to be done before the group begins
+    tri_ticket *after; // the group may begin when the work of these tickets is done
     int after_count;
 } threaded_group;
 
@@ -29,13 +30,15 @@ typedef struct threaded_kind {
     tri_status (*make)(threaded_comm *comm, const tri_comm_op *ops, int count,
                        threaded_group **out);
     void (*free_group)(threaded_group *group);
-    // The thread advances all groups, from the first to the last, again and again. Before it
-    // goes through the groups it calls `begin`; NULL: nothing has to be done. `advance` never waits
-    // for another rank. It sets *moved if the group has advanced, and group->done at the end.
+    // The communicator's thread goes through all groups that are not done, from the first to the
+    // last, again and again. Before each pass it calls `begin`, and for each group `advance`.
+    // `begin` NULL: nothing has to be done. `advance` never waits for another rank. It sets *moved
+    // if the group has advanced, and group->done once the group is done.
     void (*begin)(threaded_comm *comm);
     tri_status (*advance)(threaded_comm *comm, threaded_group *group, bool *moved);
-    // Called after a failure, whose message is the thread's error message. Ends what is under way,
-    // and returns the failure that is to be reported. NULL: nothing has to be done.
+    // Called once after a failure, whose message is the error message of the calling thread. Ends
+    // what is under way, and returns the status that is to be reported. NULL: nothing has to be
+    // ended.
     tri_status (*give_up)(threaded_comm *comm, tri_status status);
 } threaded_kind;
 
@@ -44,7 +47,7 @@ struct threaded_comm {
     const threaded_kind *kind;
     tri_comm *inner;
     tri_device *device;
-    // Tickets that have to be done before the next operation group may begin.
+    // The next operation group may begin when the work of these tickets is done.
     tri_ticket after[THREADED_MOST_AFTER];
     int after_count;
     pthread_t thread;
@@ -63,13 +66,14 @@ static inline threaded_comm *threaded_of(const tri_comm *comm) {
     return (threaded_comm *)(uintptr_t)comm;
 }
 
-// Sets up everything except the thread. The backend still has to close `inner` itself.
+// Sets up everything except the thread. `slots`: the communicator's functions. The backend still
+// has to close `inner` itself.
 void threaded_init(threaded_comm *comm, const threaded_kind *kind, const tri_comm_backend *slots,
                    tri_comm *inner, tri_device *device);
 tri_status threaded_run(threaded_comm *comm); // starts the thread
 // Ends the thread. After that, a device's queues no longer wait for the communicator's tickets, and
-// the communicator no longer tests the tickets that `after` gave it. Returns whether operation
-// groups (what one call of `start` began) were under way.
+// the communicator no longer tests the tickets that it got through `after`. Returns whether
+// operation groups were under way.
 bool threaded_stop(threaded_comm *comm);
 // Frees the groups and what threaded_init has set up. Nobody may use the groups' memory any more.
 void threaded_end(threaded_comm *comm);

@@ -1,5 +1,6 @@
 // The transport `ucx`: messages with tags over UCX, which uses RDMA, TCP or shared memory,
-// depending on the host and on UCX's own configuration (UCX_TLS, UCX_NET_DEVICES, …). A module.
+// depending on the host and on UCX's own configuration (UCX_TLS, UCX_NET_DEVICES, …). It is a
+// module: a shared object that the program loads when a run needs it.
 //
 // A connection (endpoint) to a rank is made when something is first sent to it, so that a rank has
 // connections only to those ranks to which it sends.
@@ -16,7 +17,7 @@
 enum {
     PROGRESS_CALLS = 16, // how often one call of `progress` lets UCX work
     LOSS_BYTES = 128,
-    STUCK_ARMS = 20,
+    STUCK_ARMS = 20, // limit of tri_transport_end.stuck_arms
     // Limits of the wait while connections are closed: the number of calls without a nap, the
     // length of a nap, and the time after which the wait ends.
     CLOSE_CALLS = 1000,
@@ -60,7 +61,7 @@ static ucs_status_t make_worker(tri_transport_end *end) {
     if (status == UCS_OK)
         status = ucp_worker_get_address(end->worker, &end->address, &end->address_bytes);
     if (status == UCS_OK && ucp_worker_get_efd(end->worker, &end->event_fd) != UCS_OK)
-        end->event_fd = -1; // without a descriptor the caller looks again and again
+        end->event_fd = -1; // the caller then calls ucx_progress again and again
     return status;
 }
 
@@ -285,8 +286,8 @@ static bool ucx_progress(tri_transport_end *end) {
 }
 
 // Returns the descriptor to sleep on; -1: the caller instead sleeps for a short time before each
-// look, which leaves the cores to ranks that have work. While UCX connects over TCP, the descriptor
-// is readable until the other end answers, so that no thread could sleep on it.
+// call of ucx_progress, which leaves the cores to ranks that have work. While UCX connects over
+// TCP, the descriptor is readable until the other end answers, so that no thread could sleep on it.
 static int ucx_event_fd(tri_transport_end *end) {
     return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
 }
