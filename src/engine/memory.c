@@ -1,5 +1,11 @@
-// The engine's memory: allocates everything whose size the plan has computed, once, so that steps
-// allocate nothing; and tells where in it a bucket lies.
+// The engine's memory: allocates everything whose size the plan has computed, once, when the engine
+// is made, so that steps allocate nothing. It also tells where in this memory a bucket lies.
+//
+// A unit is parameters that are gathered, reduced and updated together. A bucket is the part of a
+// unit that has one role, type and placement: a contiguous range, padded so that each shard of it
+// has the same number of elements. This rank's range of a bucket is its shard, or all of it if
+// ranks do not shard. A heap is memory in which buffers lie only during a part of the step. A slot
+// is the entry of a table that says where a buffer lies now.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -51,8 +57,8 @@ static void release_parameters(tri_engine *e, void *memory) {
 }
 
 // Whether a communicator allocates the memory of activations. It does if ranks send each other
-// activations and the host cannot use the device's memory. If the host can use it, memory of a
-// communicator is no faster for activations.
+// activations and the host cannot use the device's memory. If the host can use the device's memory,
+// sending activations from memory of a communicator is no faster.
 static bool sends_activations(const tri_engine *e) {
     const int *size = e->plan->mesh.size;
     return !e->device->backend->host_memory &&
@@ -79,8 +85,8 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
     return &e->plan->flat.units[unit].buckets[bucket];
 }
 
-// The first element of this rank's range of a bucket: all ranges are equal, in the order of the
-// shards.
+// The first element of this rank's range of a bucket. The ranges of all shards have the same length
+// and lie in the order of the shards.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->sharing.shard;
 }
@@ -146,8 +152,9 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Replaces the size by the largest of all ranks. The memory of a communicator has the same size on
-// all ranks, but a rank with fewer micro-batches may need less.
+// Replaces the size of the state heap by the largest that any rank needs. The memory that a
+// communicator allocates must have the same size on all ranks, but a rank with fewer micro-batches
+// may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,

@@ -1,7 +1,9 @@
-// The actions STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of the
-// buckets of a unit (parameters that are updated together). This file also makes other kernels that
-// run over the same ranges: for sums of squares, and the finders, which look for gradients that are
-// not finite.
+// The actions STEP and PREPARE of a unit (parameters that are updated together). STEP runs the
+// optimizer's op, PREPARE casts the new parameters to the half type that kernels read. Both work
+// bucket by bucket: a bucket is a contiguous range with those parameters of the unit that have one
+// role, type and placement. Of each bucket a rank updates its own range: its shard, or the whole
+// bucket if ranks do not shard. This file also makes other kernels that run over the same ranges:
+// for sums of squares, and the finders, which look for gradients that are not finite.
 // Read next: offload.c.
 #include "engine/engine_internal.h"
 
@@ -103,7 +105,8 @@ static tri_status add_cast(tri_engine *e, engine_range_kernels *list, int unit,
     return add(e, list, (engine_range_kernel){.unit = unit, .bucket = bucket});
 }
 
-// Makes the list empty. Its kernels will run on `queue`, whose device need not be the engine's.
+// Makes an empty list, with room for all kernels that can be added. They will run on `queue`, whose
+// device may be the host's CPU instead of the engine's device.
 static void start_list(tri_engine *e, engine_range_kernels *list, tri_queue *queue,
                        engine_args (*args)(const tri_engine *engine,
                                            const engine_range_kernel *range)) {
