@@ -33,7 +33,9 @@ typedef struct tri_session_request {
     const tri_recipe *recipe;
     const tri_task *task; // the program's own task; NULL: the recipe names one
     const char *device;   // the device's name, as tri_device_open expects it
-    bool train, evaluate; // whether to open data and make plans for training, and for evaluation
+    // train: open the training data, and plan training. evaluate: open the data of evaluations, and
+    // plan evaluations.
+    bool train, evaluate;
     bool alone; // one rank without a network, even if the environment describes several ranks
     // A communicator of the session's ranks, which the caller closes. NULL: the session connects
     // all ranks of the job itself.
@@ -71,7 +73,9 @@ typedef struct tri_session {
     tri_sampler train_sampler, val_sampler, test_sampler;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int field_count;
-    tri_pixel_scale image_scale; // model.image_scale may point to it
+    // How the bytes of images become numbers, if the device normalises them; model.image_scale then
+    // points to it.
+    tri_pixel_scale image_scale;
     tri_task_options task_options;
     tri_model_request model;
     tri_optimizer optimizer;

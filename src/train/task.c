@@ -1,4 +1,6 @@
-// Finds the model that a recipe names, and passes the recipe's model options to it.
+// Finds the model that a recipe names, and passes the recipe's model options to it. A task is a
+// model with its name and fields (tri_task): a built-in one or one that a user wrote. While a task
+// builds its graph, it asks for options by name, and this file records for which ones it asks.
 #include "train/task.h"
 
 #include "base/limits.h"
@@ -105,7 +107,8 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     };
     double rate;
     const tri_tree *dropout = tri_tree_get(map, "dropout");
-    bool is_number = find_option(context, "dropout", &rate); // every model has this option
+    // Every model has the option dropout, so it counts as asked for.
+    bool is_number = find_option(context, "dropout", &rate);
     if (!dropout) return TRI_OK;
     if (!is_number || rate < 0 || rate >= 1)
         return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");

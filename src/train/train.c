@@ -1,7 +1,10 @@
 // The training loop: opens a session, restores the state, runs step after step, and decides after
-// each step what is due: metrics, an evaluation, a checkpoint, the end. Read next: session.c (what
-// a run needs), resume.c (how a run continues), saving.c (how a checkpoint is saved). feed.c
-// supplies a step's samples and rate.c its learning rate.
+// each step what is due: metrics, an evaluation, a checkpoint, the end. A step is issued to the
+// engine, is then in flight, and is collected when its results are read. On a device that works
+// asynchronously, a step is issued before the one before it is collected.
+//
+// Read next: session.c (what a run needs), resume.c (how a run continues), saving.c (how a
+// checkpoint is saved). feed.c supplies a step's samples and rate.c its learning rate.
 #include "base/cpu_share.h"
 #include "base/limits.h"
 #include "base/log.h"

@@ -19,8 +19,9 @@ typedef struct tri_train_request {
 
 // The evaluation of the test data at the end of a run.
 typedef struct tri_test_result {
-    int64_t samples;                       // 0: the test data were not evaluated
-    double loss, metrics[TRI_MAX_METRICS]; // by index of the graph's metrics; index 0: the loss
+    int64_t samples; // 0: the test data were not evaluated
+    // `metrics`: by index of the graph's metrics. Index 0 is the loss; it is not set there.
+    double loss, metrics[TRI_MAX_METRICS];
 } tri_test_result;
 
 // The result of a run, from which its summary is printed.
