@@ -1,4 +1,5 @@
-// The settings of the recipe's sections `optimizer` and `model`.
+// The settings of the recipe's sections `optimizer` and `model`. An option table lists the options
+// of a section; a recipe is read, checked and documented by it.
 #ifndef TRIREME_NN_OPTIONS_H
 #define TRIREME_NN_OPTIONS_H
 

@@ -14,7 +14,7 @@ enum { TRI_MAX_BLOCKS = 3 };
 
 typedef struct tri_layout {
     int block_count;                // 0: no inner blocks
-    int block_axis[TRI_MAX_BLOCKS]; // axis of each inner block, that of the outermost block first
+    int block_axis[TRI_MAX_BLOCKS]; // by inner block, the outermost first: the axis that it cuts
     int block_size[TRI_MAX_BLOCKS];
     int8_t order[TRI_MAX_RANK]; // the axes outside the blocks, slowest first; all 0: row-major
 } tri_layout;
