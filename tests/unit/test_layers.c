@@ -1,5 +1,7 @@
-// Names of layers: using one twice is an error, unless tri_share_layer allows it. Values that the
-// graph does not have are an error of the graph, whatever function gets them.
+// Tests the functions that add layers to a graph (nn.h). Using a layer's name twice is an error,
+// unless tri_share_layer allows it. A value that the graph does not have is an error of the graph,
+// in every function that takes a value. Also tests the shapes and messages of reshape, average
+// pooling and concatenation.
 #include "graph/graph.h"
 #include "ops/ops.h"
 
@@ -150,7 +152,8 @@ static void call(tri_graph *g, int i, tri_value bad) {
 static void test_values_of_no_graph(void **state) {
     assert_int_equal(CALLS, LAYERS + 16);
     for (int i = 0; i < 2 * CALLS; i++) {
-        if (i / 2 < LAYERS && layers[i / 2] == embedding) continue; // reads an input of its own
+        // The function `embedding` above makes its input itself and does not read `bad`.
+        if (i / 2 < LAYERS && layers[i / 2] == embedding) continue;
         tri_graph *g = graph_of(true);
         tri_value bad = {i % 2 ? 4711 : UINT32_MAX};
         assert_int_equal(tri_value_shape(g, bad).rank, 0);
