@@ -141,8 +141,8 @@ static bool always_makes(const tri_engine *e, const tri_action *a, int unit) {
 }
 
 // Lets the action's kernels write the gradients of a range to the round gradients (memory of their
-// own). The range is one parameter, or a whole bucket; then the address in the bucket's slot is
-// replaced, and run.sums keeps the old one.
+// own). The range is one parameter, or a whole bucket. For a bucket its entry in the table of
+// addresses (memory.slots) is replaced, and run.sums keeps the old address.
 static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round_range *range) {
     float *made = e->memory.round_gradients + range->at;
     if (range->parameter >= 0) {

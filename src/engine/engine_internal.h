@@ -12,8 +12,11 @@
 //   shard the state, "this rank's range" of a bucket is this rank's shard; else it is all of it.
 // - Masters are parameters in F32, as the optimizer keeps them; kernels may read a copy in a half
 //   type (BF16 or F16). Statistics are the running averages of batch norm.
-// - A round is the number of a micro-batch in the step. A slot is the entry of a table that says
-//   where a buffer lies now. A flight is a step in flight: issued, its results not yet read.
+// - A program is the model's graph, compiled for one size of micro-batch and for training or
+//   evaluation. A round is the number of a micro-batch in the step.
+// - A heap is memory in which buffers lie only during a part of a step. A slot is the entry of a
+//   table that says where a buffer lies now.
+// - A flight is a step in flight: issued, its results not yet read by the host.
 // - NORM is the action that sums the losses and the squares of gradients over all ranks. From them
 //   it makes the step scalars, numbers that the update reads (learning rate, factor of gradients).
 #ifndef TRIREME_ENGINE_ENGINE_INTERNAL_H
@@ -244,7 +247,7 @@ typedef struct engine_captures {
 // The host's CPU, where it runs the optimizer on offloaded state; see host_step.c.
 typedef struct engine_host {
     tri_device *device;         // NULL: the engine's device runs the optimizer
-    tri_queue *queue;           // a queue of `device`, whose work is done when a call returns
+    tri_queue *queue;           // a queue of `device`; its work is done when a call returns
     tri_queue *down, *up;       // queues of the engine's device for DOWNLOAD and UPLOAD
     double *scalars;            // the host's copy of the step scalars, which NORM makes
     engine_range_kernels casts; // by the CPU: from masters to the half type that kernels read
@@ -307,7 +310,7 @@ struct tri_engine {
     engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
     engine_groups groups;                  // control communicators, for the host's memory
-    engine_groups data; // data communicators, for the device's memory; data.memory is NULL
+    engine_groups data; // data communicators, for the device's memory; data.memory is not used
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;

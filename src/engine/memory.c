@@ -119,9 +119,9 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Makes the table `slots`, which says where each buffer (of parameters, gradients, bundles of
-// values) lies during the running step, and sets the entries that do not change. The others change
-// from action to action.
+// Makes the table `slots`, which says where each buffer (of parameters, gradients, or values that
+// wait from one action to a later one) lies during the running step, and sets the entries that do
+// not change. The others change from action to action.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -228,8 +228,8 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    // Between steps the heaps contain nothing else, so the staging memory can lie there and needs
-    // no memory of its own.
+    // Between steps the heaps contain nothing, so the staging memory, through which checkpoints and
+    // initial weights pass, can lie there and needs no memory of its own.
     static const tri_heap heaps[] = {TRI_HEAP_STATE, TRI_HEAP_ACTIVATIONS};
     for (int i = 0; i < 2 && e->device->backend->host_memory; i++) {
         if (elements * (int64_t)sizeof(float) > e->plan->sizes.heap_bytes[heaps[i]]) continue;

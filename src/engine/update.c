@@ -27,8 +27,8 @@ static engine_args squares_args(const tri_engine *e, const engine_range_kernel *
 }
 
 // Collects a finder's inputs: this rank's gradients of a bucket, the ranges in which it looks (one
-// for each parameter), and the step scalars. These tell it whether this step halts; if not, it does
-// nothing.
+// for each parameter), and the step scalars, which NORM computes once a step. These tell whether
+// something in this step is not finite and ends the training; if not, the finder does nothing.
 static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
     int64_t index = r - e->finders.items;

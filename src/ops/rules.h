@@ -116,7 +116,8 @@ tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value)
 // Computes a cost: `per_element` flops for each element of input 0.
 tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element);
 
-// The shape rule of all optimizer updates, whose inputs are param, grad, step scalars and states.
+// The shape rule of all optimizer updates. Their inputs are param, grad, step scalars (numbers of
+// the step, such as the learning rate) and optimizer states.
 tri_status ops_update_shape(const char *op, tri_op_signature *s);
 
 #endif

@@ -65,8 +65,9 @@ TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, co
     after[TRI_CARRIED_HALTED] = halted || halts;
 }
 
-// Gets the learning rate of the next update. The host does not know how many of the steps in flight
-// will be updates, so it has supplied a rate for each possible count.
+// Gets the learning rate of the next update. When the host issued this step, it did not know how
+// many of the steps issued before would be updates, because it had not read their results. So it
+// has supplied a rate for each possible count.
 TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *carried) {
     double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
     int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;

@@ -31,7 +31,8 @@ void train_deadline_note_save(train_deadline *deadline, double seconds);
 // What has to be done before the run can stop, besides what every run needs: the step that is about
 // to be issued, the step after it, and the last checkpoint.
 typedef struct train_rest {
-    // Steps in flight, and those that are issued before all ranks know the decision to stop.
+    // Steps that are issued and not finished, and those that are still issued before all ranks know
+    // the decision to stop.
     int steps;
     bool evaluates; // an evaluation comes due before the run can stop
     bool saves;     // a checkpoint besides the last one is being written, or comes due

@@ -31,8 +31,10 @@ typedef struct tri_backends {
 typedef struct tri_session_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
-    const tri_task *task; // the program's own task; NULL: the recipe names one
-    const char *device;   // the device's name, as tri_device_open expects it
+    // A model that the program brings itself, used if the recipe names it or names none; NULL:
+    // there is none, and the recipe names a model.
+    const tri_task *task;
+    const char *device; // the device's name, as tri_device_open expects it
     // train: open the training data, and plan training. evaluate: open the data of evaluations, and
     // plan evaluations.
     bool train, evaluate;

@@ -8,7 +8,9 @@
 typedef struct tri_train_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
-    const tri_task *task; // the program's own task; NULL: the recipe names one
+    // A model that the program brings itself, used if the recipe names it or names none; NULL:
+    // there is none, and the recipe names a model.
+    const tri_task *task;
     const char *device;
     const char *run_dir;
     const char *resume; // auto, never or a path
