@@ -24,7 +24,7 @@ typedef struct tri_engine_config {
     const tri_plan *plan; // plan and device have to outlive the engine
     tri_device *device;   // must be as plan->device describes the device of the plan
     tri_comm *world; // a communicator over all ranks of the mesh; for one rank: tri_comm_self_open
-    const tri_optimizer *optimizer; // copied
+    const tri_optimizer *optimizer; // copied, so it need not outlive the call
     // The rule of the loss scale, copied; NULL: the run has no loss scale.
     const tri_loss_scale_options *loss_scale;
     // Checks that all values that the forward and backward passes make are finite. If one is not,

@@ -41,7 +41,7 @@ typedef struct engine_range_kernel {
     int unit;
     tri_bucket_kind bucket;
     int64_t first;
-    int states; // number of optimizer states that it reads and writes
+    int states; // number of optimizer states that the kernel reads and writes
     // If the kernel sums squares: which of the sums it writes. If the kernel looks for numbers that
     // are not finite: it checks one range for each parameter of its bucket, and `at` is the index
     // of the first one in numbers.ranges.
@@ -193,7 +193,7 @@ typedef struct engine_staging {
     // and a heap is large enough. Else it is `own`, which is allocated for it.
     float *memory, *own;
     int64_t own_elements;
-    int unit, bucket, state; // what `memory` holds at present; unit -1: nothing
+    int unit, bucket, state; // which bucket and state `memory` holds at present; unit -1: none
     bool is_new;             // the contents are written, but not yet copied to where they belong
     // The slices of the last fetched tensor: those of all tensor-parallel ranks, one after the
     // other.
@@ -214,7 +214,7 @@ typedef struct engine_flight {
     double *results, *caller_numbers;
     tri_step_shape shape;
     int64_t step;    // number of the step, as in tri_step_input
-    tri_ticket done; // done when the step and the copy of its results are
+    tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 
 // The steps that were issued and not collected, as a ring, because they are collected in the order
@@ -276,7 +276,7 @@ typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_ticket *tickets; // by action: the action's ticket
-    tri_ticket begin;    // done when the compute lane's work from before this step is
+    tri_ticket begin;    // stands for the compute lane's work from before this step
     // The ranges of gradients that the compute action that is being issued makes in
     // engine_memory.round_gradients, because its kernels cannot add them to earlier gradients
     // directly.

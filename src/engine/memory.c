@@ -247,7 +247,8 @@ tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) 
         *out = e->staging.memory;
         return TRI_OK;
     }
-    TRI_TRY(tri_queue_finish(e->queue)); // the queue may still read what is there
+    // A kernel of the queue may still read the masters that an earlier call has left there.
+    TRI_TRY(tri_queue_finish(e->queue));
     if (elements > e->staging.masters_elements) {
         e->device->backend->free(e->device, e->staging.masters);
         e->staging.masters = NULL;

@@ -13,7 +13,7 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    bool in_host_memory; // the storage is not a file but memory from the device's alloc_host
+    bool in_host_memory; // the storage is not a file but host memory from the device's alloc_host
     const char *folder;  // created if it does not exist; NULL: TMPDIR (which must exist), or /tmp
     // Size of the storage. Its disk space is reserved at once if the file system can do that; its
     // contents are zeros at first.
@@ -28,7 +28,7 @@ typedef struct tri_storage_op {
     bool writes;    // true: from memory to the storage; false: from the storage to memory
     bool on_device; // `memory` belongs to the device, and the host cannot use it
     void *memory;   // must stay valid until the caller has waited for the operation
-    int64_t offset, size_bytes; // of the bytes in the storage; `offset` is in bytes too
+    int64_t offset, size_bytes; // where in the storage, in bytes, and how many bytes
 } tri_storage_op;
 
 // TRI_BAD_INPUT or TRI_NOT_FOUND: no file can be made in that folder. TRI_NO_SPACE: the disk has no

@@ -280,7 +280,7 @@ typedef struct tri_rotary_attr {
 
 typedef struct tri_attention_attr {
     double scale; // factor of q·k; usually 1 / sqrt(D)
-    bool causal;  // true: query t attends to keys 0 to t + S - T only
+    bool causal;  // true: query t of T attends only to keys 0 to t + S - T of S
 } tri_attention_attr;
 
 typedef struct tri_gelu_attr {

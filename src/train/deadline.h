@@ -17,7 +17,7 @@ typedef struct train_deadline {
     // step_s: time of the slowest of the latest steps; after each step, the times of the steps
     // before it count 5 % less. pause_s: time of the longest evaluation.
     double step_s, pause_s;
-    double save_s; // time that saving a checkpoint takes: measured, or estimated before the first
+    double save_s; // seconds to save a checkpoint: measured, or estimated before the first save
     // Asks Slurm how much time the job has left; false: not known.
     bool (*ask)(void *context, double *left_s);
     void *context;

@@ -12,7 +12,7 @@
 // warm-up of its own, in epochs.
 typedef struct moment {
     const tri_schedule_options *o;
-    double lr; // optimizer.lr
+    double lr; // the recipe's optimizer.lr
     int64_t t, end;
     int64_t warmup; // the length of the schedule's own warm-up in updates, if it has one
 } moment;

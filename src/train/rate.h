@@ -8,7 +8,7 @@
 
 typedef struct tri_rate {
     const tri_schedule_options *schedule;
-    double lr; // optimizer.lr
+    double lr; // the recipe's optimizer.lr
     int64_t steps_per_epoch;
     int64_t total_updates; // updates of the whole run; 0: the run has no end
 } tri_rate;

@@ -52,7 +52,7 @@ typedef enum tri_val_source {
     TRI_VAL_SPLIT,
     // The test data: in a run without validation data, and in `trireme eval`, which prefers them.
     TRI_VAL_TEST,
-    TRI_VAL_TRAINING, // the batches of trainer.overfit_batches
+    TRI_VAL_TRAINING, // the training samples to which trainer.overfit_batches limits the run
 } tri_val_source;
 
 typedef struct tri_session {

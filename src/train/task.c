@@ -86,7 +86,9 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->taken[i] = true; // not set for a text, so tri_task_check_options rejects it
+        // A value that is a text has returned above. It is not marked as taken, so that
+        // tri_task_check_options rejects it.
+        options->taken[i] = true;
         return true;
     }
     return false;

@@ -14,7 +14,7 @@ typedef struct tri_train_request {
     const char *device;
     const char *run_dir;
     const char *resume; // auto, never or a path
-    const char *trace;  // file for the actions of all ranks; NULL: no trace is written
+    const char *trace;  // file for the times of all ranks' actions; NULL: no trace is written
     int bound_cores;    // for a message: to how many cores this rank was bound; 0: it was not bound
     bool quiet;         // print only warnings and errors on standard error
 } tri_train_request;

@@ -74,7 +74,8 @@ static int taken(const chunk_case *c, const tri_device_description *device) {
     if (count > 0) {
         assert_int_equal(count_op(g, &tri_op_cross_entropy_grad), 0);
         assert_int_equal(count_op(g, &tri_op_accuracy), 0);
-        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training); // of layer "first"
+        // The gradient of layer "first", which is left as it is.
+        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training);
     }
     op_graph_close(g);
     return count;

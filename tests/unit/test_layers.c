@@ -78,7 +78,7 @@ static void check_shared(bool before) {
     assert_int_equal(g->parameter_count, 2);
     for (int i = 1; i < 3; i++)
         assert_int_equal(tri_value_node(g, y)->inputs[i].id, tri_value_node(g, z)->inputs[i].id);
-    tri_linear(g, "tower", z, 9); // shared weights have one size
+    tri_linear(g, "tower", z, 9); // an error: shared weights have one size, and this is another
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     tri_graph_destroy(g);
 }

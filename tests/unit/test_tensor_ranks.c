@@ -23,7 +23,7 @@ typedef struct test_case {
     void (*build)(tri_graph *g);
     const char *layers; // strategy.tensor; NULL: layers are split as `build` sets it
     bool sequence;
-    int keys; // of Llama: heads of keys and values
+    int keys; // the number of heads of keys and values, for Llama
     bool tied;
     int ranks[4]; // the numbers of ranks to run with; 0 ends the list
 } test_case;
