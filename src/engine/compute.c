@@ -173,8 +173,8 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     e->run.range_count = 0;
-    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters; only
-    // BACKWARD_WEIGHT does.
+    // The pass split_backward leaves all gradients of parameters to BACKWARD_WEIGHT, so
+    // BACKWARD_INPUT makes none.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT || !e->run.step->request.training) return TRI_OK;
     tri_round_gradients(e->plan, e->run.step, a, e->run.ranges, &e->run.range_count);
     for (int i = 0; i < e->run.range_count; i++) TRI_TRY(open_range(e, a, &e->run.ranges[i]));
@@ -186,9 +186,9 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     return TRI_OK;
 }
 
-// After the action: adds the gradients that its kernels have written to the round gradients to the
-// earlier ones, and sets the addresses back that open_range replaced. Those of a range with `drop`
-// are not used: the statistics that RECOMPUTE makes a second time.
+// After the action: adds the round gradients, which its kernels have written, to the earlier
+// gradients, and restores the addresses that open_range replaced. A range with `drop` is not added:
+// it has the statistics that RECOMPUTE makes a second time.
 static tri_status close_gradients(tri_engine *e) {
     for (int i = 0; i < e->run.range_count; i++) {
         const tri_round_range *range = &e->run.ranges[i];

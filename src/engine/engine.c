@@ -167,7 +167,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
 };
 
 // starts[lane] is the function that starts an action of this lane (communication, storage, or
-// copies). It may return before the action is done; *ticket then stands for what is left.
+// copies). It may return before the action is done; *ticket then stands for the action's work.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,

@@ -428,8 +428,8 @@ tri_status engine_run_range_kernels(tri_engine *engine, const engine_range_kerne
 // Adds a kernel that sums the squares of `elements` gradients, from `range.first` on, for the norm.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
                               engine_range_kernel range, int64_t elements);
-// Adds a kernel that looks for the first value that is not finite in each of `ranges` ranges of
-// `elements` gradients.
+// Adds a finder, a kernel that looks, among `elements` gradients of a bucket, for the first of
+// `ranges` ranges that has a number that is not finite.
 tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int64_t elements,
                              int64_t ranges);
 void engine_release_range_kernels(engine_range_kernels *list);

@@ -45,7 +45,8 @@ static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_ke
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
     TRI_TRY(tri_kernel_make(list->queue->device, g, node, &r->kernel));
-    // The plan's workspace is the device's; a kernel that runs on its host needs none.
+    // The plan has sized a workspace for the engine's device only. Kernels that run on the host's
+    // CPU instead must need none.
     bool is_here = list->queue->device == e->device;
     TRI_ASSERT((int64_t)r->kernel.workspace_bytes <=
                (is_here ? e->plan->sizes.workspace_bytes : 0));

@@ -391,7 +391,8 @@ typedef enum tri_carried_number {
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
     // Index in `sums` of the true count (the step's labels without ignored ones), by which
-    // gradients still have to be divided; -1: BACKWARD has already divided them by true counts.
+    // gradients still have to be divided; -1: the backward pass has already divided each loss by
+    // its true count.
     int64_t count;
     tri_loss_scale_options loss_scale; // used if the run has a loss scale
 } tri_step_numbers_attr;

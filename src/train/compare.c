@@ -55,7 +55,7 @@ static int64_t hash_of_edges(const tri_plan *plan) {
     return (int64_t)hash;
 }
 
-// Fails if the ranks differ in recipe or program.
+// Fails if the ranks differ in the recipe, the program's version, or the home layouts.
 static tri_status check_runs(const plan_hashes *all, int ranks, const tri_host_claim *claims) {
     int other = 1;
     while (other < ranks && all[other].run == all[0].run) other++;

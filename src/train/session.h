@@ -13,14 +13,15 @@
 #include "rendezvous/rendezvous.h"
 #include "train/task.h"
 
-// The backends with which the program was built. Only the command line knows concrete ones.
+// The backends with which the program was built. Only src/cli names concrete ones; all other code
+// gets them by this struct.
 typedef struct tri_backends {
     // The kinds of devices in order of preference, NULL at the end. The device "auto" is the first
     // of them that exists on this host.
     const tri_device_backend *const *devices;
     // Connects this rank to the others; only called if there are several. `options` NULL: defaults.
-    // *health finds lost ranks, and has to end after the communicator. NULL: the ranks use only
-    // shared memory, which shows lost ranks itself.
+    // *health finds lost ranks, and has to end after the communicator. *health NULL: the ranks use
+    // only shared memory, which shows lost ranks itself.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process even if its main thread is

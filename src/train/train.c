@@ -52,8 +52,8 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
-// Gets the peak rates of one rank: those that the user gives, or the maker's for the device. False:
-// not known.
+// Gets the peak rates of one rank's device, in flops and bytes of memory per second: those that the
+// user gives, or the maker's. False: not known.
 static bool read_peak(const tri_session *s, tri_rates *out) {
     const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
     const char *from;
