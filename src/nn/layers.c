@@ -163,7 +163,8 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     return y;
 }
 
-// The shape [D] of x [.., D], which the weights of norms have. If x has no axis, the graph fails.
+// The shape [D] of x [.., D], which the weights of norms have. It is an error of the graph if x has
+// no axis.
 static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     if (!tri_graph_check_input(g, layer, name, x)) return shape;

@@ -157,7 +157,7 @@ static void test_chunk_rows(void **state) {
         assert_int_equal(tri_loss_chunk(rows[i][0]), rows[i][1]);
 }
 
-// The rest of this file compares results with and without chunks, mostly bit by bit.
+// Most tests below compare results with and without chunks, bit by bit.
 
 static void fill(op_session *session, const tri_graph *g, int64_t classes) {
     for (int i = 1; i < g->value_count; i++) {
