@@ -1,5 +1,8 @@
-// Captured parts of steps: the device captures a part once and then repeats it as one, so that the
-// host issues one graph instead of many kernels.
+// Captured parts of steps. A part is a run of actions of the compute lane (kernels, in order). Only
+// its first action waits for other lanes (communication, storage, copies), and these wait only for
+// its last. A device that can do so (a GPU, with CUDA graphs) captures a part once and then repeats
+// it as one, so that the host issues one graph instead of many kernels. engine.c calls
+// engine_run_in_part for the actions of a part.
 //
 // Each shape of step (full, an epoch's smaller last one, evaluation, test: tri_step_shape) has
 // parts of its own. When a shape runs for the first time, its parts are issued kernel by kernel,
@@ -12,8 +15,8 @@
 //   a part    issued   captured,   captured,   repeated   repeated
 //                      repeated    repeated
 //
-// What an engine issues for a part is the same in every step: plan/capture.h leaves out actions for
-// which that is not so.
+// The engine has to issue the same for a part in every step. plan/capture.h leaves those actions
+// out of parts for which it does not.
 #include "plan/capture.h"
 #include "engine/engine_internal.h"
 

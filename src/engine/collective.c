@@ -28,7 +28,7 @@ static tri_comm_op op_of(const tri_graph *graph, const tri_node *node, void *con
                              .recv = out[0],
                              .label = label};
     }
-    TRI_ASSERT(false); // there is a collective op without a row
+    TRI_ASSERT(false); // the node's op has no row in the table above
 }
 
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,

@@ -1,5 +1,11 @@
-// The actions by which ranks communicate: GATHER, SCATTER, REDUCE, TIE, SEND and RECV. All
-// operations of an action are started at once, so that the communicator can overlap or join them.
+// The actions by which ranks communicate. On a unit, that is, parameters that are gathered and
+// reduced together: GATHER (all-gather of parameters), SCATTER (reduce-scatter of gradients),
+// REDUCE (all-reduce of gradients) and TIE (all-reduce over the pipeline stages that share a
+// parameter). On an edge, that is, values that one pipeline stage sends another: SEND and RECV. A
+// unit has several buckets, contiguous ranges of parameters of one role, type and placement, and an
+// action has one operation for each of them. All operations of an action are started at once, so
+// that the communicator can overlap or join them.
+//
 // This file also runs operations inside other actions (compute actions and NORM), which go on only
 // after the operation. Read next: numbers.c.
 #include "engine/engine_internal.h"
@@ -58,9 +64,9 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// Lists the all-reduces of REDUCE and TIE, over the gradients that SCATTER leaves on this rank or,
-// without SCATTER, over all. Adjacent ranges become one operation, because each operation has a
-// fixed cost.
+// Lists the all-reduces of REDUCE and TIE. They reduce this rank's own gradients: the range that
+// SCATTER leaves on this rank or, without SCATTER, the whole bucket. Adjacent ranges become one
+// operation, because each operation has a fixed cost.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;

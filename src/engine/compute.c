@@ -1,5 +1,12 @@
 // The actions FORWARD, RECOMPUTE and the kinds of BACKWARD: run a block's kernels over one
-// micro-batch. Read next: communicate.c.
+// micro-batch. The engine's main loop calls engine_run_compute for each of them.
+//
+// A block is a layer or a group of layers that is scheduled as one; a program is the model's graph
+// with kernels, for one size of micro-batch. Gradients are kept by bucket: a contiguous range with
+// the parameters of one unit (parameters that are reduced together) that have one type and role. An
+// action makes gradients where there may be some already, of an earlier micro-batch or of another
+// block. A kernel that can add adds its gradients to them. Other kernels write to memory of their
+// own, the round gradients, and the engine adds these after the action. Read next: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -41,9 +48,9 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// Finds which outputs of node i the kernel has to add to earlier gradients instead of overwriting
-// them: bit k is output k. They are gradients of those units (parameters that are reduced together)
-// for which a->adds says that there are earlier gradients. A kernel that cannot add has no bit.
+// Finds which outputs of node i its kernel has to add to earlier gradients instead of overwriting
+// them: bit k is set for output k. The action tells by a->adds for which units (parameters that are
+// reduced together) there are earlier gradients, and p->adds[i] which outputs the kernel can add.
 static unsigned adds_of(const tri_engine *e, const tri_program *p, int i, const tri_action *a) {
     const tri_node *node = &p->graph->nodes[i];
     unsigned adds = 0;
@@ -96,10 +103,11 @@ static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind buck
 }
 
 // Makes the tables that the next functions need, and finds for which units (parameters that are
-// reduced together) a block always makes gradients. It always makes those of its own unit, but of a
-// unit that it shares with other blocks it may make none, and programs may differ in this. A unit's
-// bit is set if the block makes its gradients in all programs that train. If it is not set, the
-// unit's buffer is set to zero before the action runs, because perhaps no kernel writes it.
+// reduced together) a block always makes gradients. A block always makes those of its own unit. But
+// of a unit that it shares with other blocks it may make none, and programs may differ in this. A
+// unit's bit is set if the block makes the unit's gradients in all programs that train. If it is
+// not set, the unit's buffer is set to zero before the action runs, because perhaps no kernel
+// writes it.
 void engine_prepare_gradients(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int limit = tri_round_range_limit(plan);
@@ -132,7 +140,9 @@ static bool always_makes(const tri_engine *e, const tri_action *a, int unit) {
     return e->gradient_unit_bits[a->subject] & bit_of_unit(&e->plan->blocks[a->subject], unit);
 }
 
-// Lets kernels write the range's gradients to the round gradients.
+// Lets the action's kernels write the gradients of a range to the round gradients (memory of their
+// own). The range is one parameter, or a whole bucket. For a bucket its entry in the table of
+// addresses (memory.slots) is replaced, and run.sums keeps the old address.
 static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round_range *range) {
     float *made = e->memory.round_gradients + range->at;
     if (range->parameter >= 0) {
@@ -146,10 +156,10 @@ static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round
     return always_makes(e, a, range->unit) ? TRI_OK : zero_gradients(e, range->unit, range->bucket);
 }
 
-// Prepares memory for gradients that the action overwrites, because there are none yet. Gradients
-// that have memory of their own for the whole run have zeros in the padding between parameters
-// (engine_gap) from the start. Memory that other buffers use too may contain anything, so the
-// padding is set to zero here.
+// Prepares memory for gradients that the action overwrites, because there are no earlier ones. If
+// memory.gradients is set, gradients have memory of their own for the whole run, with zeros in the
+// padding between parameters (engine_gap) from the start. Else other buffers use the memory too and
+// may leave anything in it, so the padding is set to zero here.
 static tri_status open_first(tri_engine *e, const tri_action *a, int unit, tri_bucket_kind bucket) {
     if (e->plan->flat.units[unit].buckets[bucket].elements == 0) return TRI_OK;
     if (!e->memory.gradients) TRI_TRY(clear_gaps(e, unit, bucket));
@@ -163,8 +173,8 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     e->run.range_count = 0;
-    // After tri_pass_split_backward, BACKWARD_INPUT makes no gradients of parameters; only
-    // BACKWARD_WEIGHT does.
+    // The pass split_backward leaves all gradients of parameters to BACKWARD_WEIGHT, so
+    // BACKWARD_INPUT makes none.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT || !e->run.step->request.training) return TRI_OK;
     tri_round_gradients(e->plan, e->run.step, a, e->run.ranges, &e->run.range_count);
     for (int i = 0; i < e->run.range_count; i++) TRI_TRY(open_range(e, a, &e->run.ranges[i]));
@@ -176,7 +186,9 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     return TRI_OK;
 }
 
-// Adds the gradients that the action has made in the round gradients to earlier ones.
+// After the action: adds the round gradients, which its kernels have written, to the earlier
+// gradients, and restores the addresses that open_range replaced. A range with `drop` is not added:
+// it has the statistics that RECOMPUTE makes a second time.
 static tri_status close_gradients(tri_engine *e) {
     for (int i = 0; i < e->run.range_count; i++) {
         const tri_round_range *range = &e->run.ranges[i];

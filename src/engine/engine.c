@@ -1,6 +1,12 @@
-// The engine's main loop: goes through a schedule, runs the actions of the compute lane (kernels,
-// in order) and starts those of other lanes (communication, storage, copies). Read next: take.c,
-// compute.c, communicate.c, numbers.c and update.c, which carry the actions out.
+// The engine's main loop: goes through a schedule (the list of this rank's actions in a step), runs
+// the actions of the compute lane (kernels, in order) and starts those of other lanes
+// (communication, storage, copies). An action works on a block (a layer or a group of layers), on a
+// unit (parameters that are gathered, reduced and updated together) or on values that pipeline
+// stages send each other. A ticket stands for work that was started and is waited for later.
+//
+// The training loop calls tri_engine_issue for each step and tri_engine_collect, in results.c, for
+// its results. Read next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry the
+// actions out.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>
@@ -75,9 +81,9 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
     return TRI_OK;
 }
 
-// Waits until the queues have ended, so that nothing reads memory that the caller frees next. This
-// fails too if a rank was lost; then the message of the first failure is kept, because that one
-// names the cause.
+// Waits until the queues have done all their work, so that nothing reads memory that the caller
+// frees next. The engine may end because a rank was lost. Then waiting fails too; the message of
+// the first failure is kept, because that one names the cause.
 static void finish_queues(tri_engine *e) {
     tri_queue *const queues[] = {e->queue, e->takes.queue, e->host.down, e->host.up};
     char why[TRI_MESSAGE_MAX_BYTES];
@@ -161,7 +167,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
 };
 
 // starts[lane] is the function that starts an action of this lane (communication, storage, or
-// copies). It may return before the action is done; *ticket then stands for what is left.
+// copies). It may return before the action is done; *ticket then stands for the action's work.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
@@ -174,7 +180,8 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Whether kernels may be loaded now; see engine_let_wait. A GPU (a device that can capture work)
+// Whether the driver of the device may load kernels now; then the host has to wait for tickets in
+// place of queues, for the reason given at engine_let_wait. A GPU (a device that can capture work)
 // loads a kernel when it is first issued: outside of a step, or in the first step of each shape.
 static bool loads_kernels(const tri_engine *e) {
     return e->device->backend->captures && (!e->run.input || !e->was_issued[e->run.input->shape]);
@@ -184,8 +191,8 @@ tri_status engine_let_wait(tri_engine *e, tri_queue *queue, const tri_ticket *ti
     return loads_kernels(e) ? tri_ticket_wait(ticket) : e->device->backend->wait(queue, ticket);
 }
 
-// Lets an action start only after the work of `other`, the ticket of an action on which it depends.
-// Where possible the queue or communicator that runs the action waits, so that the host can go on
+// Lets the action `a` start only after the work of `other`, the ticket of an action on which `a`
+// depends. Where possible the queue or communicator that runs `a` waits, so that the host can go on
 // issuing.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;

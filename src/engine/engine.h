@@ -1,6 +1,14 @@
 // The engine: holds one rank's memory and runs the schedules of a plan on any device and any
-// network. It knows no strategy and no model, because the plan has turned both into actions and
-// memory. So a new strategy or model needs no change here.
+// network. The training loop (src/train) makes one engine for a run and calls it for every step. A
+// step is one global batch: all its micro-batches forward and backward, then one update of the
+// parameters; evaluation is done in steps too, which only run forward. A schedule is the list of a
+// rank's actions in a step: compute a block (a layer or a group of layers), gather or reduce
+// parameters, and so on. The engine knows no strategy and no model, because the plan has turned
+// both into actions and memory. So a new strategy or model needs no change here.
+//
+// A step is issued, and later collected. Issued: its work is handed to the device, which may run it
+// later than the host. In flight: issued and not collected. Collected: done, and the host has read
+// its results.
 #ifndef TRIREME_ENGINE_ENGINE_H
 #define TRIREME_ENGINE_ENGINE_H
 
@@ -14,19 +22,20 @@ typedef struct tri_engine tri_engine;
 
 typedef struct tri_engine_config {
     const tri_plan *plan; // plan and device have to outlive the engine
-    tri_device *device;   // must fit plan->device
+    tri_device *device;   // must be as plan->device describes the device of the plan
     tri_comm *world; // a communicator over all ranks of the mesh; for one rank: tri_comm_self_open
-    const tri_optimizer *optimizer; // copied
+    const tri_optimizer *optimizer; // copied, so it need not outlive the call
     // The rule of the loss scale, copied; NULL: the run has no loss scale.
     const tri_loss_scale_options *loss_scale;
-    // Checks all values that compute actions make; TRI_NOT_FINITE names op, block and value.
+    // Checks that all values that the forward and backward passes make are finite. If one is not,
+    // the step fails with TRI_NOT_FINITE, and the message names op, block and value.
     bool detect_anomaly;
 } tri_engine_config;
 
-// A micro-batch in the host's memory: one pointer for each field, in the order in which the model's
-// request lists the fields.
+// A micro-batch in the host's memory: one pointer for each field (a tensor of the samples, such as
+// "images"), in the order of the fields in tri_model_request.
 typedef struct tri_engine_batch {
-    int64_t size;
+    int64_t size; // number of samples
     const void *fields[TRI_MAX_DATA_FIELDS];
 } tri_engine_batch;
 
@@ -35,7 +44,8 @@ typedef struct tri_engine_batch {
 // device that works asynchronously begins the next step before the host has read the results of the
 // one before.
 typedef struct tri_carried {
-    // The loss, and so all gradients, are multiplied by it; scale.scale 0: there is no loss scale.
+    // The loss scale with the counters of its rule. The loss, and so all gradients, are multiplied
+    // by scale.scale; 0: there is no loss scale.
     tri_loss_scale scale;
     int64_t updates; // how many steps have changed the parameters
 } tri_carried;
@@ -44,15 +54,15 @@ enum { TRI_MAX_CALLER_NUMBERS = 5 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;
-    // Number of the step, counting also steps that were no updates. Random numbers of dropout
-    // depend on it.
+    // Number of the step, from 0. It also counts steps that changed no parameter because a gradient
+    // was not finite. Random numbers of dropout depend on it.
     int64_t step;
     // Learning rates of the next updates: if u updates were done up to the last collected step
     // (tri_carried.updates), lr[i] is the rate of the update after u + i others. The device picks
     // the rate, because the host does not know yet which steps in flight become updates.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip; // the largest allowed norm of all gradients; 0: they are not clipped
-    // Numbers of any meaning, which the step also sums over all ranks.
+    // Numbers whose meaning only the caller knows. The step also sums them over all ranks.
     double caller_numbers[TRI_MAX_CALLER_NUMBERS];
     // Gets the next micro-batch of this rank's replica. It stays valid until it is released.
     tri_status (*next)(void *context, tri_engine_batch *out);
@@ -93,11 +103,11 @@ tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
 // them.
 tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // Issues a step, which runs after all steps issued before. Collective. It may return before the
-// step is done: up to tri_engine_steps_ahead steps may be in flight already, so that the device has
-// work while the host reads results. (That number is 0 on a device whose work is done when a call
-// returns.) The input is only used during the call. Its micro-batches may be read until they
-// are released or the step is collected. While a step is in flight, the training state must be
-// neither read nor written, because the step changes it.
+// step is done. When it is called, up to tri_engine_steps_ahead steps may be in flight already, so
+// that the device has work while the host reads results. (That number is 0 on a device whose work
+// is done when a call returns.) The input is only used during the call. Its micro-batches may be
+// read until they are released or the step is collected. While a step is in flight, the training
+// state must be neither read nor written, because the step changes it.
 tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
 int tri_engine_steps_ahead(const tri_engine *engine);
 // Waits for the oldest step in flight. Collective. TRI_NOT_FINITE (only without a loss scale) names

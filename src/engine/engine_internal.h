@@ -1,4 +1,24 @@
 // What the files of the engine share: its state, and the functions of each file that others call.
+// Terms of the plan that all these files use:
+//
+// - A rank's schedule is its list of actions in a step (FORWARD of a block, GATHER of a unit, …).
+//   A lane runs actions one after the other, beside the other lanes. The compute lane is a queue of
+//   the device; other lanes are communicators, storage and copies. A ticket stands for work that
+//   was started and is waited for later. The ledger is the rank's record of its actions.
+// - A block is a layer or a group of layers that is scheduled as one. A unit is parameters that are
+//   gathered, reduced and updated together: those that only one block reads, or one parameter that
+//   several blocks read. A bucket is the part of a unit whose parameters have one role (trained,
+//   frozen, statistic of batch norm), one type and one placement; it is contiguous. Where ranks
+//   shard the state, "this rank's range" of a bucket is this rank's shard; else it is all of it.
+// - Masters are parameters in F32, as the optimizer keeps them; kernels may read a copy in a half
+//   type (BF16 or F16). Statistics are the running averages of batch norm.
+// - A program is the model's graph, compiled for one size of micro-batch and for training or
+//   evaluation. A round is the number of a micro-batch in the step.
+// - A heap is memory in which buffers lie only during a part of a step. A slot is the entry of a
+//   table that says where a buffer lies now.
+// - A flight is a step in flight: issued, its results not yet read by the host.
+// - NORM is the action that sums the losses and the squares of gradients over all ranks. From them
+//   it makes the step scalars, numbers that the update reads (learning rate, factor of gradients).
 #ifndef TRIREME_ENGINE_ENGINE_INTERNAL_H
 #define TRIREME_ENGINE_ENGINE_INTERNAL_H
 
@@ -12,16 +32,16 @@ typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A range kernel handles many parameters at once: it runs over this rank's range of a bucket, or
-// over the elements of that range from `first` on. In a bucket the parameters of one unit (those
-// that are gathered and reduced together) lie one after the other. The kernel is one of STEP, a
-// cast of PREPARE, a sum of squares, or a finder, which looks for numbers that are not finite.
+// A range kernel handles many parameters at once: it runs over this rank's range of a bucket, in
+// which parameters lie one after the other, or over the elements of that range from `first` on. It
+// is a kernel of the action STEP (the optimizer), a cast of the action PREPARE (to the half type
+// that kernels read), a sum of squares, or a finder, which looks for numbers that are not finite.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
     tri_bucket_kind bucket;
     int64_t first;
-    int states; // number of optimizer states that it reads and writes
+    int states; // number of optimizer states that the kernel reads and writes
     // If the kernel sums squares: which of the sums it writes. If the kernel looks for numbers that
     // are not finite: it checks one range for each parameter of its bucket, and `at` is the index
     // of the first one in numbers.ranges.
@@ -35,14 +55,15 @@ typedef struct engine_range_kernels {
     // the end holds the number of items.
     int *first;
     tri_graph *graph; // the graph to which the kernels' nodes belong
-    tri_queue *queue; // where the kernels run, of the device for which they are made
+    tri_queue *queue; // the queue that runs the kernels; they are made for its device
     // Collects the pointers for a kernel before each call, because its operands may have other
     // addresses in every step.
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
 } engine_range_kernels;
 
-// A gap: elements of a unit's bucket between two parameters, which are padding. No kernel writes
-// them, so the engine sets them to zero, because a reduction and the norm cover the whole bucket.
+// A gap: elements of a bucket that are padding, between two parameters or after the last one. No
+// kernel writes gradients there. So the engine sets the gaps to zero, because reductions and the
+// norm cover the whole bucket. `first` is counted from the beginning of the bucket.
 typedef struct engine_gap {
     int unit;
     tri_bucket_kind bucket;
@@ -83,12 +104,15 @@ typedef struct engine_memory {
     // If SCATTER follows every micro-batch: the gradients of this rank's own ranges, summed over
     // the micro-batches; else NULL.
     float *own_gradients;
-    // The gradients of one compute action that kernels cannot add to earlier ones directly
+    // Memory for those gradients of one compute action that its kernels cannot add to earlier
+    // gradients themselves: they write them here, and the engine adds them after the action
     // (plan/round_gradients.c).
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
-    char *inputs[2]; // the two heaps TRI_HEAP_INPUTS; `heaps` has the one of the running step
+    // The two heaps TRI_HEAP_INPUTS, for micro-batches that are copied ahead. Steps use them in
+    // turn; `heaps` has the one of the step that is being issued.
+    char *inputs[2];
     void *scalars[TRI_SCALAR_KIND_COUNT];
     // The table of the buffers' present addresses, in the host's memory. It has an entry (slot) for
     // each buffer (see step_memory.h). The operands of kernels are looked up here.
@@ -102,37 +126,42 @@ typedef struct engine_numbers {
     // rows, lie `caller_numbers`, but only in a deterministic run, and `squares`.
     double *result_rows;
     // The caller's numbers (tri_step_input.caller_numbers), and this rank's sums of squares of
-    // gradients. In a deterministic run the ranks exchange the rows and all that lies behind them,
-    // and add in order. In any other run each rank first adds up its own rows, and the ranks
-    // exchange only `sums`. So `caller_numbers` lies in `sums` there.
+    // gradients. In a deterministic run (the same bits on any number of ranks) the ranks exchange
+    // the rows and all that lies behind them, and each rank adds them in the same order. In any
+    // other run each rank first adds up its own rows, and the ranks exchange only `sums`. So
+    // `caller_numbers` lies in `sums` there.
     double *caller_numbers, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, room for `caller_numbers`, the sum of squares, the step
-    // scalars, the carried numbers (tri_carried), and in which range each finder found a number
-    // that is not finite.
+    // scalars, the carried numbers (tri_carried), and in which range each finder (a kernel that
+    // looks for gradients that are not finite) found one. The members *_at say where the last four
+    // begin.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
-    double *carried;      // the carried numbers among the results, for the next step
-    double *control;      // input of the op step_numbers
-    double *losses;       // input of the op loss_seeds
-    float *seeds;         // output of the op loss_seeds
+    double *carried; // the carried numbers among the results, for the next step
+    // Input of the op step_numbers, which makes step scalars and carried numbers from the sums: the
+    // learning rates, the limit of the norm, and counts (TRI_CONTROL_…).
+    double *control;
+    double *losses;       // input of the op loss_seeds: (weight, count) of each loss
+    float *seeds;         // output of the op loss_seeds: what BACKWARD begins with, for each loss
     int64_t width;        // how many numbers a row of `result_rows` has
     int64_t capacity;     // how many numbers `result_rows` has room for
     int64_t square_count; // how many numbers `squares` has
-    // What the finders (engine_make_finders) search for numbers that are not finite: the first
-    // element and the end of each range of gradients.
+    // The ranges of gradients that the finders (engine_make_finders) search for numbers that are
+    // not finite. Of each range, one after the other: its first element, and the element after its
+    // last one, both counted from the beginning of this rank's range of the bucket.
     int64_t *ranges;
     // By range: the parameter to whose gradient the range belongs; in the host's memory.
     int *parameters;
-    tri_graph *graph; // the graph to which these kernels' nodes belong
+    tri_graph *graph; // the graph to which the nodes of the kernels below belong
     tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step, make_seeds;
 } engine_numbers;
 
 typedef struct engine_gaps {
     engine_gap *items; // sorted by unit (parameters reduced together), then by bucket
     int count;
-    // By unit × TRI_BUCKET_COUNT + bucket: the index in `items` of the first item of this unit and
-    // bucket; a last entry holds the number of items.
+    // first[unit × TRI_BUCKET_COUNT + bucket]: the index in `items` of the first item of this unit
+    // and bucket; a last entry holds the number of items.
     int *first;
 } engine_gaps;
 
@@ -142,7 +171,8 @@ typedef struct engine_labels {
     // units[kind][i]: the name of an action of this kind on block i or on unit i (the parameters of
     // block i, or a tied parameter); NULL: actions of this kind are on neither.
     const char **units[TRI_ACTION_KIND_COUNT];
-    // By kind: the kind's name alone, for actions on an edge of the pipeline or on nothing.
+    // edges[kind]: the kind's name alone, such as "SEND". SEND and RECV use it, because they belong
+    // to an edge (values that one pipeline stage sends to another), which has no name.
     const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
@@ -150,23 +180,27 @@ typedef struct engine_labels {
 typedef struct engine_tensors {
     tri_engine_tensor *model, *optimizer;
     int model_count, optimizer_count;
-    int64_t *counters; // by parameter: its value, if the parameter is a counter
+    // By parameter: its value, if it is a counter (num_batches_tracked of a batch norm).
+    int64_t *counters;
 } engine_tensors;
 
 // Host memory through which checkpoints and initial weights pass, outside of steps. It is needed
 // because a rank may hold only a range of a bucket (parameters that are reduced together), or hold
 // it where the host cannot read it.
 typedef struct engine_staging {
-    // Room for a whole bucket, or for one of its states. `memory` is the state heap, which is free
-    // between steps, if the host can use that heap and it is large enough; else it is `own`.
+    // Room for the parameters of a whole bucket, or for one optimizer state of them. `memory` lies
+    // in a heap of the device, which holds nothing between steps, if the host can use that memory
+    // and a heap is large enough. Else it is `own`, which is allocated for it.
     float *memory, *own;
     int64_t own_elements;
-    int unit, bucket, state; // what `memory` holds at present; unit -1: nothing
+    int unit, bucket, state; // which bucket and state `memory` holds at present; unit -1: none
     bool is_new;             // the contents are written, but not yet copied to where they belong
-    float *joined;           // the slices of the last fetched tensor, one after the other
+    // The slices of the last fetched tensor: those of all tensor-parallel ranks, one after the
+    // other.
+    float *joined;
     int64_t joined_elements;
-    // The masters of one unit (parameters that are gathered together), in device memory, if the
-    // host cannot use that memory.
+    // Room in device memory for the masters of one unit (parameters that are gathered together),
+    // if the host cannot use the device's memory; else `memory` holds them.
     float *masters;
     int64_t masters_elements;
 } engine_staging;
@@ -180,7 +214,7 @@ typedef struct engine_flight {
     double *results, *caller_numbers;
     tri_step_shape shape;
     int64_t step;    // number of the step, as in tri_step_input
-    tri_ticket done; // done when the step and the copy of its results are
+    tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 
 // The steps that were issued and not collected, as a ring, because they are collected in the order
@@ -194,29 +228,29 @@ typedef struct engine_flights {
 // The host's clock shows only when it issued them. See times.c.
 typedef struct engine_times {
     int lane;
-    // The times of actions: by step in flight, as engine_flights.items, and by action. They lie in
-    // host memory that the device can write, because a kernel of the device writes them; NULL:
-    // there are no times.
+    // spans[f][i]: when the device carried out action i of the step in engine_flights.items[f]. The
+    // times lie in host memory that the device can write, because a kernel of the device writes
+    // them; NULL: the device cannot measure them.
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD];
 } engine_times;
 
-// The parts of a step that the device has captured, to repeat each of them with one call (CUDA
-// graphs; see capture.c). By step shape (a full step, an evaluation batch, …), because each shape
-// has a schedule of its own.
+// The parts of a step (runs of actions) that the device captures, to repeat each of them with one
+// call (CUDA graphs; see capture.c). By step shape (a full step, an evaluation batch, …), because
+// each shape has a schedule of its own.
 typedef struct engine_captures {
     struct engine_part *parts[TRI_STEP_SHAPE_COUNT];
     int count[TRI_STEP_SHAPE_COUNT];
-    // By action: the part to which it belongs; -1: it is issued by itself.
+    // By shape and action: the part to which the action belongs; -1: it is issued by itself.
     int *of_action[TRI_STEP_SHAPE_COUNT];
 } engine_captures;
 
 // The host's CPU, where it runs the optimizer on offloaded state; see host_step.c.
 typedef struct engine_host {
     tri_device *device;         // NULL: the engine's device runs the optimizer
-    tri_queue *queue;           // a queue of `device`, whose work is done when a call returns
+    tri_queue *queue;           // a queue of `device`; its work is done when a call returns
     tri_queue *down, *up;       // queues of the engine's device for DOWNLOAD and UPLOAD
     double *scalars;            // the host's copy of the step scalars, which NORM makes
-    engine_range_kernels casts; // from masters to the half type, by the CPU
+    engine_range_kernels casts; // by the CPU: from masters to the half type that kernels read
 } engine_host;
 
 // A micro-batch that is being copied to the device. When the copy is done, its memory is given back
@@ -232,8 +266,9 @@ typedef struct engine_takes {
     tri_queue *queue;
     engine_copy copies[TRI_TAKEN_BATCHES]; // the copies that may be under way, the oldest first
     int copy_count;
-    int turn;           // which heap of memory.inputs belongs to the step that is being issued
-    tri_ticket read[2]; // by heap of memory.inputs: done when the last step that reads it is done
+    int turn; // which heap of engine_memory.inputs belongs to the step that is being issued
+    // By heap of engine_memory.inputs: done when the last step that reads the heap is done.
+    tri_ticket read[2];
 } engine_takes;
 
 // The step that is being issued, with everything that an action needs to know of it.
@@ -241,18 +276,23 @@ typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_ticket *tickets; // by action: the action's ticket
-    tri_ticket begin;    // done when the compute lane's work from before this step is
+    tri_ticket begin;    // stands for the compute lane's work from before this step
     // The ranges of gradients that the compute action that is being issued makes in
-    // memory.round_gradients, because its kernels cannot add them to earlier gradients directly.
+    // engine_memory.round_gradients, because its kernels cannot add them to earlier gradients
+    // directly.
     tri_round_range *ranges;
-    char **sums; // by range, if that is a whole bucket: the memory of earlier gradients
+    // By such a range, if it is a whole bucket: where the earlier gradients lie, to which the
+    // range is added after the action. (During the action the slot points to the range.)
+    char **sums;
     int range_count;
-    // By parameter: where its gradient is made; NULL: in the memory of the bucket's slot.
+    // By parameter: where in engine_memory.round_gradients kernels write its gradient; NULL: they
+    // write it to the address in the slot of its bucket.
     float **instead;
     tri_comm_op *ops; // operations of the action that is being started
-    int most_ops;
-    int round; // the micro-batch of the compute action that is being issued
-    // Which value was not finite, and where; "": all were finite.
+    int most_ops;     // how many `ops` has room for
+    int round;        // the micro-batch of the compute action that is being issued
+    // What detect_anomaly found: the message that names the first value that was not finite; "":
+    // all were finite.
     char anomaly[TRI_MESSAGE_MAX_BYTES];
 } engine_run;
 
@@ -263,19 +303,22 @@ struct tri_engine {
     tri_queue *queue; // the queue of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;  // loss scale and count of updates after the last step that was collected:
-                          // whose results were read
+    // Loss scale and count of updates after the last step that was collected (whose results the
+    // host has read).
+    tri_carried carried;
     tri_storage *storage; // NULL: no state is offloaded
     engine_host host;
     tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, then by node; see kernels.c
     engine_groups groups;                  // control communicators, for the host's memory
-    engine_groups data; // data communicators, for the device's memory; data.memory is NULL
+    engine_groups data; // data communicators, for the device's memory; data.memory is not used
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
-    bool is_stale;                         // parameters were written and not cast since
+    // Since the copies of parameters in the half type were last made from the masters,
+    // tri_engine_write or tri_engine_initialize has written state.
+    bool is_stale;
     bool was_issued[TRI_STEP_SHAPE_COUNT]; // by shape: such a step was issued before
     // By block: bit k is set if in every program that trains, the block makes gradients of the k-th
     // of the units (parameters that are reduced together) that it uses. If it is not set, the
@@ -292,8 +335,9 @@ struct tri_engine {
 };
 
 // These functions tell where this rank's ranges of a bucket lie: masters, the gradients that STEP
-// reads, an optimizer state, and what GATHER sends. Offloaded masters and states are in memory only
-// between FETCH or LOAD and the action that releases them.
+// reads, an optimizer state, and what GATHER sends (engine_own), whose type engine_bucket_dtype
+// returns. Offloaded masters and states are in memory only between FETCH or LOAD, which read them
+// from storage, and the last action that uses them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
@@ -324,9 +368,9 @@ tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_actio
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
-// Defined in capture.c. Finds for each shape of step the parts to capture, so that the host need
-// not issue their kernels one by one. There are none if the device cannot capture, the user wants
-// none, or values are searched for anomalies.
+// Defined in capture.c. Finds for each shape of step the parts to capture: runs of actions that the
+// device can repeat as one, so that the host need not issue their kernels one by one. There are
+// none if the device cannot capture, the user wants none, or values are searched for anomalies.
 void engine_find_parts(tri_engine *engine);
 // Frees the captured parts. To be called only after the device has finished their work.
 void engine_close_parts(tri_engine *engine);
@@ -366,15 +410,15 @@ void engine_close_groups(tri_engine *engine);
 tri_status engine_allocate(tri_engine *engine);
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
-// Makes room for this many elements in `staging.memory`, which then holds nothing. Memory is
-// allocated only here, because many runs never need it; the plan counts the most that can be
-// needed. TRI_NO_MEMORY.
+// Makes room for this many elements in engine_staging.memory. What it held is lost. Memory is
+// allocated only here, and not when the engine is made, because many runs never need it; the plan
+// counts the most that can be needed. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
-// Makes room in `staging.joined` for the slices of all tensor-parallel ranks, this many elements in
-// all. TRI_NO_MEMORY.
+// Makes room in engine_staging.joined for the slices of all tensor-parallel ranks, this many
+// elements in all. TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
-// Makes room for this many elements of masters that kernels read outside of a step. They lie in
-// `staging.memory` or, on a device whose memory the host cannot use, in memory of the device.
+// Makes room for this many elements of masters that kernels read outside of a step. *out is in
+// engine_staging.memory or, on a device whose memory the host cannot use, in memory of the device.
 // TRI_NO_MEMORY.
 tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
@@ -384,16 +428,16 @@ tri_status engine_run_range_kernels(tri_engine *engine, const engine_range_kerne
 // Adds a kernel that sums the squares of `elements` gradients, from `range.first` on, for the norm.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
                               engine_range_kernel range, int64_t elements);
-// Adds a kernel that looks for the first value that is not finite in each of `ranges` ranges of
-// `elements` gradients.
+// Adds a finder, a kernel that looks, among `elements` gradients of a bucket, for the first of
+// `ranges` ranges that has a number that is not finite.
 tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int64_t elements,
                              int64_t ranges);
 void engine_release_range_kernels(engine_range_kernels *list);
 
-// Defined in anomaly.c. Looks for numbers that are not finite in what a node has read and written.
-// The rank keeps its finding until all ranks exchange theirs (in NORM or at the end of an
-// evaluation batch), so that all stop together: if one rank failed alone, the others would wait for
-// it.
+// Defined in anomaly.c. engine_look_for_anomaly looks for numbers that are not finite in what a
+// node has read and written, if trainer.detect_anomaly is set. The rank keeps its finding until
+// engine_agree_on_anomaly, which all ranks call in NORM or at the end of an evaluation batch. Then
+// all stop together: if one rank failed alone, the others would wait for it.
 tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, const tri_node *node,
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);
@@ -407,8 +451,8 @@ tri_status engine_norm(tri_engine *engine);
 // Sums the rows of engine_numbers.result_rows (losses and metrics) and, in training, the squares of
 // gradients, over all micro-batches and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// The offset of a metric's (sum, count) in a row of engine_numbers.result_rows. It is the same in
-// all programs and on all ranks, so that rows can be summed element by element.
+// The offset, in numbers, of a metric's (sum, count) in a row of engine_numbers.result_rows. It is
+// the same in all programs and on all ranks, so that rows can be summed element by element.
 int64_t engine_metric_offset(int metric);
 // Runs one of the kernels that numbers.c makes, such as engine_numbers.make_step. They belong to no
 // program, that is, not to the graph of a model.
@@ -422,8 +466,9 @@ char *engine_results(const tri_engine *engine, int round);
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// Defined in terms.c. engine_write_seeds writes the loss seeds before the step, because BACKWARD
-// begins with them. engine_sum_terms computes the value of a weighted sum of losses after the step.
+// Defined in terms.c. engine_write_seeds writes the loss seeds before the step: the gradients of
+// the losses, with which BACKWARD begins. engine_sum_terms computes the value of a weighted sum of
+// losses after the step.
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 

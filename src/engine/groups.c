@@ -1,6 +1,9 @@
-// Opens the communicators of the plan's groups: control communicators as splits of the world, and
-// over them data communicators. The engine needs both: decisions of the host and checkpoints lie in
-// the host's memory when they are sent, parameters and gradients in the device's.
+// Opens the communicators of the plan's groups of ranks (the shards of one state, the replicas, the
+// stages of a pipeline, …) when the engine is made. Each group has two: a control communicator,
+// which is a split of the world (the communicator of all ranks), and over it a data communicator.
+// Control communicators send what lies in the host's memory, such as decisions of the host and
+// checkpoints. Data communicators send what lies in the device's: parameters, gradients and
+// activations.
 #include "comm/data.h"
 #include "engine/engine_internal.h"
 
@@ -27,9 +30,10 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-// Opens the data communicator of a group. If `axes` is not 0, the group has all ranks that differ
-// from this one only along these axes, and its communicator can be split from the data communicator
-// of all ranks. `axes` 0: the communicator is opened without such a split.
+// Opens the data communicator of the group whose control communicator is `control`. If `axes` is
+// not 0, the group has all ranks that differ from this one only along these axes of the mesh, and
+// its communicator can be split from the data communicator of all ranks. `axes` 0: the communicator
+// is opened without such a split.
 static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm_use use, unsigned axes,
                             tri_comm **out) {
     unsigned wanted = TRI_COMM_DATA_ABILITIES;

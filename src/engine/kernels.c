@@ -1,5 +1,6 @@
 // Prepares the kernels of all programs once, when the engine is made, because what libraries need
-// for a kernel (packed weights, descriptors) takes long to make.
+// for a kernel (descriptors, generated code) takes long to make. A program is the model's graph,
+// compiled for one size of micro-batch, and for training or evaluation.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>

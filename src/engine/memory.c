@@ -1,5 +1,11 @@
-// The engine's memory: allocates everything whose size the plan has computed, once, so that steps
-// allocate nothing; and tells where in it a bucket lies.
+// The engine's memory: allocates everything whose size the plan has computed, once, when the engine
+// is made, so that steps allocate nothing. It also tells where in this memory a bucket lies.
+//
+// A unit is parameters that are gathered, reduced and updated together. A bucket is the part of a
+// unit that has one role, type and placement: a contiguous range, padded so that each shard of it
+// has the same number of elements. This rank's range of a bucket is its shard, or all of it if
+// ranks do not shard. A heap is memory in which buffers lie only during a part of the step. A slot
+// is the entry of a table that says where a buffer lies now.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -51,8 +57,8 @@ static void release_parameters(tri_engine *e, void *memory) {
 }
 
 // Whether a communicator allocates the memory of activations. It does if ranks send each other
-// activations and the host cannot use the device's memory. If the host can use it, memory of a
-// communicator is no faster for activations.
+// activations and the host cannot use the device's memory. If the host can use the device's memory,
+// sending activations from memory of a communicator is no faster.
 static bool sends_activations(const tri_engine *e) {
     const int *size = e->plan->mesh.size;
     return !e->device->backend->host_memory &&
@@ -79,8 +85,8 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
     return &e->plan->flat.units[unit].buckets[bucket];
 }
 
-// The first element of this rank's range of a bucket: all ranges are equal, in the order of the
-// shards.
+// The first element of this rank's range of a bucket. The ranges of all shards have the same length
+// and lie in the order of the shards.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->sharing.shard;
 }
@@ -113,9 +119,9 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Makes the table `slots`, which says where each buffer (of parameters, gradients, bundles of
-// values) lies during the running step, and sets the entries that do not change. The others change
-// from action to action.
+// Makes the table `slots`, which says where each buffer (of parameters, gradients, or values that
+// wait from one action to a later one) lies during the running step, and sets the entries that do
+// not change. The others change from action to action.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -146,8 +152,9 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Replaces the size by the largest of all ranks. The memory of a communicator has the same size on
-// all ranks, but a rank with fewer micro-batches may need less.
+// Replaces the size of the state heap by the largest that any rank needs. The memory that a
+// communicator allocates must have the same size on all ranks, but a rank with fewer micro-batches
+// may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,
@@ -221,8 +228,8 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    // Between steps the heaps contain nothing else, so the staging memory can lie there and needs
-    // no memory of its own.
+    // Between steps the heaps contain nothing, so the staging memory, through which checkpoints and
+    // initial weights pass, can lie there and needs no memory of its own.
     static const tri_heap heaps[] = {TRI_HEAP_STATE, TRI_HEAP_ACTIVATIONS};
     for (int i = 0; i < 2 && e->device->backend->host_memory; i++) {
         if (elements * (int64_t)sizeof(float) > e->plan->sizes.heap_bytes[heaps[i]]) continue;
@@ -240,7 +247,8 @@ tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) 
         *out = e->staging.memory;
         return TRI_OK;
     }
-    TRI_TRY(tri_queue_finish(e->queue)); // the queue may still read what is there
+    // A kernel of the queue may still read the masters that an earlier call has left there.
+    TRI_TRY(tri_queue_finish(e->queue));
     if (elements > e->staging.masters_elements) {
         e->device->backend->free(e->device, e->staging.masters);
         e->staging.masters = NULL;

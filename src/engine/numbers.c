@@ -1,5 +1,5 @@
-// The numbers of a step that all ranks have to know before parameters change. Loss, metrics, the
-// squares of the gradients and the numbers that the engine's caller adds
+// The action NORM: the numbers of a step that all ranks have to know before parameters change.
+// Loss, metrics, the squares of the gradients and the numbers that the engine's caller adds
 // (tri_step_input.caller_numbers) are summed over all ranks, in the device's memory. From the sums
 // follow the step scalars, numbers that updates read, such as the factor of the gradients. The
 // carried numbers, which one step hands to the next (loss scale, count of updates), stay in the
@@ -15,6 +15,10 @@
 // Each row and each sum of squares is computed by one rank and is zero on all others, so that the
 // all-reduce does not change its bits. In a run that is not deterministic, each rank first adds its
 // own rows and squares, and only their sums travel.
+//
+// Gradients lie in buckets. A bucket is the part of a unit (parameters that are reduced together)
+// that has one role, type and placement, and it is contiguous. A rank's own gradients are its range
+// of each bucket: its shard, or the whole bucket if ranks do not shard gradients.
 #include "engine/engine_internal.h"
 
 #include <math.h>
@@ -48,10 +52,11 @@ static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
-// Calls `visit` for the ranges of own gradients whose squares this rank sums. Ranks that hold
-// copies of the same gradients divide them among themselves, so that each square is computed once.
-// In a deterministic run `chunk` is the number of the range's first chunk (of TRI_FLAT_CHUNK
-// elements) among the chunks of all ranks.
+// Calls `visit` for the ranges of own gradients whose squares this rank sums. `first` is counted
+// from the beginning of this rank's range of the bucket. Ranks that hold copies of the same
+// gradients divide them among themselves, so that each square is computed once. In a deterministic
+// run `chunk` is the number of the range's first chunk (of TRI_FLAT_CHUNK elements) among the
+// chunks of all ranks.
 static tri_status visit_ranges(tri_engine *e,
                                tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
                                                    int64_t first, int64_t count, int64_t chunk)) {

@@ -1,8 +1,13 @@
-// The actions FETCH, LOAD and EVICT: move offloaded state between memory and storage. First in the
-// storage lie all optimizer states, then the F32 master weights (masters) of parameters that
-// kernels read in a half type, then all other masters. This order is fixed, because each of the
-// three may be offloaded without those after it. If the host's CPU runs the optimizer, gradients
-// and the parameters in the half type come next. Read next: host_step.c.
+// The actions FETCH, LOAD and EVICT: move offloaded state between memory and storage (a file, or
+// the host's memory beside a GPU). FETCH reads the parameters that ranks gather, LOAD the state
+// that the optimizer changes, and EVICT writes that state back. Each works on one unit: parameters
+// that are gathered and updated together. A bucket is the part of a unit that has one role, type
+// and placement. Only this rank's range of a bucket is stored.
+//
+// First in the storage lie all optimizer states, then the F32 master weights (masters) of
+// parameters that kernels read in a half type, then all other masters. This order is fixed, because
+// each of the three may be offloaded without those after it. If the host's CPU runs the optimizer,
+// gradients and the parameters in the half type come next. Read next: host_step.c.
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {

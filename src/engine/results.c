@@ -1,10 +1,14 @@
-// The results that the host reads of a step: sums of metrics, step scalars, and carried numbers,
-// which one step hands to the next on the device (tri_carried). They are copied to the host's
-// memory after the step. There is room for several steps there, so that a step can be issued before
-// the results of the previous one are read. Then later steps overwrite a step's gradients before
-// the host learns that they are not finite. So kernels of the step itself, the finders, look for
-// the first parameter whose gradient is not finite. Read next: train/scale.c, which takes over the
-// carried numbers.
+// The results of a step that the host reads: sums of metrics, step scalars (numbers that the update
+// reads, such as the learning rate), and carried numbers, which one step hands to the next on the
+// device (tri_carried). They are copied to the host's memory after the step. There is room for
+// several steps there, so that a step can be issued before the results of the previous one are
+// read. A step in flight is one that was issued and whose results were not read yet; its room is a
+// flight. Read next: train/scale.c, which takes over the carried numbers.
+//
+// A step halts if its loss or gradients are not finite and there is no loss scale, or no smaller
+// one: the device then changes nothing in this step and in those issued after it. Steps after it
+// would overwrite its gradients before the host learns of them. So kernels of the step itself, the
+// finders, look for the first parameter whose gradient is not finite.
 //
 // This file also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
@@ -51,9 +55,9 @@ static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int
     return *end > *first;
 }
 
-// Adds a finder for a bucket: a kernel that looks for gradients that are not finite. It gets one
-// range for each parameter of the bucket, in the graph's order, so that what it finds can be
-// reported with the parameter's name.
+// Adds a finder for a bucket (parameters of one unit, role, type and placement): a kernel that
+// looks for gradients that are not finite. It gets one range for each parameter of the bucket, in
+// the graph's order, so that what it finds can be reported with the parameter's name.
 static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t *ranges,
                              int64_t *count) {
     const tri_graph *g = e->plan->graph;

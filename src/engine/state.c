@@ -1,6 +1,13 @@
 // The training state by name: what checkpoints read and write, and initial weights. Checkpoints
-// contain whole tensors in plain layout; the engine has them as ranges of buckets, perhaps blocked,
-// sliced or offloaded. Read next: checkpoint/manifest.c when saving; data/sampler.c when resuming.
+// contain whole tensors, row-major. In the engine, tensors lie in buckets: contiguous ranges of
+// memory, each with the parameters of one unit (parameters that are gathered together) that have
+// one role, type and placement, or with one optimizer state of them. A rank may have only its shard
+// of a bucket, only a tensor-parallel slice of a tensor, a tensor in a blocked layout, or state
+// that is offloaded to storage. Elements that the host cannot read or write in place pass through
+// staging memory of the host (engine_staging), one bucket at a time.
+//
+// All of this happens between steps. Read next: checkpoint/manifest.c when saving; data/sampler.c
+// when resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 

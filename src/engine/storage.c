@@ -1,5 +1,7 @@
-// Offloaded state, in a file or in memory of the host, and the thread that reads and writes it
-// while the compute lane goes on.
+// Offloaded training state, in a file or in memory of the host, and the thread that reads and
+// writes it while the device computes. An item of the thread's queue is a transfer, a function to
+// call (the optimizer, where the host's CPU runs it), or a ticket to wait for: it stands for work
+// of a device or a communicator.
 #include "engine/storage.h"
 
 #include "base/log.h"
@@ -43,7 +45,7 @@ struct tri_storage {
     pthread_mutex_t lock;
     pthread_cond_t more, less; // signalled when an item was added, and when an item is done
     item queue[QUEUE];         // item n is queue[n mod QUEUE]
-    uint64_t begun, done;      // how many items were added and are done, since the start
+    uint64_t begun, done;      // how many items were added so far, and how many of them are done
     bool stops;
     tri_status status; // TRI_OK, or the first failure
     char message[TRI_MESSAGE_MAX_BYTES];
@@ -160,7 +162,8 @@ static tri_status carry_out(tri_storage *s, const item *it) {
 static void do_item(tri_storage *s, const item *it) {
     tri_status status = carry_out(s, it);
     if (status == TRI_OK) return;
-    if (status == TRI_CORRUPT) status = TRI_IO; // the file had its full length before
+    // The file was made with its full length, so a read that ends early is a failure of the disk.
+    if (status == TRI_CORRUPT) status = TRI_IO;
     if (!it->after.kind) named(s, status);
     pthread_mutex_lock(&s->lock);
     s->status = status;
@@ -221,7 +224,7 @@ static tri_status open_storage(tri_storage *s, const tri_storage_config *config)
     TRI_TRY(config->in_host_memory ? take_memory(s, config->size_bytes) : take_file(s, config));
     if (s->device && !s->device->backend->host_memory) {
         TRI_TRY(tri_queue_open(s->device, &s->copies));
-        // Copies to and from the host's memory need no buffer in between.
+        // If the state lies in the host's memory, copies to and from it need no buffer in between.
         if (!s->memory) s->buffer = malloc(BUFFER_BYTES);
         if (!s->memory && !s->buffer) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer");
     }
@@ -310,7 +313,8 @@ tri_status tri_storage_call(tri_storage *s, const tri_storage_work *work, uint64
 char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
 // Records the wait in the ledger (the rank's record of its actions) if the calling thread is the
-// one that runs the steps. A queue's thread waits too, and must not write to the compute lane.
+// one that runs the steps. Threads of queues wait for the storage too; they record nothing, because
+// only the first thread may write to the ledger's compute lane.
 static tri_ledger_mark record_wait(tri_storage *s) {
     if (!tri_ledger_is_compute_thread(s->ledger)) return (tri_ledger_mark){0};
     return tri_ledger_begin(

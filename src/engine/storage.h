@@ -1,7 +1,9 @@
 // Keeps offloaded training state between its uses, so that it takes no memory of the device
 // meanwhile: in a local file or, for a device with memory of its own, in memory of the host. A
-// thread reads and writes it while the engine computes. The name of the file is removed once the
-// file is open, so that the space on the disk is free again when the process ends, however it ends.
+// thread of the storage reads and writes the state while the engine computes; the engine starts
+// these transfers in actions of the step and waits for them later. The name of the file is removed
+// once the file is open, so that the space on the disk is free again when the process ends, however
+// it ends.
 #ifndef TRIREME_ENGINE_STORAGE_H
 #define TRIREME_ENGINE_STORAGE_H
 
@@ -11,7 +13,7 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    bool in_host_memory; // the storage is not a file but memory from the device's alloc_host
+    bool in_host_memory; // the storage is not a file but host memory from the device's alloc_host
     const char *folder;  // created if it does not exist; NULL: TMPDIR (which must exist), or /tmp
     // Size of the storage. Its disk space is reserved at once if the file system can do that; its
     // contents are zeros at first.
@@ -21,11 +23,12 @@ typedef struct tri_storage_config {
     tri_device *device; // the device of operations with `on_device`; NULL: all memory is the host's
 } tri_storage_config;
 
+// A transfer between memory and the storage.
 typedef struct tri_storage_op {
-    bool writes;
+    bool writes;    // true: from memory to the storage; false: from the storage to memory
     bool on_device; // `memory` belongs to the device, and the host cannot use it
     void *memory;   // must stay valid until the caller has waited for the operation
-    int64_t offset, size_bytes;
+    int64_t offset, size_bytes; // where in the storage, in bytes, and how many bytes
 } tri_storage_op;
 
 // TRI_BAD_INPUT or TRI_NOT_FOUND: no file can be made in that folder. TRI_NO_SPACE: the disk has no

@@ -1,7 +1,8 @@
-// The action TAKE: copies a micro-batch from the loader's memory to the device's. On a device that
-// works asynchronously (is_asynchronous) it has a queue of its own. So the next micro-batch is
-// copied while the device computes, and the loader gets its memory back when the copy is done.
-// Read next: compute.c.
+// The action TAKE: copies a micro-batch from the loader's memory to the device's. The engine's main
+// loop calls engine_take for it. On a device that works asynchronously (is_asynchronous), TAKE has
+// a queue of its own. So the next micro-batch is copied while the device computes. The loader gets
+// the memory of a micro-batch back when its copy is done (tri_step_input.release). A round is the
+// number of a micro-batch in the step. Read next: compute.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -88,7 +89,7 @@ tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_status status = copy_fields(e, round, &batch);
     if (status == TRI_OK) status = e->device->backend->record(e->takes.queue, ticket);
     copy->ticket = *ticket;
-    // Without a ticket the copy is done already.
+    // If there is no ticket, the device has made the copy before it returned.
     if (!ticket->kind && status == TRI_OK) return release_oldest(e);
     return status;
 }

@@ -1,12 +1,18 @@
 // The loss, and the counts by which gradients are divided. A loss is a mean: the sum of its values
-// over the step, divided by their count. In a weighted sum, each loss is a mean with its own count.
+// over the step, divided by their count. In a weighted sum of losses, each loss (a term) is a mean
+// with its own count.
 //
 // BACKWARD adds the gradients of all losses, which cannot be separated afterwards. So the gradient
 // of each loss must be divided by the loss's count before BACKWARD adds it. If a count depends on
 // labels, the labels are counted before the step.
 //
 // If all losses have the same count, one division is enough, and it can wait. BACKWARD divides by
-// the nominal count, and STEP corrects this once NORM has learned the true count.
+// the number of samples in the step (the nominal count), which is known in advance. The action NORM
+// learns the true count, without samples whose labels are ignored, and STEP multiplies by nominal /
+// true count.
+//
+// A loss seed is the gradient with which BACKWARD begins, for each loss: weight × loss scale /
+// count.
 #include "engine/engine_internal.h"
 #include "graph/loss.h"
 
@@ -31,7 +37,9 @@ static tri_status count_labels(tri_engine *e, double *counts) {
         TRI_ASSERT(batch.size == e->run.step->items[r].size);
         for (int i = 0; i < g->term_count; i++) {
             const tri_loss_term *term = &g->metrics[g->first_term + i].term;
-            if (term->has_labels) // the data's fields are the graph's first inputs
+            // term->labels is an index into the graph's inputs. It is also the index of the field,
+            // because the graph's first inputs are the data's fields.
+            if (term->has_labels)
                 counts[i] +=
                     (double)tri_loss_count_labels(g, term, batch.size, batch.fields[term->labels]);
         }

@@ -1,7 +1,9 @@
-// When the device carried out the compute actions of a step. A device that works asynchronously
-// carries them out after they were issued. So kernels of the device write the times into memory,
-// the times are read after the step, and the ledger (the rank's record of its actions) gets them in
-// a lane of their own, "device". The compute lane shows when the host issued the actions.
+// When the device carried out the actions of the compute lane (kernels, in order). A device that
+// works asynchronously carries them out after they were issued. So kernels of the device write the
+// times into memory, and the host reads the times after the step. The ledger (the rank's record of
+// its actions) gets them in a lane of their own, "device". The ledger's compute lane shows when the
+// host issued the actions. A step in flight is one that was issued and whose results the host has
+// not read yet; its times are kept apart from those of other steps (a flight).
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -100,7 +102,7 @@ tri_status engine_name_failure(tri_engine *e, tri_status status) {
     snprintf(said, sizeof said, "%s", tri_error_message());
     tri_ticket ticket;
     if (e->device->backend->record(e->queue, &ticket) == TRI_OK)
-        return TRI_FAIL(status, "%s", said); // the failure is not the device's
+        return TRI_FAIL(status, "%s", said); // the device still works, so it did not fail
     const engine_flight *flight;
     const tri_action *a = unfinished(e, &flight);
     if (!a) return TRI_FAIL(status, "rank %d: %s", rank, said);

@@ -1,7 +1,9 @@
-// The actions STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of the
-// buckets of a unit (parameters that are updated together). This file also makes other kernels that
-// run over the same ranges: for sums of squares, and the finders, which look for gradients that are
-// not finite.
+// The actions STEP and PREPARE of a unit (parameters that are updated together). STEP runs the
+// optimizer's op, PREPARE casts the new parameters to the half type that kernels read. Both work
+// bucket by bucket: a bucket is a contiguous range with those parameters of the unit that have one
+// role, type and placement. Of each bucket a rank updates its own range: its shard, or the whole
+// bucket if ranks do not shard. This file also makes other kernels that run over the same ranges:
+// for sums of squares, and the finders, which look for gradients that are not finite.
 // Read next: offload.c.
 #include "engine/engine_internal.h"
 
@@ -25,8 +27,8 @@ static engine_args squares_args(const tri_engine *e, const engine_range_kernel *
 }
 
 // Collects a finder's inputs: this rank's gradients of a bucket, the ranges in which it looks (one
-// for each parameter), and the step scalars. These tell it whether this step halts; if not, it does
-// nothing.
+// for each parameter), and the step scalars, which NORM computes once a step. These tell whether
+// something in this step is not finite and ends the training; if not, the finder does nothing.
 static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
     int64_t index = r - e->finders.items;
@@ -43,7 +45,8 @@ static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_ke
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
     TRI_TRY(tri_kernel_make(list->queue->device, g, node, &r->kernel));
-    // The plan's workspace is the device's; a kernel that runs on its host needs none.
+    // The plan has sized a workspace for the engine's device only. Kernels that run on the host's
+    // CPU instead must need none.
     bool is_here = list->queue->device == e->device;
     TRI_ASSERT((int64_t)r->kernel.workspace_bytes <=
                (is_here ? e->plan->sizes.workspace_bytes : 0));
@@ -103,7 +106,8 @@ static tri_status add_cast(tri_engine *e, engine_range_kernels *list, int unit,
     return add(e, list, (engine_range_kernel){.unit = unit, .bucket = bucket});
 }
 
-// Makes the list empty. Its kernels will run on `queue`, whose device need not be the engine's.
+// Makes an empty list, with room for all kernels that can be added. They will run on `queue`, whose
+// device may be the host's CPU instead of the engine's device.
 static void start_list(tri_engine *e, engine_range_kernels *list, tri_queue *queue,
                        engine_args (*args)(const tri_engine *engine,
                                            const engine_range_kernel *range)) {

@@ -155,14 +155,16 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                        name);
         return y;
     }
-    // FORWARD's means and variances are reduced over the ranks together with the gradients; then
-    // STEP updates the running statistics with them.
+    // Outputs 3 and 4 are the micro-batch's means and variances, times its number of samples. They
+    // take the place of gradients of the running statistics: they are reduced over the ranks
+    // together with the gradients, and the update then changes the running statistics with them.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
 }
 
-// The shape [D] of x [.., D], which weights of norms have; fails the graph if x has no axis.
+// The shape [D] of x [.., D], which the weights of norms have. It is an error of the graph if x has
+// no axis.
 static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     if (!tri_graph_check_input(g, layer, name, x)) return shape;

@@ -1,4 +1,5 @@
-// The losses of nn.h, and the metric that goes with each.
+// The losses of nn.h, and the metric "accuracy" that goes with those on labels. Each adds its node
+// to the graph of the model that calls it.
 #include "graph/loss.h"
 #include "ops/ops.h"
 

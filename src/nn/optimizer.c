@@ -1,5 +1,5 @@
-// Finds the op, attributes and states of the recipe's optimizer. With them STEP computes the update
-// as it computes any other op.
+// Finds the op, attributes and states of the recipe's optimizer. With them the engine makes the
+// kernels that update the parameters (engine/update.c), as it makes those of any other op.
 #include "nn/optimizer.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-// An optimizer of the recipe: the op that updates a parameter, the op's attributes and its states.
-// The engine runs this op without knowing which optimizer it is.
+// The recipe's optimizer: the op that updates a parameter, the op's attributes, and the states that
+// it keeps for each parameter between updates, such as Adam's averages. The engine runs this op
+// without knowing which optimizer it is.
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 

@@ -1,4 +1,5 @@
-// The settings of the recipe's sections `optimizer` and `model`.
+// The settings of the recipe's sections `optimizer` and `model`. An option table lists the options
+// of a section; a recipe is read, checked and documented by it.
 #ifndef TRIREME_NN_OPTIONS_H
 #define TRIREME_NN_OPTIONS_H
 
@@ -23,7 +24,8 @@ typedef struct tri_optimizer_options {
 extern const tri_option_table tri_optimizer_table;
 
 typedef struct tri_model_options {
-    // A built-in model or the path of a shared object; NULL: the program's own tri_task.
+    // A built-in model or the path of a shared object; NULL: the model that the program brings
+    // itself (a tri_task).
     const char *name;
     const tri_tree *options; // a map of all other keys, which the model reads and checks
 } tri_model_options;

@@ -1,5 +1,5 @@
 // Defines the op accuracy, a metric: in how many rows of scores the label's score is the largest.
-// This file has the op's shape rule and cost; kernels are in src/device.
+// This file has the op's shape rule; kernels, which compute it, are in src/device.
 #include "ops/rules.h"
 
 static tri_status accuracy_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,6 @@
 // Defines the ops ReLU and leaky ReLU, and activation_grad, which computes the gradient of either,
-// also where it is fused into another op: their shape rules, gradient rules and costs.
+// also where it is fused into another op: their shape rules and gradient rules. Kernels, which
+// compute them, are in src/device.
 #include "ops/rules.h"
 
 static tri_status relu_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,5 @@
-// Defines the op that adds two tensors: its shape rule, gradient rule and cost. Kernels are in
-// src/device.
+// Defines the op that adds two tensors: its shape rule and gradient rule. Kernels, which compute
+// it, are in src/device.
 #include "ops/rules.h"
 
 #include "tensor/half.h"

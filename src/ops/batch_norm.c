@@ -1,5 +1,7 @@
 // Defines the ops for batch norm over a micro-batch, in training and in evaluation: their shape
-// rules, gradient rules and costs.
+// rules, gradient rules and costs. ReLU and max pooling may be fused into them. Besides y, the
+// training op makes the mean and 1 / standard deviation of each channel, which its gradient reads,
+// and the sums from which the running statistics are updated after the step.
 #include "ops/rules.h"
 
 static tri_status channels(const char *op, const tri_op_signature *s, double eps, int64_t *out) {

@@ -1,7 +1,8 @@
-// Defines the ops for batch norm over the micro-batches of all replicas. Each replica computes the
-// moments of its own micro-batch, the moments of all replicas are gathered, and each replica
-// combines them and normalises. Combining is exact for any numbers of samples (Chan, Golub and
-// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+// Defines the ops for batch norm over the micro-batches of all replicas (trainer.sync_batchnorm).
+// Each replica computes the moments of its own micro-batch: mean and sum of squared deviations of
+// each channel, and the number of samples. The moments of all replicas are gathered, and each
+// replica combines them and normalises. Combining is exact for any numbers of samples (Chan, Golub
+// and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 #include "ops/rules.h"
 
 #include <string.h>
@@ -86,8 +87,9 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
 
 // Only the gradient of y is used. The other outputs are mean and inv_std, whose dependence on x the
 // formula of dx already contains, and the running statistics, which do not influence the loss.
-// Every replica has the same weight and bias. The gradient that it computes for them is one term,
-// and REDUCE sums these terms as for all other parameters.
+// Every replica has the same weight and bias. The gradient that a replica computes for them is one
+// term of a sum over replicas. It is summed after the backward pass, with the gradients of all
+// other parameters.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

@@ -1,5 +1,5 @@
-// Defines the op that converts a tensor into another type: its shape rule, gradient rule and cost.
-// The pass for mixed precision adds this op.
+// Defines the op that converts a tensor into another type: its shape rule and gradient rule. The
+// pass for mixed precision (pass/precision.c), a rewrite of the graph, adds this op.
 #include "ops/rules.h"
 
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {

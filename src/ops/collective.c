@@ -1,12 +1,16 @@
-// Defines ops for tensors whose slices lie on different ranks. They come in pairs, and each op of a
-// pair computes the gradient of the other:
+// Defines ops for tensors whose slices lie on different ranks. The pass for tensor parallelism adds
+// most of them to the graph. They come in pairs, and each op of a pair computes the gradient of the
+// other:
 //
 //   copy_to and all_reduce         f and g of Megatron-LM [1]
 //   split and all_gather           if each rank has the full gradient of the whole tensor
 //   all_gather and reduce_scatter  if each rank has one term of that gradient; for activations that
 //                                  are sliced along the sequence [2]
 //
-// rechunk does not communicate. It brings slices into the order that these ops need.
+// copy_to does nothing going forward, split cuts out this rank's slice, and rechunk changes the
+// order of slices in memory; these three do not communicate going forward. The engine runs
+// all_reduce, all_gather and reduce_scatter (engine/collective.c), because a device knows nothing
+// of other ranks.
 //
 // [1] Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism", 2019. [2] Korthikanti et al., "Reducing activation recomputation in large

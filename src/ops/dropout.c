@@ -1,6 +1,7 @@
-// Defines the op dropout: its shape rule, gradient rule and cost. The mask is not stored, because
-// the backward pass can compute it again: it depends only on the layer's key, the step, and the
-// element's sample and position in it.
+// Defines the op dropout: its shape rule and gradient rule. The mask is not stored, because the
+// backward pass can compute it again: it depends only on the layer's key, the number of the step,
+// the sample's number in the step, and the element's number in the sample. The input `position`
+// has the step and the first sample of the micro-batch.
 #include "ops/rules.h"
 
 static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s) {

@@ -3,9 +3,9 @@
 // shape rules and costs. Only pass/chunk_loss.c adds them, so they need no gradient rule.
 #include "ops/rules.h"
 
-// Most rows of a chunk, and the multiple to which its rows are rounded up. The CPU's F32 product
-// that sums the gradient of a weight divides the rows into the same blocks (device/cpu/gemm.c). So
-// gradients are summed in the same order as without chunks.
+// The largest number of rows of a chunk, and the multiple to which the number of rows is rounded
+// up. The CPU's F32 product that sums the gradient of a weight divides the rows into blocks of the
+// same size (device/cpu/gemm.c). So gradients are summed in the same order as without chunks.
 enum { CHUNK_ROWS = 512, CHUNK_UNIT = 64 };
 
 int64_t tri_loss_chunk(int64_t rows) {

@@ -1,5 +1,5 @@
-// The loss scale of a 16-mixed run: halved by overflows, doubled after many good steps.
-// loss_scale.h explains why.
+// The loss scale of a run that computes in F16 (16-mixed): halved by overflows, doubled after many
+// good steps. loss_scale.h explains why. The rule itself is in step_rule.h.
 #include "ops/step_rule.h"
 
 tri_loss_scale tri_loss_scale_start(const tri_loss_scale_options *options) {

@@ -2,7 +2,8 @@
 // It should be as large as possible without overflow, because F16 rounds small gradients to zero.
 // It is found by trial, by the rule of DeepSpeed's DynamicLossScaler
 // (deepspeed/runtime/fp16/loss_scaler.py): overflows halve it, many good steps double it. A step
-// whose gradients overflow is not applied. Kernels of the op step_numbers follow this rule.
+// whose gradients overflow changes no parameter. A good step is one without overflow. The device
+// applies this rule in each step, in kernels of the op step_numbers.
 #ifndef TRIREME_OPS_LOSS_SCALE_H
 #define TRIREME_OPS_LOSS_SCALE_H
 

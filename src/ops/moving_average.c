@@ -1,4 +1,5 @@
-// Defines the op that updates batch norm's running statistics: its shape rule and cost.
+// Defines the op that updates batch norm's running statistics (running_mean, running_var) after a
+// step: its shape rule and cost.
 #include "ops/rules.h"
 
 static tri_status moving_average_shape(const void *attr, tri_op_signature *s) {

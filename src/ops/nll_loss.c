@@ -1,4 +1,4 @@
-// Defines the op negative log-likelihood of labels, a loss: its shape rule, gradient rule and cost.
+// Defines the op negative log-likelihood of labels, a loss: its shape rule and gradient rule.
 #include "ops/rules.h"
 
 static tri_status nll_loss_shape(const void *attr, tri_op_signature *s) {

@@ -1,5 +1,7 @@
-// Every operation: its attributes and its row. docs/adding-an-op.md shows how to add one. Shapes
-// are PyTorch's: [N, C, H, W], weights [out, in, …].
+// Every operation (op): its attributes and its row, a constant tri_op with shape rule, gradient
+// rule and cost. Each op's row is defined in a file of this folder; kernels, which compute ops, are
+// in src/device. docs/adding-an-op.md shows how to add one. Shapes are PyTorch's: [N, C, H, W],
+// weights [out, in, …].
 #ifndef TRIREME_OPS_OPS_H
 #define TRIREME_OPS_OPS_H
 
@@ -15,9 +17,19 @@ typedef enum tri_activation {
 } tri_activation;
 
 // X(identifier) for every op that a device computes. The op's row is `tri_op_<identifier>`, and its
-// name is the identifier. The comments list inputs -> outputs; `?` marks an optional input. Losses
-// and metrics make (sum, count), in F64: the sum over samples or labels, and how many those are. In
-// their gradients `seed` is the gradient with respect to this sum.
+// name is the identifier. The comments list inputs -> outputs; `?` marks an optional input. Some
+// inputs and outputs have the same meaning in several ops:
+// - (sum, count): what losses and metrics make, in F64: the sum over samples or labels, and how
+//   many those are. In gradients of losses, `seed` is the gradient with respect to this sum.
+// - position: I64 [2], the number of the step, and which sample of the step is the first of the
+//   micro-batch; random numbers of dropout depend on it.
+// - index: of each window of max pooling, where in the window the maximum is.
+// - mask: y or, if pooling is fused into the batch norm, its `index`; it tells where ReLU has set
+//   y to zero, so that no gradient flows there.
+// - moments: of each channel the mean and the sum of squared deviations from it; and the number of
+//   samples.
+// - step scalars: numbers that updates read in a step, such as the learning rate. Carried numbers:
+//   what one step hands to the next, such as the loss scale.
 #define TRI_OP_LIST(X)                                                                             \
     X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
     X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
@@ -185,7 +197,7 @@ typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool relu;
     double dropout;    // 0: there is no dropout, and no input `position`
-    uint64_t key;      // key of dropout's random numbers
+    uint64_t key;      // tri_philox_key(seed, layer), from which dropout's random numbers follow
     tri_shape x_shape; // only for max_pool2d_grad: the shape of x
 } tri_max_pool2d_attr;
 
@@ -237,7 +249,8 @@ typedef struct tri_concat_attr {
 } tri_concat_attr;
 
 typedef struct tri_concat_grad_attr {
-    // Along axis `dim`, the input covers `size` elements of y from element `first` on.
+    // The input of concat whose gradient this is covers, along axis `dim`, `size` elements of the
+    // joined tensor from element `first` on.
     int64_t dim, first, size;
 } tri_concat_grad_attr;
 
@@ -248,7 +261,7 @@ typedef struct tri_embedding_attr {
 } tri_embedding_attr;
 
 typedef struct tri_embedding_grad_attr {
-    tri_shape shape; // for the gradient: shape of the weight, [V, D]
+    tri_shape shape; // the shape of the weight and of its gradient, [V, D]
     tri_embedding_attr rows;
 } tri_embedding_grad_attr;
 
@@ -267,7 +280,7 @@ typedef struct tri_rotary_attr {
 
 typedef struct tri_attention_attr {
     double scale; // factor of q·k; usually 1 / sqrt(D)
-    bool causal;  // true: query t attends to keys 0 to t + S - T only
+    bool causal;  // true: query t of T attends only to keys 0 to t + S - T of S
 } tri_attention_attr;
 
 typedef struct tri_gelu_attr {
@@ -378,7 +391,8 @@ typedef enum tri_carried_number {
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
     // Index in `sums` of the true count (the step's labels without ignored ones), by which
-    // gradients still have to be divided; -1: BACKWARD has already divided them by true counts.
+    // gradients still have to be divided; -1: the backward pass has already divided each loss by
+    // its true count.
     int64_t count;
     tri_loss_scale_options loss_scale; // used if the run has a loss scale
 } tri_step_numbers_attr;

@@ -1,5 +1,6 @@
-// Defines the op that copies a tensor into another layout. The layout pass adds it where two
-// kernels want different layouts of the same tensor.
+// Defines the op that copies a tensor into another layout, that is, another order of its elements
+// in memory. The layout pass (pass/layout.c), a rewrite of the graph, adds it where two kernels
+// want different layouts of the same tensor.
 #include "ops/rules.h"
 
 static tri_status reorder_shape(const void *attr, tri_op_signature *s) {

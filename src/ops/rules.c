@@ -1,4 +1,6 @@
-// Functions that shape rules and gradient rules of several ops use. rules.h describes them.
+// Functions that shape rules and gradient rules of several ops use. A shape rule checks a node's
+// inputs and finds the shapes of its outputs; a gradient rule adds the nodes that compute the
+// gradients of its inputs. rules.h describes the functions.
 #include "ops/rules.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 // Functions that shape rules and gradient rules of several ops use, so that all ops report mistakes
-// in the same words.
+// in the same words. A shape rule checks a node's inputs and finds the shapes and types of its
+// outputs. A gradient rule adds the nodes that compute the gradients of its inputs. Names: x is an
+// op's input, y its output, and dx and dy are their gradients.
 #ifndef TRIREME_OPS_RULES_H
 #define TRIREME_OPS_RULES_H
 
@@ -64,7 +66,7 @@ tri_status ops_batch_norm_shape(const char *op, const tri_batch_norm_attr *attr,
 // this output tells for each pooled element where in its window the maximum was. Without pooling it
 // is empty ([0]).
 void ops_batch_norm_index(const tri_batch_norm_attr *attr, tri_op_signature *s);
-// Checks the inputs 0 to 2 of batch norm's gradients: x, mask and dy.
+// Checks the inputs 0 to 2 of batch norm's gradients: x, mask (see ops_batch_norm_mask) and dy.
 tri_status ops_batch_norm_gradient(const char *op, const tri_batch_norm_attr *attr,
                                    const tri_op_signature *s);
 // Returns the output of the batch norm that its gradients read as `mask`: y or, if max pooling is
@@ -76,21 +78,23 @@ extern const tri_attr_field ops_batch_norm_fields[];
 void ops_like_first(tri_op_signature *s);
 // Counts the windows of a convolution or pooling along one axis; below 1: the kernel does not fit.
 int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
-// Makes output 0 a pair (sum, count), F64 [2], as all losses and metrics have it.
+// Sets the shape and type of output 0 to those of a pair (sum, count), F64 [2], which all losses
+// and metrics make.
 void ops_loss_output(tri_op_signature *s);
 // Checks that an input, the loss seed with which the backward pass begins, is F32 or F64 [1].
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
-// The number of classes of a loss on scores [.., K], which is K. It is compared with the labels in
-// the data.
+// Tells the number of classes of a loss on scores [.., K], which is K, so that data with labels of
+// K or more can be rejected.
 extern const tri_op_classes ops_label_classes;
-// The rows for the members of tri_norm_attr, which printed graphs show.
+// The list of the members of tri_norm_attr, which printed graphs show.
 extern const tri_attr_field ops_norm_fields[];
 // Checks that labels I64 [..] fit scores [.., K]; scores have at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);
 
-// Makes the gradient before a fused activation from dy, the gradient after it, and the output y.
-// Returns an activation_grad node, or dy itself if there is no activation.
+// For an op with a fused activation: returns the gradient with respect to the activation's input,
+// made from dy, the gradient with respect to its output y. This is the output of a new node of
+// activation_grad, or dy itself if there is no activation.
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy);
 // Returns `gradient`, the gradient of `value`, in the type of the value, by a cast if the two
@@ -103,16 +107,17 @@ tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value valu
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
-// Gets what the gradient rule of `node` should read instead of its input `value`. If a
-// TRI_OP_RECOMPUTABLE op of the same block made `value`, this is a copy that the backward pass
-// computes again, once for all readers, so that `value` need not be kept. Otherwise it is `value`
-// itself.
+// Gets what the gradient rule of `node` should read instead of its input `value`. If an op that is
+// cheap to compute again (TRI_OP_RECOMPUTABLE) has made `value` in the same block, this is a copy
+// that the backward pass computes again, once for all readers, so that `value` need not be kept.
+// Otherwise it is `value` itself.
 tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value);
 
 // Computes a cost: `per_element` flops for each element of input 0.
 tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element);
 
-// The shape rule of all optimizer updates, whose inputs are param, grad, step scalars and states.
+// The shape rule of all optimizer updates. Their inputs are param, grad, step scalars (numbers of
+// the step, such as the learning rate) and optimizer states.
 tri_status ops_update_shape(const char *op, tri_op_signature *s);
 
 #endif

@@ -2,9 +2,12 @@
 // - sum_of_squares and sum_rows: squares of gradients, and metrics of micro-batches, added up;
 // - step_numbers: from these sums, what updates read (the step scalars, such as the learning rate)
 //   and what the next step needs (the carried numbers, such as the loss scale);
-// - first_not_finite: where a step that halts has a number that is not finite;
+// - first_not_finite: where the gradients have a number that is not finite, in a step that halts.
+//   A step halts if something is not finite and no smaller loss scale can help: it and all steps
+//   after it then change nothing;
 // - loss_seeds: the gradients of the losses with respect to their sums, with which the backward
 //   pass begins.
+// Only the engine adds these ops (engine/numbers.c), once a step.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {

@@ -39,8 +39,9 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
     return TRI_LOSS_SCALE_APPLY;
 }
 
-// Computes the carried numbers that a step hands to the next: the loss scale, the count of updates,
-// and the halt.
+// Computes the carried numbers that a step hands to the next: the loss scale with its counters, the
+// count of updates, and whether the device has halted. It halts after a step that is not finite and
+// for which no smaller loss scale makes up: then it skips all steps until the host clears the halt.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
                                        bool finite, double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
@@ -64,16 +65,19 @@ TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, co
     after[TRI_CARRIED_HALTED] = halted || halts;
 }
 
-// Gets the learning rate of the next update. The host does not know how many of the steps in flight
-// will be updates, so it has supplied a rate for each possible count.
+// Gets the learning rate of the next update. When the host issued this step, it did not know how
+// many of the steps issued before would be updates, because it had not read their results. So it
+// has supplied a rate for each possible count.
 TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *carried) {
     double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
     int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
     return control[TRI_CONTROL_RATES + index];
 }
 
-// Does everything that the op step_numbers does for one step. `after` may be the same memory as
-// `carried`.
+// Does everything that the op step_numbers does for one step: computes the step scalars `step` and
+// the carried numbers `after` from the carried numbers of the step before (`carried`), the host's
+// numbers (`control`, tri_step_control), the losses' (sum, count) in `sums`, and the sum of squares
+// of all gradients. `after` may be the same memory as `carried`.
 TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *carried,
                                  const double *control, const double *sums, const double *squares,
                                  double *after, double *step) {
@@ -97,7 +101,8 @@ TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *c
     step_rule_carry(&a->loss_scale, carried, finite, after, step);
 }
 
-// Computes the seed of a loss: loss scale × weight / count. `loss` is the pair (weight, count).
+// Computes the seed of a loss, the gradient with which its backward pass begins: loss scale ×
+// weight / count. `loss` is the pair (weight, count).
 TRI_KERNEL_INLINE float step_rule_seed(const double *carried, const double *loss) {
     double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
     double weight = scale * loss[0], count = loss[1];

@@ -1,4 +1,4 @@
-// The table of all ops, in which they are found by name, and from which they are listed for people.
+// The table of all ops. Ops are found in it by name, and tri_ops_print prints it as a reference.
 #include "ops/ops.h"
 
 #include <string.h>

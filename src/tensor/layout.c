@@ -1,4 +1,6 @@
-// Computes offsets in blocked layouts, and copies between such layouts and row-major order.
+// Computes offsets in blocked layouts, and copies between such layouts and row-major order
+// ("plain"). A blocked layout cuts some axes into blocks of fixed size, which lie innermost in
+// memory; layout.h describes it.
 #include "tensor/layout.h"
 
 #include <stdio.h>
@@ -57,9 +59,9 @@ int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
     return strides_of(layout, shape).elements;
 }
 
-// What an axis adds to the offset of an element with this index along it; the offset is the sum
-// over all axes. If an axis has several blocks, the index is split from the innermost block
-// outwards, as a number into its digits.
+// Computes what an axis adds to the offset of an element that has this index along the axis. The
+// element's offset is the sum over all axes. If an axis is cut into blocks more than once, the
+// index is split from the innermost block outwards, as a number into its digits.
 static int64_t axis_offset(const tri_layout *layout, const layout_strides *s, int axis,
                            int64_t index) {
     int64_t offset = index / s->block[axis] * s->outer[axis], rest = index % s->block[axis];

@@ -14,7 +14,7 @@ enum { TRI_MAX_BLOCKS = 3 };
 
 typedef struct tri_layout {
     int block_count;                // 0: no inner blocks
-    int block_axis[TRI_MAX_BLOCKS]; // axis of each inner block, that of the outermost block first
+    int block_axis[TRI_MAX_BLOCKS]; // by inner block, the outermost first: the axis that it cuts
     int block_size[TRI_MAX_BLOCKS];
     int8_t order[TRI_MAX_RANK]; // the axes outside the blocks, slowest first; all 0: row-major
 } tri_layout;
@@ -31,9 +31,10 @@ int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, cons
 // Writes "plain", or a text in oneDNN's style such as "aBcd16b", into `out` and returns it.
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size);
 
-// Copy `count` elements of `element_bytes`, in row-major order from element `first`, between plain
-// memory and a tensor in `layout`. Padding is not touched, so that it stays zero. `plain` points to
-// element `first`, so that a large tensor can be copied in chunks through a small buffer.
+// Copy `count` elements of `element_bytes` bytes each, in row-major order from element `first`,
+// between plain memory and a tensor in `layout`. Padding is not touched, so that it stays zero.
+// `plain` points to element `first`, so that a large tensor can be copied in chunks through a small
+// buffer.
 void tri_layout_to_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
                          const void *from, void *plain, int64_t first, int64_t count);
 void tri_layout_from_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,

@@ -1,5 +1,6 @@
-// Converts bytes to floats. Vector arithmetic is fastest, and is used where it gives the same bits
-// as tri_pixels.values, the table of all 256 bytes. Elsewhere the values are read from this table.
+// Converts the bytes of images to floats. The reference is a table with the value of each of the
+// 256 bytes (tri_pixels.values). Vector arithmetic is faster, and is used where it gives the same
+// bits as the table. Elsewhere the values are read from the table.
 #include "tensor/pixels.h"
 
 #include <string.h>

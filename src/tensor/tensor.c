@@ -1,4 +1,5 @@
-// Types and shapes.
+// The types of a tensor's elements with their names and sizes, and shapes: how many elements they
+// have, whether two are equal, and their text.
 #include <trireme/tensor.h>
 
 #include <stdio.h>

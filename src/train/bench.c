@@ -1,5 +1,7 @@
-// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second.
-// The result is the median of these, which a few disturbed chunks do not change.
+// Measures training steps for `trireme bench train`. It counts samples per second in chunks of time
+// of about a quarter of a second each, and reports the median of the chunks, which a few disturbed
+// chunks do not change. A step in flight is one that was issued to the device and whose results the
+// host has not read yet.
 #include "train/bench.h"
 
 #include "base/log.h"
@@ -66,8 +68,9 @@ static void cpu_seconds(double *machine, double *own) {
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// How many cores other processes may use before a measurement is rejected: almost none if kernels
-// run on the cores; half of the cores if a device computes, because the host then only issues work.
+// How many cores other processes may use before a chunk's measurement is rejected: almost none
+// (0.08) if the kernels run on this host's cores; half of the cores if a device such as a GPU
+// computes, because the host then only issues work.
 static double cores_of_others(const tri_session *s) {
     return s->device->backend->is_asynchronous ? 0.5 * tri_os_cpus() : 0.08;
 }
@@ -83,7 +86,8 @@ static tri_status collect_step(bench_run *run) {
     return TRI_OK;
 }
 
-// The fraction of `seconds` in which ranks waited, as the mean over all ranks.
+// The fraction of `seconds` in which ranks waited for each other, as the mean over all ranks; NaN:
+// not known, because the device works asynchronously.
 static tri_status share_waiting(const tri_session *s, double waited, double seconds, double *out) {
     double sums[] = {waited, seconds};
     *out = NAN;

@@ -1,4 +1,5 @@
-// Compares what the ranks of a run have planned, before any of them prepares a kernel.
+// Compares what the ranks of a run have planned, before any of them prepares a kernel. Each rank
+// makes its own plan, and the plans have to match. session.c calls it when a session is opened.
 #include "train/compare.h"
 
 #include "train/tell.h"
@@ -9,8 +10,9 @@ static const uint64_t HASH_OF_NOTHING = 0xcbf29ce484222325u;
 
 // What ranks compare, as hashes.
 typedef struct plan_hashes {
-    // Hash of the recipe, the program's version, and the names and home layouts of all parameters.
-    // It has to be equal on all ranks.
+    // Hash of the recipe, the program's version, and of all parameters the names and the home
+    // layouts (the order of elements in which a parameter is kept in memory, which depends on the
+    // device). It has to be equal on all ranks.
     int64_t run;
     // Hash of the layouts of the values that pipeline stages send each other. It has to be equal on
     // the ranks of one pipeline. Another pipeline may have micro-batches of another size, for which
@@ -53,7 +55,7 @@ static int64_t hash_of_edges(const tri_plan *plan) {
     return (int64_t)hash;
 }
 
-// Fails if the ranks differ in recipe or program.
+// Fails if the ranks differ in the recipe, the program's version, or the home layouts.
 static tri_status check_runs(const plan_hashes *all, int ranks, const tri_host_claim *claims) {
     int other = 1;
     while (other < ranks && all[other].run == all[0].run) other++;

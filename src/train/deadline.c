@@ -1,5 +1,6 @@
-// Decides when to stop: all steps that are still made, and a checkpoint, have to fit into the time
-// that the job has left.
+// Decides when a run has to stop so that it ends before the time of its Slurm job is over. All
+// steps that are still made, and a last checkpoint, have to fit into the time that the job has
+// left. job_end.c calls it before each step.
 #include "train/deadline.h"
 
 #include "base/limits.h"
@@ -16,13 +17,13 @@ void train_deadline_note_pause(train_deadline *d, double seconds) {
 
 void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
 
-// How much time the job must have left for the run to go on. Besides rest.steps, two steps are
+// How many seconds the job must have left for the run to go on. Besides rest.steps, two steps are
 // counted. The first is the step that is about to be issued: it is made in any case, because the
 // sums that it computes over all ranks tell them whether to stop. The second is the step after it,
 // because a run that goes on now decides again only with that step.
 static double needed_s(const train_deadline *d, train_rest rest) {
-    // A checkpoint may take this much longer than the last, because file systems are not always
-    // equally fast.
+    // A checkpoint may take this many times as long as the last one, because file systems are not
+    // always equally fast.
     const double slack = 1.5;
     return (rest.steps + 2) * d->step_s + slack * d->save_s * (rest.saves ? 2 : 1) +
            (rest.evaluates ? d->pause_s : 0) + TRI_JOB_END_MARGIN_MS / 1e3;

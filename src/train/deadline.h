@@ -17,7 +17,7 @@ typedef struct train_deadline {
     // step_s: time of the slowest of the latest steps; after each step, the times of the steps
     // before it count 5 % less. pause_s: time of the longest evaluation.
     double step_s, pause_s;
-    double save_s; // time that saving a checkpoint takes: measured, or estimated before the first
+    double save_s; // seconds to save a checkpoint: measured, or estimated before the first save
     // Asks Slurm how much time the job has left; false: not known.
     bool (*ask)(void *context, double *left_s);
     void *context;
@@ -31,7 +31,8 @@ void train_deadline_note_save(train_deadline *deadline, double seconds);
 // What has to be done before the run can stop, besides what every run needs: the step that is about
 // to be issued, the step after it, and the last checkpoint.
 typedef struct train_rest {
-    // Steps in flight, and those that are issued before all ranks know the decision to stop.
+    // Steps that are issued and not finished, and those that are still issued before all ranks know
+    // the decision to stop.
     int steps;
     bool evaluates; // an evaluation comes due before the run can stop
     bool saves;     // a checkpoint besides the last one is being written, or comes due

@@ -1,5 +1,7 @@
-// The end of a Slurm job: finds when it is, stops the run before it, and starts the job again if
-// the recipe asks for that. Read next: deadline.c (when to stop), slurm.c (commands to Slurm).
+// The end of a Slurm job: finds when it is, stops the run in time before it, and starts the job
+// again if the recipe asks for that (trainer.on_timeout). The training loop calls train_watch_job
+// before the first step, train_job_ends before each step, and train_start_again after the run. Only
+// rank 0 watches the job. Read next: deadline.c (when to stop), slurm.c (commands to Slurm).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"

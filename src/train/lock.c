@@ -1,5 +1,8 @@
-// The lock of a run folder: the kernel's file lock, if the file system has one. Otherwise the lock
-// is a file that names its holder, and the holder touches it regularly.
+// The lock of a run folder, so that only one process writes there. It is the file .lock in the
+// folder: its content, the record, names the process that holds the lock, and this process touches
+// the file regularly. If the file system has locks, the kernel's lock on this file decides who
+// holds it; if not, or if locks do not reach other hosts, the record and the touches decide. lock.h
+// has the details.
 #include "train/lock.h"
 
 #include "base/limits.h"
@@ -28,7 +31,7 @@ typedef struct record {
 struct train_lock {
     char path[PATH_MAX];
     int fd;
-    bool is_locked;       // this process holds the kernel's lock
+    bool is_locked;       // this process holds the kernel's lock on the file
     record own;           // describes this process
     record taker;         // if is_lost: the process that has taken over the lock
     _Atomic bool is_lost; // another process has taken over the lock
@@ -141,7 +144,7 @@ static verdict judge(train_lock *lock, bool is_new, record *found) {
     if (error == EAGAIN || error == EACCES) return HELD;
     lock->is_locked = error == 0;
     if (!lock->is_locked && is_new) return TAKEN;
-    // The last holder has removed the file.
+    // The last holder has removed the file after this process opened it.
     if (lock->is_locked && !is_at_its_path(lock)) return RETRY;
     bool has_record = found->text[0];
     if (lock->is_locked && (!has_record || tri_process_is_here(&found->holder))) return TAKEN;
@@ -171,9 +174,9 @@ static tri_status write_record(train_lock *lock) {
     return tri_os_pwrite_all(lock->fd, lock->own.text, size, 0, lock->path);
 }
 
-// How long to wait for the holder to end. A process that was just killed keeps its lock until the
-// kernel has freed its memory, which takes a while. A living holder will not end soon, so then the
-// wait is short.
+// How long to wait for the holder of the lock to end. A process that was just killed keeps its lock
+// until the kernel has freed its memory, which takes a while. A living holder will not end soon, so
+// then the wait is short.
 static int64_t patience_ns(const record *found) {
     bool is_ending = found->text[0] && tri_process_life(&found->holder) == TRI_LIFE_GONE;
     return (is_ending ? TRI_LOCK_ENDING_MS : TRI_LOCK_HELD_MS) * INT64_C(1000000);

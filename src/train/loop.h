@@ -1,5 +1,9 @@
 // What the files of the training loop share: its state, and the functions of each file that others
-// call. train.c has the loop itself.
+// call. train.c has the loop itself. A step is one global batch and one update. A step in flight is
+// one that was issued to the device and whose results the host has not read yet: on a device that
+// works asynchronously, the loop issues a step before it reads the results of the one before. The
+// run folder has the run's recipe, metrics and checkpoints. Rank 0 writes its files, except for the
+// data of checkpoints and the sample logs, which several ranks write.
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
@@ -30,8 +34,8 @@ typedef struct train_loop {
     int64_t last_step;            // the step at which the run ends; -1: not known
     int64_t saved_step;           // step of the newest checkpoint; -1: there is none
     double started_s, saved_s;    // when this process began to train, and when it last saved
-    double training_s;            // time that this process has spent in steps
-    double waited_s;              // part of training_s in which this process waited for other ranks
+    double training_s;            // seconds that this process has spent in steps
+    double waited_s;              // seconds of training_s in which it waited for other ranks
     int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // training loss and gradient norm of the latest step
     bool has_stepped;             // this process has completed a step
@@ -45,11 +49,12 @@ typedef struct train_loop {
     tri_pending_save *saving;     // the save in progress; NULL: there is none
     tri_arena *saving_arena;      // memory of the save in progress
     int64_t saving_step;          // number of the step that the save in progress contains
-    double saving_worked_s; // how long the last save worked, without the training steps in between
-    // The last step (counted from 1) that was issued before the save began its present stage: to
-    // write, or to commit. In each step the ranks add up how many of them are ready for the next
-    // stage (train_saving_ready). Sums of steps up to this one are of an earlier stage, so they are
-    // ignored.
+    // Seconds that the last save took on this rank, without the training steps that ran in between.
+    double saving_worked_s;
+    // The last step (counted from 1) that was issued before the save began its present stage: the
+    // ranks write their chunks, or the checkpoint is committed. In each step the ranks add up how
+    // many of them are ready for the next stage (train_saving_ready). The sums of steps up to
+    // saving_since are of an earlier stage, so they are ignored.
     int64_t saving_since;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;

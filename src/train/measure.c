@@ -1,4 +1,5 @@
-// Runs a model on one rank to measure its blocks, so that `trireme plan` prints times of this host.
+// Runs a model on one rank to measure its blocks (layers or groups of layers that are scheduled as
+// one), so that `trireme plan --measure` estimates steps from times of this host.
 #include "train/measure.h"
 
 #include "base/os.h"
@@ -64,8 +65,9 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// Stores the median time of each block's actions of one kind, as recorded in the communicator's
-// ledger of actions. It is the median because single actions may be disturbed.
+// Stores the median time of each block's actions of one kind ("FORWARD" or "BACKWARD"), as recorded
+// in the communicator's ledger, the rank's record of its actions. It is the median because single
+// actions may be disturbed.
 static void take_medians(const measuring *m, const char *kind, tri_phase phase, tri_measured *out) {
     const tri_ledger *ledger = m->comm->ledger;
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
@@ -110,7 +112,8 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.reuse_graphs_of = NULL;
     one.deterministic = false;
-    // The whole step is one micro-batch. That is enough, and batch norm over a step needs it.
+    // The whole step is one micro-batch, because the time of one is all that is measured. Batch
+    // norm over a whole step (sync_batchnorm) also allows no more than one.
     one.micro = 0;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;

@@ -1,5 +1,6 @@
-// Loads a model from a shared object. Loading runs the object's code. So everything that can be
-// checked in the file is checked first, above all its version.
+// Loads a model that a user wrote (a task) from a shared object. Loading runs the object's code. So
+// everything that can be checked in the file is checked first, above all for which version of the
+// program it was built.
 #include "train/object.h"
 
 #include "base/os.h"

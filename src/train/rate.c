@@ -1,6 +1,7 @@
 // Learning rates. Each schedule is a function of the update's number, so that the rate of any
-// update can be computed at any time. A linear warm-up before the schedule rises to the schedule's
-// first value.
+// update can be computed at any time. An update is a step that changed the weights. With
+// schedule.warmup_steps, a linear warm-up comes first: the rate rises to the schedule's first
+// value, and only then does the schedule begin. Some schedules have a warm-up of their own instead.
 #include "train/rate.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 // warm-up of its own, in epochs.
 typedef struct moment {
     const tri_schedule_options *o;
-    double lr; // optimizer.lr
+    double lr; // the recipe's optimizer.lr
     int64_t t, end;
     int64_t warmup; // the length of the schedule's own warm-up in updates, if it has one
 } moment;
@@ -121,7 +122,7 @@ static const struct {
     // Gives the schedule's first value, to which a warm-up before the schedule rises; NULL: that
     // value is lr.
     double (*start)(const moment *m);
-    bool warms_up; // the schedule has its own warm-up, so t counts all updates
+    bool warms_up; // the schedule has its own warm-up, so moment.t counts from the first update
 } rows[] = {{"constant", constant, NULL, false},
             {"step", step, NULL, false},
             {"linear", linear, linear_start, false},

@@ -1,5 +1,5 @@
-// The learning rate of each update. It is a pure function of the recipe, so that a resumed run
-// needs no state of a scheduler.
+// The learning rate of each update (a step that changes the weights). It is a pure function of the
+// recipe and the update's number, so that a resumed run needs no state of a scheduler.
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
@@ -8,15 +8,15 @@
 
 typedef struct tri_rate {
     const tri_schedule_options *schedule;
-    double lr; // optimizer.lr
+    double lr; // the recipe's optimizer.lr
     int64_t steps_per_epoch;
     int64_t total_updates; // updates of the whole run; 0: the run has no end
 } tri_rate;
 
 // Checks the schedule. TRI_BAD_INPUT: it depends on the length of the run, and the run has no end.
 tri_status tri_rate_check(const tri_rate *rate);
-// Returns the length of the warm-up in updates if it is as long as the run or longer, for a
-// warning, because the learning rate then only rises; else 0.
+// If the warm-up is as long as the run or longer, returns its length in updates, for a warning:
+// the learning rate then only rises. Else returns 0.
 int64_t tri_rate_endless_warmup(const tri_rate *rate);
 // The learning rate of update `update`, counted from 0.
 double tri_rate_at(const tri_rate *rate, int64_t update);

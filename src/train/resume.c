@@ -120,9 +120,9 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
 }
 
 // Restores the newest checkpoint, and verifies it while loading, which is faster than reading the
-// files twice. Only a single rank can do so, because several would have to agree first. A failure
-// is not reported here: tri_checkpoint_find then reports the damage, or finds the checkpoint before
-// it.
+// files twice. This is done only in a run of one rank, because several ranks would have to agree
+// beforehand which checkpoint is intact. A failure is not reported here: the caller then calls
+// tri_checkpoint_find, which reports the damage or finds the checkpoint before this one.
 static bool restore_first(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     return loop->session->comm->size == 1 &&

@@ -1,5 +1,8 @@
-// Saves the checkpoints of a run: at once, or while the next steps run. Read next: state.c (what is
-// saved), checkpoint/save.c (how).
+// Saves the checkpoints of a run: at once, or while the next steps run. A save has stages: each
+// rank writes its chunks of the state, and when all have written, rank 0 commits the checkpoint,
+// which makes it visible. To save while training goes on, a rank first copies its state (a
+// snapshot). The training loop calls train_save when a checkpoint is due, and train_advance_saving
+// after each step. Read next: state.c (what is saved), checkpoint/save.c (how).
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"

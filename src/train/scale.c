@@ -1,5 +1,7 @@
-// The loss scale of a 16-mixed run and the count of updates, which the engine carries from step to
-// step. In ARCHITECTURE.md this is the last stop of the tour of a step. In its tour of a resume,
+// The loss scale of a 16-mixed run (computed in F16) and the count of updates, which the engine
+// carries from step to step. The training loop calls train_carry before the first step, which gives
+// these numbers to the engine, and train_take_carried after each step, which reads them back. In
+// ARCHITECTURE.md this is the last stop of the tour of a step. In its tour of a resume,
 // engine/results.c then writes these numbers to the device, and engine/state.c is next.
 #include "base/log.h"
 #include "train/loop.h"

@@ -1,5 +1,7 @@
-// Builds a session from a recipe, in an order in which each part finds what it needs: ranks, data,
-// device, plan and engine. Read next: plan/plan.c, then engine/engine.c.
+// Builds a session from a recipe: all that a run or a command needs, in an order in which each part
+// finds what it depends on: ranks, data, device, plan and engine. tri_session_open is the way in. A
+// field is a named tensor of a sample, such as "images". Read next: plan/plan.c, then
+// engine/engine.c.
 #include "train/session.h"
 
 #include "base/log.h"

@@ -13,14 +13,15 @@
 #include "rendezvous/rendezvous.h"
 #include "train/task.h"
 
-// The backends with which the program was built. Only the command line knows concrete ones.
+// The backends with which the program was built. Only src/cli names concrete ones; all other code
+// gets them by this struct.
 typedef struct tri_backends {
     // The kinds of devices in order of preference, NULL at the end. The device "auto" is the first
     // of them that exists on this host.
     const tri_device_backend *const *devices;
     // Connects this rank to the others; only called if there are several. `options` NULL: defaults.
-    // *health finds lost ranks, and has to end after the communicator. NULL: the ranks use only
-    // shared memory, which shows lost ranks itself.
+    // *health finds lost ranks, and has to end after the communicator. *health NULL: the ranks use
+    // only shared memory, which shows lost ranks itself.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process even if its main thread is
@@ -31,9 +32,13 @@ typedef struct tri_backends {
 typedef struct tri_session_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
-    const tri_task *task; // the program's own task; NULL: the recipe names one
-    const char *device;   // the device's name, as tri_device_open expects it
-    bool train, evaluate; // whether to open data and make plans for training, and for evaluation
+    // A model that the program brings itself, used if the recipe names it or names none; NULL:
+    // there is none, and the recipe names a model.
+    const tri_task *task;
+    const char *device; // the device's name, as tri_device_open expects it
+    // train: open the training data, and plan training. evaluate: open the data of evaluations, and
+    // plan evaluations.
+    bool train, evaluate;
     bool alone; // one rank without a network, even if the environment describes several ranks
     // A communicator of the session's ranks, which the caller closes. NULL: the session connects
     // all ranks of the job itself.
@@ -48,7 +53,7 @@ typedef enum tri_val_source {
     TRI_VAL_SPLIT,
     // The test data: in a run without validation data, and in `trireme eval`, which prefers them.
     TRI_VAL_TEST,
-    TRI_VAL_TRAINING, // the batches of trainer.overfit_batches
+    TRI_VAL_TRAINING, // the training samples to which trainer.overfit_batches limits the run
 } tri_val_source;
 
 typedef struct tri_session {
@@ -71,7 +76,9 @@ typedef struct tri_session {
     tri_sampler train_sampler, val_sampler, test_sampler;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int field_count;
-    tri_pixel_scale image_scale; // model.image_scale may point to it
+    // How the bytes of images become numbers, if the device normalises them; model.image_scale then
+    // points to it.
+    tri_pixel_scale image_scale;
     tri_task_options task_options;
     tri_model_request model;
     tri_optimizer optimizer;

@@ -1,5 +1,5 @@
-// Questions about this job to Slurm, asked by its commands squeue, scontrol and sbatch. slurm.h
-// says why.
+// Asks Slurm about the job in which this process runs, and starts the job again, by Slurm's
+// commands squeue, scontrol and sbatch, so that no library of Slurm is needed. job_end.c calls it.
 #include "train/slurm.h"
 
 #include "base/command.h"

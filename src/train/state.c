@@ -102,8 +102,8 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
     *out = (tri_progress){.step = 0};
     TRI_TRY(need_int(tree, "step", &out->step));
-    // A checkpoint without `updates` was written by a version without 16-mixed, in which every step
-    // was an update.
+    // A checkpoint without `updates` was written by a version of the program that had no loss
+    // scale, so that every step was an update.
     out->updates = out->step;
     if (tri_tree_get(tree, "updates")) TRI_TRY(need_int(tree, "updates", &out->updates));
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");

@@ -1,4 +1,6 @@
-// Finds the model that a recipe names, and passes the recipe's model options to it.
+// Finds the model that a recipe names, and passes the recipe's model options to it. A task is a
+// model with its name and fields (tri_task): a built-in one or one that a user wrote. While a task
+// builds its graph, it asks for options by name, and this file records for which ones it asks.
 #include "train/task.h"
 
 #include "base/limits.h"
@@ -84,7 +86,9 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->taken[i] = true; // not set for a text, so tri_task_check_options rejects it
+        // A value that is a text has returned above. It is not marked as taken, so that
+        // tri_task_check_options rejects it.
+        options->taken[i] = true;
         return true;
     }
     return false;
@@ -105,7 +109,8 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     };
     double rate;
     const tri_tree *dropout = tri_tree_get(map, "dropout");
-    bool is_number = find_option(context, "dropout", &rate); // every model has this option
+    // Every model has the option dropout, so it counts as asked for.
+    bool is_number = find_option(context, "dropout", &rate);
     if (!dropout) return TRI_OK;
     if (!is_number || rate < 0 || rate >= 1)
         return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");

@@ -9,9 +9,9 @@
 // Checks a task that a user wrote. TRI_BAD_INPUT: it has no name or no build function, or one of
 // its fields has an impossible shape. `whose`: how the message describes where the task comes from.
 tri_status tri_task_check(const tri_task *task, const char *whose);
-// Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
-// stays loaded, because the task lies in it. TRI_BAD_INPUT: there is no such model; the message has
-// the nearest name.
+// Finds the model (task) that `recipe` names. `own` is a model that the program brings itself, used
+// if the recipe names it or names none; NULL: there is none. A shared object stays loaded, because
+// the task lies in it. TRI_BAD_INPUT: there is no such model; the message has the nearest name.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
 
 // The recipe's model options, and the options for which the model has asked. Comparing the two

@@ -1,5 +1,6 @@
-// Tells all ranks of a failure that only one rank knows. A communicator passes on a text but no
-// status, so the text contains whether the failure was bad input (exit code 2).
+// Tells all ranks of a failure that only one rank knows. A communicator that one rank ends gives
+// the others a text but no status, so the text contains whether the failure was bad input (exit
+// code 2). The other ranks then end with the status TRI_REFUSED.
 #include "train/tell.h"
 
 #include <stdio.h>

@@ -1,7 +1,10 @@
 // The training loop: opens a session, restores the state, runs step after step, and decides after
-// each step what is due: metrics, an evaluation, a checkpoint, the end. Read next: session.c (what
-// a run needs), resume.c (how a run continues), saving.c (how a checkpoint is saved). feed.c
-// supplies a step's samples and rate.c its learning rate.
+// each step what is due: metrics, an evaluation, a checkpoint, the end. A step is issued to the
+// engine, is then in flight, and is collected when its results are read. On a device that works
+// asynchronously, a step is issued before the one before it is collected.
+//
+// Read next: session.c (what a run needs), resume.c (how a run continues), saving.c (how a
+// checkpoint is saved). feed.c supplies a step's samples and rate.c its learning rate.
 #include "base/cpu_share.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -49,8 +52,8 @@ static void report_unlogged(const train_loop *loop) {
         (long long)last, (long long)every);
 }
 
-// Gets the peak rates of one rank: those that the user gives, or the maker's for the device. False:
-// not known.
+// Gets the peak rates of one rank's device, in flops and bytes of memory per second: those that the
+// user gives, or the maker's. False: not known.
 static bool read_peak(const tri_session *s, tri_rates *out) {
     const char *flops = getenv("TRIREME_PEAK_FLOPS"), *bytes = getenv("TRIREME_PEAK_BANDWIDTH");
     const char *from;

@@ -8,19 +8,22 @@
 typedef struct tri_train_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
-    const tri_task *task; // the program's own task; NULL: the recipe names one
+    // A model that the program brings itself, used if the recipe names it or names none; NULL:
+    // there is none, and the recipe names a model.
+    const tri_task *task;
     const char *device;
     const char *run_dir;
     const char *resume; // auto, never or a path
-    const char *trace;  // file for the actions of all ranks; NULL: no trace is written
+    const char *trace;  // file for the times of all ranks' actions; NULL: no trace is written
     int bound_cores;    // for a message: to how many cores this rank was bound; 0: it was not bound
     bool quiet;         // print only warnings and errors on standard error
 } tri_train_request;
 
 // The evaluation of the test data at the end of a run.
 typedef struct tri_test_result {
-    int64_t samples;                       // 0: the test data were not evaluated
-    double loss, metrics[TRI_MAX_METRICS]; // by index of the graph's metrics; index 0: the loss
+    int64_t samples; // 0: the test data were not evaluated
+    // `metrics`: by index of the graph's metrics. Index 0 is the loss; it is not set there.
+    double loss, metrics[TRI_MAX_METRICS];
 } tri_test_result;
 
 // The result of a run, from which its summary is printed.

@@ -1,5 +1,6 @@
-// A model of fields that no built-in model has: a mask and numbers of positions for each token,
-// labels for each token, soft labels for each sample, and a field of the recipe's own.
+// A model as a shared object, for test_fields.py. Its samples have fields that no built-in model
+// reads: for each token a mask, a position and a label; for each sample soft labels and the field
+// "extra". The test's recipe declares the fields "positions" and "extra" (data.extra_fields).
 #include <trireme/trireme.h>
 
 static void fields_net(tri_graph *g, const tri_batch *batch) {

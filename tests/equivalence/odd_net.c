@@ -1,6 +1,6 @@
-// A model that is easy to divide wrongly: its first and other blocks have no parameters; values
-// skip blocks; three blocks share a weight; an early block computes a metric; several blocks read
-// labels and inputs; one layer is a single number.
+// A model as a shared object, for test_odd.py, which runs it on several ranks. It is easy to divide
+// wrongly into pipeline stages and shards: its first block and two others have no parameters;
+// values skip blocks; three blocks share a weight; one layer makes a single number.
 #include <trireme/trireme.h>
 
 static void odd_net(tri_graph *g, const tri_batch *batch) {

@@ -1,6 +1,6 @@
-// A model of layers that image networks have beside convolutions: concatenation along the channels,
-// average pooling over windows and over whole channels, gates, and a second loss of numbers from 0
-// to 1.
+// A model as a shared object, for test_odd.py. It has layers that image networks use beside
+// convolutions: concatenation along the channels, average pooling over windows and over whole
+// channels, gates (sigmoid), and a second loss, binary cross-entropy, on numbers from 0 to 1.
 #include <trireme/trireme.h>
 
 static tri_value conv(tri_graph *g, const char *name, tri_value x, int64_t channels) {

@@ -1,5 +1,6 @@
-// Computes for test_matrix.py the inner products of differences of weights: A1-B1, A2-B2 and so on,
-// each with each; one line of JSON for each tensor. usage: A1 B1 [A2 B2 ...], safetensors files
+// A program for test_matrix.py, which compares trained weights. Its arguments are pairs of
+// safetensors files with weights: A1 B1 [A2 B2 ...]. For each tensor it prints a line of JSON with
+// the inner products of the differences A1-B1, A2-B2 and so on, each with each.
 #include "base/arena.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/weights.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PAIRS = 24, BLOCK = 4096 }; // elements taken at once
+enum { PAIRS = 24, BLOCK = 4096 }; // the most pairs of files; how many elements are read at once
 
 typedef struct products {
     tri_arena *arena;

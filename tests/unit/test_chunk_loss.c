@@ -1,7 +1,8 @@
-// Tests the pass chunk_loss, which computes a layer of scores and its cross-entropy chunk by chunk.
-// It has to rewrite only layers that are suitable and large enough. On the CPU the loss and all
-// gradients must have the same bits with and without the pass; on the device `ref`, where finite
-// differences check the gradients too, they must have the same values.
+// Tests the pass chunk_loss, which rewrites a graph so that a layer of scores and its cross-entropy
+// are computed chunk by chunk of rows. It has to rewrite only layers that are suitable and large
+// enough. On the CPU and on the reference device `ref`, the loss and all gradients must have the
+// same bits with and without the pass, except where chunks change the order of sums. Finite
+// differences check the gradients too.
 #include "base/philox.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
@@ -73,7 +74,8 @@ static int taken(const chunk_case *c, const tri_device_description *device) {
     if (count > 0) {
         assert_int_equal(count_op(g, &tri_op_cross_entropy_grad), 0);
         assert_int_equal(count_op(g, &tri_op_accuracy), 0);
-        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training); // of layer "first"
+        // The gradient of layer "first", which is left as it is.
+        assert_int_equal(count_op(g, &tri_op_linear_grad_weight), c->training);
     }
     op_graph_close(g);
     return count;
@@ -155,7 +157,7 @@ static void test_chunk_rows(void **state) {
         assert_int_equal(tri_loss_chunk(rows[i][0]), rows[i][1]);
 }
 
-// ---- with and without chunks, results have the same bits
+// Most tests below compare results with and without chunks, bit by bit.
 
 static void fill(op_session *session, const tri_graph *g, int64_t classes) {
     for (int i = 1; i < g->value_count; i++) {
@@ -241,7 +243,8 @@ static void check_bits(const chunk_case *c, const tri_device_backend *backend, i
     check_case(c, backend, threads, 0);
 }
 
-// Whether products of BF16 sum in the order of k, so that chunks of any length keep their bits.
+// Whether the CPU has AMX. With AMX, products of BF16 sum in the order of the rows, so that the
+// weight's gradient has the same bits for chunks of any length.
 static bool has_amx(void) {
     tri_device *device = op_device_open(&tri_device_cpu, 1);
     bool has = cpu_has(&device->description, CPU_HAS_AMX);
@@ -250,8 +253,7 @@ static bool has_amx(void) {
 }
 
 // Compares results with and without chunks for numbers of rows that fill the last chunk or do not,
-// down to one row more than a chunk, and for weights in the blocked home layout and in the plain
-// one.
+// down to one row more than a chunk, and for weights whose layout in memory is blocked or plain.
 static void check_sizes(const tri_device_backend *backend, int threads, bool bf16) {
     static const int64_t tokens[] = {1024, 513, 577, 1100, 1537};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {

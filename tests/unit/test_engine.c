@@ -1,7 +1,8 @@
-// The engine on real plans. After the first step of each shape nothing is allocated, OpenMP
-// included, except what oneDNN takes and frees inside each call. A gradient that is not finite is
-// reported by name; neither its step nor the step that was issued after it changes anything.
-// Offloaded states give the same results, and after a failure every later call fails too.
+// Tests the engine with real plans. After the first step of each shape (full, tail, evaluation,
+// test) nothing is allocated, not by OpenMP either, except what oneDNN takes and frees inside each
+// call. A gradient that is not finite is reported with its parameter's name; neither its step nor
+// one in flight (issued after it, results not read) changes anything. Offloaded optimizer states
+// give the same results. After a failure of their file every later call fails too.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
@@ -116,7 +117,6 @@ typedef struct rig {
     tri_plan *plan;
     tri_optimizer optimizer;
     tri_engine *engine;
-
     int shape, round;
     float *numbers;       // what every floating-point field of a micro-batch contains
     int64_t labels[4096]; // what every integer field contains (labels or tokens)
@@ -138,7 +138,7 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
     return TRI_OK;
 }
 
-static tri_offload offload; // of the sessions that are opened next
+static tri_offload offload; // what open_rig lets the next rigs offload
 static const tri_loss_scale_options *loss_scale;
 
 static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *task, int threads,
@@ -194,7 +194,7 @@ static void close_rig(rig *r) {
     free(r->numbers);
 }
 
-// Issues a step. `known`: how many of the updates so far the host knows of.
+// Issues a step. `known`: how many updates the host knows to be done.
 static tri_status issue(rig *r, tri_step_shape shape, int64_t number, int64_t known) {
     r->shape = (int)shape;
     r->round = 0;
@@ -312,16 +312,16 @@ static void test_not_finite(void **state) {
         }
 }
 
-// The numbers of the steps' samples: those of `bad` steps overflow.
+// What the samples of a course of steps contain.
 typedef struct course {
-    float *numbers[2];
-    uint64_t bad; // a bit for each step
+    float *numbers[2]; // [0]: of a good step; [1]: of a bad one, so large that gradients overflow
+    uint64_t bad;      // bit i: step i is bad
 } course;
 
 enum { COURSE_STEPS = 24 };
 
-// Runs the steps with as many in flight as the device allows, until one exhausts the loss scale.
-// Returns the failure of this step, and sets *end to its number.
+// Runs the steps, with as many in flight as the device allows, until one fails or exhausts the loss
+// scale. Returns that step's failure, or TRI_OK, and sets *end to the number of the step.
 static tri_status run_course(rig *r, const course *c, tri_step_output *outs, int *end) {
     int ahead = tri_engine_steps_ahead(r->engine), issued = 0;
     int64_t known = 0;
@@ -381,7 +381,7 @@ static void test_overflow_in_flight(void **state) {
         }
         for (int s = 0; s < COURSE_STEPS; s++) {
             const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
-            // If all overflow: step 0 uses up the hysteresis, ten halve 1024 to 1, step 11 ends it.
+            // If all overflow: step 0 uses up the hysteresis, steps 1 to 10 halve 1024 to 1.
             bool is_over = patterns[k] == 0xffffff && s >= 12;
             assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
             assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);
@@ -516,8 +516,8 @@ static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) 
     return tri_os_system.pwrite(fd, data, size, offset);
 }
 
-// A device that breaks once its compute queue has waited for `waits_left` tickets of the storage.
-// It notes in `waited_late` whether anything waits for a queue that was closed.
+// The functions of a device that fails once its compute queue has waited for `waits_left` tickets
+// of the storage. `waited_late` tells whether anything waited for a queue that was closed.
 static int waits_left;
 static atomic_bool is_closed, waited_late;
 static _Atomic(const tri_ticket_kind *) far_kind;
@@ -557,8 +557,8 @@ static void breaking_close_queue(tri_queue *queue) {
     is_closed = true;
 }
 
-// A step fails while the storage still has work for it. That work waits for the device's queues, so
-// these must not be closed before it is done.
+// A step fails while the storage still has work of that step. The work waits for the device's
+// queues, so these must not be closed before the work is done.
 static void test_failure_behind(void **state) {
     (void)state;
     static const tri_task task = {
@@ -587,7 +587,7 @@ static void test_failure_behind(void **state) {
 }
 
 int main(void) {
-    // The watcher of shared cores would start threads, which allocate, while the test counts.
+    // Else a thread would try whether OpenMP's threads should spin or yield; it would allocate.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),

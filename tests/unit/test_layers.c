@@ -1,5 +1,7 @@
-// Names of layers: using one twice is an error, unless tri_share_layer allows it. Values that the
-// graph does not have are an error of the graph, whatever function gets them.
+// Tests the functions that add layers to a graph (nn.h). Using a layer's name twice is an error,
+// unless tri_share_layer allows it. A value that the graph does not have is an error of the graph,
+// in every function that takes a value. Also tests the shapes and messages of reshape, average
+// pooling and concatenation.
 #include "graph/graph.h"
 #include "ops/ops.h"
 
@@ -76,7 +78,7 @@ static void check_shared(bool before) {
     assert_int_equal(g->parameter_count, 2);
     for (int i = 1; i < 3; i++)
         assert_int_equal(tri_value_node(g, y)->inputs[i].id, tri_value_node(g, z)->inputs[i].id);
-    tri_linear(g, "tower", z, 9); // shared weights have one size
+    tri_linear(g, "tower", z, 9); // an error: shared weights have one size, and this is another
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     tri_graph_destroy(g);
 }
@@ -150,7 +152,8 @@ static void call(tri_graph *g, int i, tri_value bad) {
 static void test_values_of_no_graph(void **state) {
     assert_int_equal(CALLS, LAYERS + 16);
     for (int i = 0; i < 2 * CALLS; i++) {
-        if (i / 2 < LAYERS && layers[i / 2] == embedding) continue; // reads an input of its own
+        // The function `embedding` above makes its input itself and does not read `bad`.
+        if (i / 2 < LAYERS && layers[i / 2] == embedding) continue;
         tri_graph *g = graph_of(true);
         tri_value bad = {i % 2 ? 4711 : UINT32_MAX};
         assert_int_equal(tri_value_shape(g, bad).rank, 0);

@@ -1,6 +1,8 @@
-// Compares the loss scale, step by step, with DeepSpeed's DynamicLossScaler: with its rule, written
-// with its own variables, and with cases calculated by hand. Then compares with that rule the
-// numbers that one step hands to the next in a device's memory.
+// Tests the rule of the loss scale: overflows halve it, many good steps double it. Compares it,
+// step by step, with DeepSpeed's DynamicLossScaler: with its rule, written with its own variables,
+// and with cases calculated by hand. Then compares with that rule what the op step_numbers computes
+// on devices: the step scalars, which updates read (learning rate, whether the step is skipped),
+// and the carried numbers, which one step hands to the next (loss scale, count of updates).
 #include "base/arena.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
@@ -132,7 +134,8 @@ static void test_is_deepspeeds(void **state) {
     }
 }
 
-// The kernel of step_numbers on a device, for one loss whose sum and count are 1.
+// The kernel of the op step_numbers on a device, with its inputs and outputs in the device's
+// memory. There is one loss; its sum and count are 1.
 typedef struct rig {
     tri_arena *arena;
     tri_device *device;
@@ -186,7 +189,8 @@ static void carry(rig *r, const tri_loss_scale *s, double updates) {
     ok(tri_queue_write(r->queue, r->carried, carried, sizeof carried));
 }
 
-// Runs a step. `known` is how many updates the host knows of; the rate of update u is 1 / (u + 1).
+// Runs the kernel for one step. `known`: how many updates the host knows to be done; `squares`: the
+// sum of squares of the gradients. The learning rate of update u is 1 / (u + 1).
 static void step(rig *r, double known, double squares, double *carried, double *scalars) {
     double control[TRI_STEP_CONTROL_COUNT] = {
         [TRI_CONTROL_SAMPLES] = 1, [TRI_CONTROL_UPDATES] = known};
@@ -203,8 +207,8 @@ static void step(rig *r, double known, double squares, double *carried, double *
 static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
                                                      &tri_device_far};
 
-// Runs steps with random overflows on each device. The number of updates that the host knows of is
-// up to one step old.
+// Runs steps with random overflows on each device. The number of updates that the host knows of
+// does not include those of the step before.
 static void test_on_devices(void **state) {
     uint32_t random = 1;
     for (int run = 0; run < 60; run++) {

@@ -1,4 +1,6 @@
-// The mesh: axis sizes from the recipe, coordinates, groups and replicas of ranks.
+// Tests the mesh, which arranges the ranks along the axes pipeline, replicate, shard and tensor:
+// the axis sizes that follow from a recipe, the coordinates of ranks, their groups (ranks that
+// differ only along some axes), their replicas, and the mesh as text.
 #include "base/status.h"
 #include "mesh/mesh.h"
 
@@ -17,8 +19,9 @@
 
 static void test_make(void **state) {
     static const struct {
-        int size[TRI_AXIS_COUNT]; // pipeline, replicate, shard, tensor
-        tri_axis own;
+        // The sizes that the recipe gives, of pipeline, replicate, shard and tensor; 0: none.
+        int size[TRI_AXIS_COUNT];
+        tri_axis own; // the axis that gets the ranks that are left, if its own size is not given
         int ranks, want[TRI_AXIS_COUNT];
     } rows[] = {
         {{0, 0, 0, 0}, R, 1, {1, 1, 1, 1}},      {{0, 0, 0, 0}, R, 8, {1, 8, 1, 1}},
@@ -71,8 +74,9 @@ static void test_refusals(void **state) {
     }
 }
 
-// Colours divide the ranks into groups of equal size, and keys number the ranks of a group in
-// order. Members of a group differ only along its axes.
+// Colours (as in MPI_Comm_split, equal for the ranks of one group) divide the ranks into groups of
+// equal size, and keys number the ranks of a group in order. Members of a group differ only along
+// the group's axes.
 static void test_groups(void **state) {
     const int shapes[][TRI_AXIS_COUNT] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 1, 2, 4}, {1, 4, 2, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -1,5 +1,6 @@
-// Tests precisions: the type of each value of the built-in models, where casts are added, and that
-// what `ref` computes in a half type is its F32 result, rounded once.
+// Tests the pass that applies a precision (such as bf16-mixed) to a model's graph: the type of each
+// value of the built-in models, and where casts are added. Also tests that what the reference
+// device `ref` computes in a half type (BF16 or F16) is its F32 result, rounded once.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"
@@ -82,7 +83,7 @@ static void check_node(const tri_graph *g, const tri_node *node, tri_dtype low) 
         for (int k = 1; k < node->input_count; k++)
             if (tri_value_is(node->inputs[k]))
                 assert_int_equal(type_of(g, node->inputs[k]), TRI_F32);
-        // Output 5 of batch norm is the index of its pooling.
+        // Output 5 of batch norm is the `index` of a pooling that is fused into it.
         for (int k = 1; k < node->output_count; k++)
             assert_int_equal(type_of(g, node->outputs[k]), k == 5 ? TRI_U8 : TRI_F32);
     }
@@ -91,7 +92,7 @@ static void check_node(const tri_graph *g, const tri_node *node, tri_dtype low) 
         assert_int_not_equal(type_of(g, node->inputs[0]), type_of(g, node->outputs[0]));
 }
 
-// A value is cast at most once, and only to another type.
+// Checks that no value is cast twice.
 static void check_casts(const tri_graph *g) {
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < i; k++)
@@ -124,7 +125,7 @@ static void test_models(void **state) {
             }
 }
 
-// Only the images are cast: values between the products keep their type.
+// Only the images are cast: all values between the matrix products and convolutions stay BF16.
 static void test_cnn(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_graph *g = build(arena, &tri_model_mnist_cnn, true);
@@ -143,7 +144,8 @@ static void test_cnn(void **state) {
 }
 
 // Adds a part of a transformer's layer with a residual connection: norm, gated linear layers, and
-// the sum with x. The residual stream stays F32, and the forward pass has no cast.
+// the sum with x. In mixed precision the residual stream (x and the sum) stays F32, and the forward
+// pass has no cast.
 static tri_value residual(tri_graph *g, tri_value x, const char *norm, const char *in,
                           const char *out) {
     tri_shape width = tri_shape_of(tri_value_shape(g, x).dims[1]);
@@ -224,7 +226,7 @@ static void test_transformer(void **state) {
 
     g = transformer(arena, false, TRI_PRECISION_BF16_TRUE);
     assert_int_equal(parameter_type(g, "table"), TRI_BF16);
-    assert_int_equal(count_op(g, &tri_op_cast), 2); // the norms' weights
+    assert_int_equal(count_op(g, &tri_op_cast), 2); // of the norms' weights, from BF16 to F32
     assert_int_equal(type_of(g, first_of(g, &tri_op_add)->outputs[0]), TRI_BF16);
     check(tri_pass_autodiff(g), "transformer");
     assert_int_equal(count_op(g, &tri_op_cast), 2);
@@ -235,8 +237,8 @@ static void test_transformer(void **state) {
     tri_arena_destroy(arena);
 }
 
-// A value that other blocks read only as a half type is narrowed in the block that makes it. If
-// another block reads it as it is, it is narrowed where it is read.
+// If other blocks read an F32 value only in a half type, it is cast in the block that makes it. If
+// another block also reads it in F32, it is cast in the blocks that read it.
 static void test_where_casts_are(void **state) {
     for (int both = 0; both < 2; both++) {
         tri_arena *arena = tri_arena_create(NULL, "test");
@@ -253,7 +255,8 @@ static void test_where_casts_are(void **state) {
         const tri_node *cast = first_of(g, &tri_op_cast);
         assert_int_equal(cast->inputs[0].id, sum.id);
         assert_int_equal(cast->block, both);
-        assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2); // 2: also y, for the loss
+        // With 2 casts, the other one is of y: it is BF16, and the loss reads it in F32.
+        assert_int_equal(count_op(g, &tri_op_cast), both ? 1 : 2);
         check(tri_pass_autodiff(g), "places");
         tri_arena_destroy(arena);
     }

@@ -1,6 +1,7 @@
-// Tests taking the lock of a run folder if another process holds it, on this host or on another
-// one, if a dead process has left it, and on file systems without locks. The clock is a fake one,
-// which moves only when the tested code sleeps.
+// Tests taking the lock of a run folder, the file .lock: if another process holds it, on this host
+// or on another one, if a dead process has left it, and on file systems without locks. The file
+// names the process that holds the lock, which touches the file regularly ("beats") as a sign of
+// life. The clock is a fake one, which moves only when the tested code sleeps.
 #include "base/limits.h"
 #include "base/process.h"
 #include "support/run_folder.h"
@@ -154,7 +155,9 @@ static void test_dead_is_nobody_without_locks(void **state) {
 }
 
 static void test_number_of_the_dead_is_anothers(void **state) {
-    tri_process holder; // this very process, but started at another time
+    // A process with the number of this one, but started at another time: a dead one, whose number
+    // the system has given to this process.
+    tri_process holder;
     tri_process_self(&holder);
     holder.started++;
     tri_os.lock = no_locks;

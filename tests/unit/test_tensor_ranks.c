@@ -1,5 +1,7 @@
 // Compares models with tensor parallelism, or with batch norm over replicas, with the same models
-// on one rank: losses, metrics and every gradient, on `ref` in F64. The ranks share memory.
+// on one rank: losses, metrics and every gradient, on the reference device `ref` in F64. The ranks
+// are processes that share memory. A tensor-parallel rank has a slice of each parameter of a layer
+// that is split; a replica has a micro-batch of its own.
 #include "base/philox.h"
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
@@ -14,14 +16,14 @@
 
 #include <cmocka.h>
 
-static const double tolerance = 1e-9; // relative, of sums in F64 in another order
+static const double tolerance = 1e-9; // relative; ranks sum in another order, in F64
 
 typedef struct test_case {
     const char *name;
     void (*build)(tri_graph *g);
     const char *layers; // strategy.tensor; NULL: layers are split as `build` sets it
     bool sequence;
-    int keys; // of Llama: heads of keys and values
+    int keys; // the number of heads of keys and values, for Llama
     bool tied;
     int ranks[4]; // the numbers of ranks to run with; 0 ends the list
 } test_case;
@@ -159,8 +161,9 @@ typedef struct run {
     op_session *session;
 } run;
 
-// Fills the parameters with random numbers, which are the same on every rank, and the graph's
-// inputs with those of as many samples as they hold, from sample `first` of the step on.
+// Fills the parameters and the graph's inputs with random numbers, which are the same on every
+// rank: those of the rank's slice of each parameter, and those of the rank's samples, which begin
+// with sample `first` of the step.
 static void fill(run *r, int64_t first) {
     const tri_graph *g = r->graph;
     for (int i = 0; i < g->parameter_count; i++) {
@@ -306,8 +309,9 @@ static tri_graph *build_norms(int64_t samples) {
     return checked(g, "norms");
 }
 
-// Replicas whose micro-batches differ in size have the result of one rank with all samples: losses,
-// gradients, and statistics (which travel as gradients), each summed over the replicas.
+// Checks that replicas whose micro-batches differ in size have the result of one rank with all
+// samples: losses, gradients, and batch norm's statistics, which graphs list among the gradients.
+// Each is summed over the replicas.
 static void replica_body(tri_comm *comm, ranks_table *table, void *argument) {
     bool fuse = *(bool *)argument;
     int64_t size = ALL_SAMPLES / comm->size, more = ALL_SAMPLES % comm->size, rank = comm->rank;

@@ -1,5 +1,6 @@
-// Convolutional models: mnist-cnn, mnist-convnet and denoise-cnn. They build graphs; pass/pass.h
-// lists what rewrites the graphs next.
+// Convolutional models: mnist-cnn, mnist-convnet and denoise-cnn. Each function builds the model's
+// graph; the planner calls it for each size of micro-batch. pass/pass.h lists what rewrites the
+// graph next. tri_block begins a block: layers that are scheduled as one.
 #include "nn/models/models.h"
 
 #include <trireme/nn.h>

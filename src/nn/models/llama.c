@@ -1,5 +1,6 @@
-// Llama, a decoder that predicts a text's next token. Options and parameters are named as in
-// Hugging Face's LlamaForCausalLM.
+// The model llama, a decoder that predicts a text's next token. It builds a graph, with one block
+// (what is scheduled as one) for each decoder layer. Options and parameters are named as in Hugging
+// Face's LlamaForCausalLM.
 #include "nn/models/models.h"
 
 #include "base/limits.h"
@@ -75,8 +76,8 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        (long long)ids.dims[1], (long long)c->max_position_embeddings);
 }
 
-// A linear layer, and how tensor-parallel ranks divide it: each rank has some heads of attention,
-// or some hidden features of the MLP.
+// Adds a linear layer, and tells by `split` how tensor-parallel ranks divide it. With column and
+// row splits in turn, each rank has some heads of attention, or some hidden features of the MLP.
 static tri_value project(tri_graph *g, const llama_config *c, const char *name, tri_value x,
                          int64_t features, bool bias, tri_split split) {
     x = tri_linear_with(
@@ -160,6 +161,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// How many tokens a text has follows from the data. Plans that open no data assume 32 tokens.
+// The number of tokens of a text follows from the data. A plan that is made without opening the
+// data assumes 32 tokens.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};

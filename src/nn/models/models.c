@@ -1,4 +1,5 @@
-// The list of built-in models, and how their options are read.
+// The list of built-in models, and how their options are read. The option table of a model lists
+// the keys that the recipe's section `model` may have for it.
 #include "nn/models/models.h"
 
 #include "graph/graph.h"
