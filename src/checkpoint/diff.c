@@ -23,7 +23,7 @@ typedef struct comparison {
 typedef struct distance {
     bool same_bits;
     double max_abs;
-    double difference_squares, size_squares; // sums of the squares of a - b, and of a
+    double difference_squares, size_squares; // the sums of (a - b)² and of a² over the elements
 } distance;
 
 static double relative(const distance *d) {

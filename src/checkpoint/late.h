@@ -20,7 +20,7 @@ enum {
 // Waiting for one file leaves less time for those that follow. Begins as CHECKPOINT_PATIENT.
 typedef struct checkpoint_patience {
     int64_t left_ns;
-    bool has_warned; // that this rank waits; once is enough
+    bool has_warned; // this rank has warned that it waits; one warning is enough
 } checkpoint_patience;
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }

@@ -132,8 +132,9 @@ tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
     return finish(writer);
 }
 
-// Wraps the bytes since `data`, which are field `kind` of HParamsPluginData, in the messages that
-// contain it (Value, Summary, Event), and writes the record.
+// Ends a record of the hparams plugin. The bytes that were written since the buffer had `data`
+// bytes become field number `kind` of the message HParamsPluginData. This is wrapped in the
+// messages that contain it (Value, Summary, Event), and the record is written.
 static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data, const char *tag) {
     protobuf *buffer = &writer->buffer;
     protobuf_message(buffer, kind, data);

@@ -19,9 +19,11 @@ enum {
     ENTRY_BYTES = 46,
     LOCAL_BYTES = 30,
     CHUNK_BYTES = 1 << 16,
-    // Zlib counts in 32 bits, so it gets at most this many bytes at a time.
+    // ISA-L, which decompresses, counts output bytes in 32 bits, so it is asked for at most this
+    // many at a time.
     OUTPUT_STEP_BYTES = 1 << 30,
-    MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
+    // The most bytes that one compressed byte can become: in deflate, 2 bits are at most 258 bytes.
+    MAX_EXPANSION = 1032,
     ENCRYPTED = 1,
     STORED = 0,
     DEFLATED = 8,

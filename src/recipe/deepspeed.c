@@ -114,8 +114,9 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     return status;
 }
 
-// Whether an override sets `key`, a map around it or a key in it, or changes the `name` of its
-// section. Then the override decides, and the configuration's value is dropped.
+// Whether an override of the command line sets `key`, a map that contains it, or a key inside it,
+// or changes the `name` of its section. Then the override decides, and the value of the DeepSpeed
+// configuration is dropped.
 static bool is_overridden(const char *key, const char *const *overrides, int count) {
     size_t length = strlen(key), section = strcspn(key, ".");
     for (int i = 0; i < count; i++) {

@@ -10,8 +10,9 @@
     "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
     "llama' (trireme train --keys model lists them)"
 
-// Names of Lightning and PyTorch for settings that have another name here, or are flags here. The
-// names after the empty line are mostly what people write as flags, such as --batch-size 32.
+// Names of Lightning and PyTorch for settings that have another name in this program, or are flags
+// of its commands. The rows after the empty line are mostly for what people write as flags, such as
+// --batch-size 32.
 static const struct {
     const char *key;
     const char *own;    // the key of this program to write instead; NULL: `remark` tells what to do

@@ -71,7 +71,8 @@ static inline void check_parameter(op_session *session, const tri_graph *g, int 
     op_run_ok(session);
     for (int64_t i = 0; i < count; i++) {
         gradient[i] = 0;
-        for (int k = 0; k < g->gradient_count; k++) // one for each block that reads it
+        // A parameter has one gradient for each block that reads it; their sum is compared.
+        for (int k = 0; k < g->gradient_count; k++)
             if (g->gradients[k].parameter == index)
                 gradient[i] += op_get(session, g->gradients[k].value, i);
     }

@@ -1,5 +1,7 @@
 // Runs steps of an engine in which chosen actions are held up: an action does not begin before
-// others are done, or before some time has passed.
+// others are done, or before some time has passed. An action is one entry of a step's schedule, and
+// is named by its index there. A wait is a dependency in the schedule: one action begins only after
+// another one is done. A test leaves out one wait and checks that the result is then wrong.
 #ifndef TESTS_SUPPORT_HELD_RUN_H
 #define TESTS_SUPPORT_HELD_RUN_H
 

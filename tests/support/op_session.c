@@ -28,7 +28,7 @@ struct op_session {
     tri_kernel *kernels;   // by node
     void *workspace;
     size_t workspace_bytes;
-    bool adds;    // kernels add to outputs where they can
+    bool adds;    // kernels add results to what outputs hold, where they can
     int added;    // how many outputs were added to
     size_t shift; // how far each value lies behind the beginning of its allocation
 };
@@ -227,7 +227,8 @@ static void store(op_session *s) {
     }
 }
 
-enum { ADDED_TO = 0x3e }; // four such bytes are a number that float has: ADDED_NUMBER
+// A float whose four bytes are all ADDED_TO has the value ADDED_NUMBER.
+enum { ADDED_TO = 0x3e };
 static const float ADDED_NUMBER = 0x1.7c7c7cp-3f;
 
 // Which outputs of the node are to be added to what their memory holds: all that the kernel can
@@ -244,8 +245,7 @@ static unsigned adds_of(const op_session *s, int index) {
     return adds;
 }
 
-// Fills the memory of the outputs that are added to with a number, which `take_off` subtracts
-// again.
+// Fills the outputs to which the kernel adds with ADDED_NUMBER, which `take_off` subtracts again.
 static void fill_added(op_session *s, int index, unsigned adds) {
     for (int k = 0; adds >> k; k++) {
         if (!(adds >> k & 1)) continue;

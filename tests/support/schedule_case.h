@@ -1,4 +1,6 @@
-// Made-up models on made-up meshes, with the schedules of all their ranks.
+// Made-up models on made-up meshes (arrangements of ranks), with the schedules of all their ranks.
+// A schedule is the list of a rank's actions in one step. A stage is a run of consecutive blocks
+// that one rank of a pipeline computes. No model is built: blocks are only numbers and sizes.
 #ifndef TESTS_SCHEDULE_CASE_H
 #define TESTS_SCHEDULE_CASE_H
 
@@ -9,8 +11,9 @@ typedef struct schedule_case {
     int pipeline, replicate, shard, tensor; // 0 means 1
     int stages_per_rank, blocks_per_stage;  // 0 means 1
     int micro_batches;                      // of the step, over all replicas; the last is smaller
-    // reshards: strategy.reshard_after_forward. offloads, fetches: as in tri_schedule_request.
-    // evaluates: schedules of an evaluation, not of training.
+    // reshards: gathered parameters are released after FORWARD (strategy.reshard_after_forward).
+    // offloads, fetches: optimizer states, and F32 master weights, lie in storage between their
+    // uses. evaluates: these are schedules of an evaluation, not of training.
     bool deterministic, reshards, offloads, fetches, evaluates;
     bool steps_on_host; // the host runs the optimizer
     bool skips;         // an edge from the first stage to every later one
