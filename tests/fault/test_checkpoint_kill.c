@@ -9,7 +9,7 @@
 
 enum { KILLS = 100 };
 
-static int64_t width;          // 8000: 3 MB of weights and two optimizer states
+static int64_t width;          // size of the fixture's layer; 8000: 3 MB of weights and states
 static int64_t snapshot_bytes; // 0: no background thread
 
 static fixture_save options(int64_t step) {
@@ -21,7 +21,8 @@ static fixture_save options(int64_t step) {
                           .snapshot_bytes = snapshot_bytes};
 }
 
-// Saves from step `from` on until it is killed; writes the number of each committed step.
+// Saves from step `from` on, until this process is killed. Writes the number of each committed step
+// to the pipe `report`.
 static void save_steps(int64_t from, int report) {
     for (int64_t step = from;; step++) {
         if (fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);

@@ -43,7 +43,7 @@ static void read_all(int fd, void *data, size_t size) {
     }
 }
 
-// The server sends nothing more and closes the connection within the time.
+// Checks that the server sends nothing more and closes the connection within `within_ms`.
 static void check_closed(int fd, int within_ms) {
     char byte;
     struct pollfd p = {.fd = fd, .events = POLLIN};

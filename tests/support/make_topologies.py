@@ -12,8 +12,8 @@ import os
 AMD, NVIDIA, NIC = "0380 [1002:7408] [1002:0b0c] 01", "0302 [10de:20b0] [10de:144e] a1", \
     "0200 [17db:0501] [17db:0501] 00"
 MACHINES = {
-    # Each half of an MI250X is a GPU of its own (a GCD). The GPUs are in the order of their numbers,
-    # which is that of their PCI addresses.
+    # Each half of an MI250X is a GPU of its own (a GCD). The GPUs are in the order of their
+    # numbers, which is that of their PCI addresses.
     "lumi-g": {
         "sockets": 1, "numa": 4, "caches": 2, "cores": 8, "threads": 1,
         "reserved": range(0, 64, 8),

@@ -251,7 +251,8 @@ static void put_numbers(const char *name, size_t width, int count, uint32_t firs
     free(bytes);
 }
 
-// Writes a file of llm.c: its header, then `count` tokens of `width` bytes.
+// Writes a file of tokens as llm.c writes it: a header, which says that there are `promised`
+// tokens, then `count` tokens of `width` bytes each.
 static void put_headed(const char *name, int32_t magic, int32_t version, int32_t promised,
                        size_t width, int count) {
     int32_t header[256] = {magic, version, promised};

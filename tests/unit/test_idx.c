@@ -66,7 +66,8 @@ static void test_reads(void **state) {
     expect_images();
     put_gzip(images, sizeof images, "wb");
     expect_images();
-    put_gzip(images, 5, "wb"); // two members, cut inside the header
+    // Two gzip members, of which the first one ends inside the IDX header.
+    put_gzip(images, 5, "wb");
     put_gzip(images + 5, sizeof images - 5, "ab");
     expect_images();
     put_gzip("", 0, "ab");
@@ -172,7 +173,7 @@ static void test_refuses_tail_and_damage(void **state) {
         put(bytes, size - cut);
         assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, &idx), TRI_CORRUPT);
     }
-    bytes[size - 6] ^= 1; // the checksum
+    bytes[size - 6] ^= 1; // changes gzip's checksum
     put(bytes, size);
     refuse(TRI_IDX_IMAGES, TRI_CORRUPT, "checksum");
 }
