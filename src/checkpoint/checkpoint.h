@@ -86,9 +86,9 @@ typedef struct tri_checkpoint_save_request {
     // because a snapshot needs the memory of the state a second time. 0, which all ranks must then
     // pass: the save takes no snapshot.
     int64_t snapshot_bytes;
-    // Asks on rank 0, before the commit, whether this run may commit; an error makes the save fail.
-    // So a run that has been started again meanwhile, or that has lost a rank, commits nothing.
-    // NULL: the save always commits. The call may come from any thread.
+    // Called on rank 0 before the commit: returns TRI_OK if this run may commit, else an error,
+    // which makes the save fail. So a run that has been started again meanwhile, or that has lost a
+    // rank, commits nothing. NULL: the save always commits. Any thread may make the call.
     tri_status (*admit)(void *context);
     void *admit_context;
     // Set when the save ends: how many seconds the slowest rank worked for it. The time between the

@@ -42,8 +42,8 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     *kind = CHECKPOINT_IS_FOLDER;
     const char *home = checkpoint_home_of(arena, *out);
     if (!home) return TRI_OK;
-    // The first step of the list may be one that cannot be read. It is returned too: the caller
-    // then reports the failure, and does not silently get an older checkpoint.
+    // The first of `steps` may be one that cannot be read. It is returned too: the caller then
+    // reports the failure, and does not silently get an older checkpoint.
     *kind = CHECKPOINT_IS_STEP;
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(arena, home, &steps));

@@ -1,5 +1,5 @@
-// Writes and parses state.json: progress, files, hashes, recipe. Read next: folder.c, which
-// commits.
+// Writes and parses state.json: progress, files, hashes, recipe. Read next: folder.c, which commits
+// a checkpoint.
 #include "checkpoint/manifest.h"
 
 #include "base/limits.h"

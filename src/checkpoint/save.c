@@ -1,8 +1,9 @@
-// Saves a checkpoint. Every rank hashes its own chunks and writes them into files that all ranks
-// share, in a hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails
-// records the error and takes part in the collectives until the ranks next agree on a status, so
-// that no rank waits for one that has returned. Read next: chunk.c (how files are cut), manifest.c
-// (state.json), folder.c (commit, symbolic links, removal of old checkpoints).
+// Saves a checkpoint. Files are cut into chunks. Every rank hashes some of the chunks and writes
+// them into files that all ranks share, in a hidden folder; rank 0 then adds state.json (whose
+// contents are called the manifest) and renames the folder. A rank that fails records the error and
+// takes part in the collectives until the ranks next agree on a status, so that no rank waits for
+// one that has returned. Read next: chunk.c (how files are cut), manifest.c (state.json), folder.c
+// (commit, symbolic links, removal of old checkpoints).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"

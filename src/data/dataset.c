@@ -96,8 +96,8 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Sets up transforms, sizes and scratch memory. This happens after the kind of data set (data.name)
-// has added its fields, because it depends on the fields' shapes.
+// Sets up the fields' transforms and sizes, and the sizes of scratch memory. This happens after the
+// kind of data set (data.name) has added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;

@@ -42,8 +42,8 @@ static uint32_t masked(const void *data, size_t size) {
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
 // Begins a record, which consists of length, checksum of the length, data, and checksum of the
-// data. It is built from its end, so this reserves the four bytes of the last checksum; `finish`
-// fills them in and adds the first two.
+// data. It is built from its end, so this reserves the four bytes of the data's checksum. `finish`
+// fills them in and puts the length and its checksum in front.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);
@@ -175,7 +175,7 @@ static tri_status write_experiment(tri_event_writer *writer, const tri_event_hpa
 static void put_hparam(protobuf *buffer, const tri_event_hparam *hparam) {
     size_t entry = protobuf_size(buffer);
     if (hparam->type == TRI_HPARAM_STRING)
-        protobuf_string(buffer, 3, hparam->text); // google.protobuf.Value
+        protobuf_string(buffer, 3, hparam->text); // google.protobuf.Value.string_value
     if (hparam->type == TRI_HPARAM_NUMBER) protobuf_double(buffer, 2, hparam->number);
     if (hparam->type == TRI_HPARAM_BOOL) protobuf_varint(buffer, 4, hparam->number != 0);
     protobuf_message(buffer, 2, entry);       // the value of an entry of the map

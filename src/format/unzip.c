@@ -17,7 +17,7 @@ enum {
     // ISA-L, which decompresses, counts output bytes in 32 bits, so it is asked for at most this
     // many at a time.
     OUTPUT_STEP_BYTES = 1 << 30,
-    // The most bytes that one compressed byte can become: in deflate, 2 bits are at most 258 bytes.
+    // The most bytes that one compressed byte can become: deflate codes up to 258 bytes in 2 bits.
     MAX_EXPANSION = 1032,
 };
 

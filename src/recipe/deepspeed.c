@@ -1,6 +1,6 @@
 // Reads a DeepSpeed configuration into settings of a recipe, and merges them into the recipe's
-// tree. Read next: deepspeed_reader.c, which reads its keys by the tables in deepspeed_rows.c and
-// deepspeed_named.c.
+// tree. Read next: deepspeed_reader.c, which reads the configuration's keys by the tables in
+// deepspeed_rows.c and deepspeed_named.c.
 #include "recipe/deepspeed.h"
 
 #include "base/limits.h"

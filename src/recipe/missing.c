@@ -1,5 +1,6 @@
 // Rejects settings of other systems, and settings that this version does not support, before
-// anything starts: one row for each. When a feature is added, its row is deleted.
+// anything starts. Each such setting is a row of a table. When a feature is added, its row is
+// deleted.
 #include "recipe/missing.h"
 
 #include "base/option_manual.h"

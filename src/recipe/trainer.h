@@ -83,7 +83,7 @@ typedef struct tri_schedule_options {
     double eta_min;      // cosine: the smallest learning rate, not a factor
     double max_lr;       // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle: as in PyTorch
-    tri_anneal anneal_strategy;                     // onecycle: the shape of both curves
+    tri_anneal anneal_strategy;                     // onecycle: how the rate rises and falls
     int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
     bool cycle_momentum; // onecycle: PyTorch's name; true is not supported
     tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine

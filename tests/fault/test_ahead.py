@@ -178,7 +178,8 @@ def check_lost_ranks(folder):
 
 
 def check_failing_data(folder):
-    """The loader fails while the device still copies from its memory."""
+    """The loader fails while the device still copies from the loader's memory: the run ends with
+    code 1 and the loader's message."""
     path = os.path.join(folder, "tokens.txt")
     with open(path, "w", encoding="ascii") as file:
         file.write("the oars of every bank pull " * 4000)

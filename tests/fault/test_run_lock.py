@@ -63,7 +63,8 @@ def check_second(folder):
 
 
 def check_at_once(folder):
-    """Of several runs that create the same folder at the same moment, one trains."""
+    """Of several runs that create the same folder at the same moment, one trains; the others are
+    refused."""
     for turn in range(3):
         place = os.path.join(folder, f"at-once-{turn}")
         children = [start(train("mlp-jax", place, *ENDLESS, "trainer.max_epochs=2",

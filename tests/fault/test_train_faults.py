@@ -18,7 +18,9 @@ from runs import (SYNTHETIC, TRIREME, alive, check_nothing_left, check_same,  # 
                   end_all, entries, finish, last, losses, on_ranks, run, sharing, start,
                   start_ranks, timed, train, wait_for)
 
-NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
+# Seconds within which the other ranks end: they notice a lost rank within 5 s, and a loaded machine
+# needs time to end a process.
+NOTICED_S = 10.0
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "trainer.max_epochs=10000", "trainer.limit_val_batches=0",
            "checkpoint.every_n_epochs=0"]
@@ -189,7 +191,8 @@ def check_not_finite(folder):
 
 
 def check_shortened_data(folder):
-    """Somebody truncates the file that is trained on: code 1, and a line that names the file."""
+    """If the file of training data is truncated during a run, the run ends with code 1 and a line
+    that names the file."""
     for ranks in (1, 2):
         path = os.path.join(folder, f"tokens-{ranks}.txt")
         with open(path, "w", encoding="ascii") as file:

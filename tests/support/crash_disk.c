@@ -1,5 +1,6 @@
-// A model of a disk: files and folders as they were last synced, and the changes since. It lists
-// the states that a crash may leave.
+// A model of a disk: its nodes (files, folders and symbolic links) as they were last synced, and
+// what has changed since then: entries (names) of folders, and writes to files. It lists the states
+// in which a crash may leave the disk.
 #include "support/crash_disk.h"
 
 #include "base/status.h"
@@ -296,7 +297,8 @@ static bool share_a_name(const change *a, const change *b) {
     return false;
 }
 
-// Whether change `late` builds on change `early`, directly or through others.
+// Whether change `late` builds on change `early` of the same folder, directly (they share a name)
+// or through others.
 static bool builds_on(const node *folder, int late, int early) {
     if (late == early) return true;
     bool on[MAX_CHANGES] = {0};

@@ -34,7 +34,7 @@ static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_
     while (at < MOST_KERNELS && sizes[at].state) at++;
     TRI_ASSERT(at < MOST_KERNELS);
     // The op first_not_finite looks for the first gradient that is NaN or infinite. It is noted as
-    // reading nothing, because it reads gradients only in a step that is not finite.
+    // reading nothing, because it reads gradients only if the step has such a number.
     bool reads = strcmp(node->op->name, "first_not_finite") != 0;
     sizes[at].state = kernel->state;
     sizes[at].updates = (node->op->flags & TRI_OP_UPDATE) != 0;

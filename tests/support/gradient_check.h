@@ -1,4 +1,5 @@
-// Compares gradient rules with central finite differences, on `ref` in F64.
+// Compares the gradient rules of ops with central finite differences of a loss. Both are computed
+// in F64 on the device `ref`, which is written in plain C.
 #ifndef TRIREME_TESTS_GRADIENT_CHECK_H
 #define TRIREME_TESTS_GRADIENT_CHECK_H
 

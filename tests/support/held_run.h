@@ -55,7 +55,9 @@ typedef struct held_run_result {
     uint64_t bits;   // hash of results and state
     uint64_t memory; // hash of all of the device's memory
     bool expired;    // the held action went on because of limit_us, and not after what it awaited
-    bool orders_nothing; // the wait that is left out has no work to order
+    // One of the two actions of the wait that is left out has started no work, so that there is
+    // nothing to order.
+    bool orders_nothing;
 } held_run_result;
 
 tri_status held_run_open(const random_run *run, const tri_plan *plan,

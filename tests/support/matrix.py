@@ -146,7 +146,7 @@ def micro(row):
 
 
 def is_possible(row):
-    """Whether a row can be run; it may still lack dimensions."""
+    """Whether a row can be run. The row may still lack values of some dimensions."""
     if "cell" not in row or "model" not in row:
         return True
     cell = CELLS[row["cell"]]
@@ -174,7 +174,7 @@ def pairwise():
     a pair that is still missing. In every other dimension it gets the value that adds most missing
     pairs; if several add as many, the one used least. The rows are the same on every machine."""
     names = list(DIMENSIONS)
-    missing = {}  # in order
+    missing = {}  # pairs that are still missing, as keys: a dict keeps their order, a set does not
     for a, b in itertools.combinations(names, 2):
         for x, y in itertools.product(DIMENSIONS[a], DIMENSIONS[b]):
             if is_possible({a: x, b: y}):
@@ -218,7 +218,7 @@ def is_text(row):
 
 
 def mistakes(row):
-    """The settings that each make one mistake in a row's optimizer."""
+    """A list of settings. Each of them alone is one mistake in a row's optimizer."""
     is_large = row["precision"] == "bf16-mixed" and not is_text(row)
     wrong = {name: f"{rate * WRONG_RATES[is_large]:g}" for name, rate in rates(row).items()}
     words = [pair[is_large].format(**wrong) for pair in MISTAKES[row["update"]]]

@@ -352,7 +352,7 @@ static void build_class_loss(op_case *c) {
     op_add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
-    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
+    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may write over x
 }
 
 // A linear layer fused with its cross-entropy loss. Mostly its rows fit into one chunk, now and
@@ -404,7 +404,7 @@ static void build_embedding(op_case *c) {
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
     tri_value id = op_tokens(c, ids, tokens);
-    if (op_chance(c, 50)) { // a slice of the table
+    if (op_chance(c, 50)) { // the rank has only a slice of the table
         a.rows = (tri_embedding_attr){.first = op_draw(c, 0, tokens - 1), .total = tokens};
         a.shape.dims[0] = op_draw(c, 1, tokens - a.rows.first);
     }

@@ -24,7 +24,7 @@ struct op_session {
     // only this rank.
     tri_comm *alone, *comm;
     int value_count;
-    char **host, **memory; // by value: where it lies on the host, and on the device
+    char **host, **memory; // by value: where the value lies on the host, and on the device
     tri_kernel *kernels;   // by node
     void *workspace;
     size_t workspace_bytes;

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-SECONDS = 240  # no single run takes this long
+SECONDS = 240  # time limit of a single run
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 DATA = "/usr/share/datasets/fashion-mnist"
 os.environ["OMP_NUM_THREADS"] = "1"

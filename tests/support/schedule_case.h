@@ -16,7 +16,7 @@ typedef struct schedule_case {
     // uses. evaluates: these are schedules of an evaluation, not of training.
     bool deterministic, reshards, offloads, fetches, evaluates;
     bool steps_on_host; // the host runs the optimizer
-    bool skips;         // an edge from the first stage to every later one
+    bool skips;         // the first stage sends values to every later stage, not only to the next
     bool recompute;     // every other block is recomputed
     int prefetch;
     bool takes_ahead;

@@ -1,6 +1,6 @@
-// A transport (what carries messages between ranks) over unix sockets. Each rank connects to the
-// ranks to which it sends. All that it receives from a rank comes over the one connection that this
-// rank has opened, so messages arrive in order.
+// A transport (what carries messages between ranks) over unix sockets. Each rank opens one
+// connection to each rank to which it sends. So all messages of a sender come over one connection,
+// in order.
 #include "support/socket_transport.h"
 
 #include <errno.h>

@@ -101,7 +101,7 @@ static void test_types(void **state) {
     refuse(TRI_IDX_IMAGES, TRI_BAD_INPUT, "swapped");
 }
 
-// A file that is larger than the reader's buffer, and hard to compress.
+// Reads a file that is larger than the reader's buffer, and hard to compress.
 static void test_large(void **state) {
     enum { COUNT = 300000 };
     uint8_t *file = malloc(COUNT + 8);

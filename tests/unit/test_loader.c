@@ -1,4 +1,5 @@
-// The loader returns the same batches with any number of threads and from any step of a run.
+// Checks that the loader returns the same micro-batches with any number of threads, and when it
+// begins at any step of a run.
 #include "data/loader.h"
 #include "format/safetensors.h"
 
