@@ -20,8 +20,8 @@ tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t fe
 typedef struct tri_linear_options {
     int64_t features; // size of the output's last axis
     bool no_bias;
-    // The weight's name; NULL: the layer's. If a parameter of this name and of shape [features, in]
-    // exists, the layer shares it: tied weights.
+    // The full name of the weight; NULL: the layer's own, such as "fc1.weight". If a parameter of
+    // this name and of shape [features, in] exists, the layer shares it: tied weights.
     const char *weight;
     // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
     // PyTorch's default rules.

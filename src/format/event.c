@@ -1,5 +1,6 @@
 // Writes TensorBoard event files. Messages are built from their ends, because a message is preceded
-// by its length: see protobuf.h.
+// by its length: see protobuf.h. A comment behind a call, such as "Event.step", says which field of
+// which message the call writes.
 #include "format/event.h"
 
 #include "base/os.h"

@@ -371,7 +371,7 @@ static void killed_worker_ends_all(void **state) {
     kill((pid_t)pids[0], SIGKILL);
     assert_int_equal(wait_code(pid), 1);
     assert_true(tri_os_seconds() - begin < 5);
-    require_gone(pids, 4, 1); // the workers and their children
+    require_gone(pids, 4, 1); // pids of the workers and of their children
     HAS(err_path, "ended by SIGKILL");
     HAS(err_path, "killed from outside");
 }

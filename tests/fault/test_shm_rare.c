@@ -120,7 +120,7 @@ static void test_client_gives_up(void **state) {
 
 static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
-static _Atomic int slow_turns; // how often the slow thread has slept while `executing` was set
+static _Atomic int slow_turns; // how often __wrap_pthread_mutex_unlock has let that thread sleep
 
 progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);

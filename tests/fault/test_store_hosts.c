@@ -16,7 +16,7 @@ static two_hosts hosts;
 typedef struct start {
     int host, rank;
     const char *hosts_file;
-    const char *variables[6]; // "NAME=value"
+    const char *variables[6]; // the rank's environment variables: "NAME=value"
 } start;
 
 static void set_variables(const start *s, int size) {

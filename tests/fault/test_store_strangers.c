@@ -1,7 +1,8 @@
 // Connections to the store's TCP port that do not come from a rank: without a token, with a wrong
 // or a replayed proof, with lengths of 4 GB, slow senders, port scans. Each is turned away before
 // anything is allocated for it, the job is unharmed, and the store listens where it was told to
-// and nowhere else.
+// and nowhere else. The store is the service at which the ranks of a job meet. The token is the
+// job's secret; a rank's proof shows that it has the token.
 #include "store_ranks.h"
 
 #include "base/limits.h"

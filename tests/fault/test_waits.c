@@ -29,12 +29,12 @@ enum {
     IMPLIED_REMOVALS = 1, // in each run: how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
     LIMIT_US = 20000000,       // after this time an action that is held up goes on in any case
-    WAITER_LIMIT_US = 2000000, // that time if the action is held up only until the waiter is done
+    WAITER_LIMIT_US = 2000000, // in place of LIMIT_US, if it is held up until the waiter is done
     // If the waiter (the action whose wait is left out) can begin while the held action is delayed,
     // but can end only after that action: how much longer the held action is then delayed, so that
     // the waiter has time to access the memory first.
     MORE_US = 4000,
-    // That time (as LIMIT_US) if the waiter cannot be done before the held action.
+    // In place of LIMIT_US, if the waiter cannot be done before the held action.
     IMPLIED_LIMIT_US = 2000,
     DELAY_US = 150 // the longest random delay of an action
 };
@@ -56,7 +56,7 @@ typedef struct outcome {
     bool bits_differ, memory_differs, failed, expired, orders_nothing;
 } outcome;
 
-// Which memory each action of one rank reads and writes; by action.
+// By action of one rank: which memory the action reads and writes.
 typedef device_notes all_notes[HELD_RUN_ACTIONS];
 
 typedef struct test_case {

@@ -181,8 +181,9 @@ static void print_value(const op_family *family, const side *ref, tri_value valu
             isfinite(want) ? "" : "; ref has to be finite: see op_numbers for the inputs' range");
 }
 
-// Returns by how much a result may differ. In a half type it may be rounded to the other neighbour,
-// which differs by one unit in the last place: of 8 significant bits (BF16) or of 11 (F16).
+// Returns by how much a result may differ. In a half type, the device and `ref` may round a number
+// to its two different neighbours, which are one unit in the last place apart: of 8 significant
+// bits (BF16) or of 11 (F16).
 static double tolerance_of(const op_family *family, const side *device, const side *ref,
                            tri_dtype dtype) {
     if (ref->c.dtype == TRI_F32) return family->tolerance;

@@ -1,4 +1,5 @@
-// Runs a small graph on a device, with poisoned outputs, as the engine would run a block.
+// Runs a small graph on a device, as the engine would run a block. Before that, it fills all
+// outputs with a bit pattern (poison), so that a test notices what a kernel has not written.
 #include "support/op_session.h"
 
 #include "base/philox.h"
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { POISON = 0xff }; // NaN as a number, 255 as an index
+enum { POISON = 0xff }; // every byte; a float of such bytes is NaN
 
 struct op_session {
     tri_graph *graph;
@@ -213,8 +214,8 @@ static void load(op_session *s) {
     free(image);
 }
 
-// An update writes over its sources; all other ops must leave them alone. So all values are copied
-// back.
+// Copies all values back to the host, the sources too: an optimizer's update writes over them, and
+// a test may check that other ops leave them as they are.
 static void store(op_session *s) {
     for (int i = 1; i < s->value_count; i++) {
         const tri_value_info *info = &s->graph->values[i];

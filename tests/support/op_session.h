@@ -1,6 +1,6 @@
 // A small graph on a device, which a test can run several times. It has the layouts and reorders of
 // the layout pass, and memory of its own for every value. Before each run, all memory that a kernel
-// must write is poisoned.
+// must write is poisoned: filled with a bit pattern that is NaN as a float.
 #ifndef TRIREME_TESTS_OP_SESSION_H
 #define TRIREME_TESTS_OP_SESSION_H
 

@@ -10,7 +10,8 @@ typedef struct schedule_case {
     const char *strategy, *order;
     int pipeline, replicate, shard, tensor; // 0 means 1
     int stages_per_rank, blocks_per_stage;  // 0 means 1
-    int micro_batches;                      // of the step, over all replicas; the last is smaller
+    // How many micro-batches the step has, over all replicas. The last one is smaller.
+    int micro_batches;
     // reshards: gathered parameters are released after FORWARD (strategy.reshard_after_forward).
     // offloads, fetches: optimizer states, and F32 master weights, lie in storage between their
     // uses. evaluates: these are schedules of an evaluation, not of training.
@@ -29,9 +30,9 @@ typedef struct schedule_set {
     tri_schedule *schedules;        // by rank, without dependencies
 } schedule_set;
 
-// Makes the requests and schedules of all ranks. Their blocks differ: some have statistics, a
-// narrower type, frozen or no parameters; the first and the last read one tied parameter. Fails the
-// running test when a schedule cannot be made.
+// Makes the requests and schedules of all ranks. The blocks differ: some have statistics of batch
+// norm, parameters of a narrower type, frozen parameters, or none; the first and the last block
+// read one tied parameter. Fails the running test when a schedule cannot be made.
 void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer

@@ -32,7 +32,7 @@ typedef struct outgoing { // a message that is being sent
     tri_transport_request *request;
 } outgoing;
 
-typedef struct incoming { // a message that is arriving or has arrived before its receive
+typedef struct incoming { // a message that is arriving, or for which no receive is posted yet
     struct incoming *next;
     head head;
     char *data; // where the data arrive: allocated memory or, if a receive is posted, its memory

@@ -263,7 +263,8 @@ static void put_headed(const char *name, int32_t magic, int32_t version, int32_t
     free(bytes);
 }
 
-// If labels and tokens lie in one file, the number of classes is found for each by itself.
+// If one file has labels and tokens, the number of classes is found separately for each of the two
+// fields.
 static void test_labels_beside_tokens(void **state) {
     int64_t ids[6] = {0, 4, 29, 7, 7, 7}, labels[3] = {1, 0, 1};
     const tri_safetensors_spec specs[] = {{"input_ids", TRI_I64, tri_shape_of(3, 2)},

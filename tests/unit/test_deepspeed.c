@@ -335,8 +335,8 @@ static void test_contradictions(void **state) {
     }
 }
 
-// train_batch_size, micro-batch and accumulation (0: not given), replicas, and the batch.global and
-// batch.micro that result.
+// In each row: train_batch_size, the size of a micro-batch and gradient_accumulation_steps (0: not
+// given), the number of replicas, and the batch.global and batch.micro that result from these.
 static const struct {
     int64_t train, micro, rounds, replicas;
     int64_t global, micro_size; // of the resulting batch; 0: refused

@@ -30,7 +30,7 @@ static void put(const void *data, size_t size) {
     fclose(file);
 }
 
-// `mode` "wb" starts a file, "ab" adds a member to it.
+// `mode` "wb" starts a new file, "ab" adds a gzip member to the file.
 static void put_gzip(const void *data, size_t size, const char *mode) {
     gzFile file = gzopen(path, mode);
     assert_non_null(file);
