@@ -28,7 +28,7 @@ typedef struct distance {
 
 static double relative(const distance *d) {
     if (d->difference_squares == 0) return 0;
-    // Infinite if `a` is all zeros and `b` is not.
+    // The result is infinite if `a` is all zeros and `b` is not.
     return sqrt(d->difference_squares) / sqrt(d->size_squares);
 }
 

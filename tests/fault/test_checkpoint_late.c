@@ -74,7 +74,8 @@ static void see_again(void) {
     tri_os = tri_os_system;
 }
 
-// Standard error of this rank goes to a file, whose "waiting for" lines are counted.
+// From here on, this rank's standard error goes to a file. Lines with "waiting for" are counted
+// there.
 static void capture(tri_comm *comm, char path[96]) {
     snprintf(path, 96, "%s/said-%d", run_dir, comm->rank);
     CHECK(freopen(path, "w", stderr));
