@@ -29,7 +29,7 @@ typedef struct checkpoint_patience {
 // files to wait.
 typedef struct checkpoint_sight {
     char path[PATH_MAX]; // the step's folder; empty: there is no checkpoint
-    // Sizes of state.json and of the files; -1: the file is not there.
+    // Sizes in bytes of state.json and of the checkpoint's other files; -1: the file is not there.
     int64_t bytes[CHECKPOINT_MAX_FILES + 1];
 } checkpoint_sight;
 

@@ -131,8 +131,8 @@ static bool is_overridden(const char *key, const char *const *overrides, int cou
     return false;
 }
 
-// Finds the map that should contain the last word of `key`, and makes maps that are missing. NULL:
-// one of them is not a map, which decoding the recipe will reject.
+// Finds the map in which `key` has to be set: for "a.b.c" the map a.b, and *last is "c". Makes maps
+// that are missing. NULL: a or a.b is not a map, which decoding the recipe will reject.
 static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         const char *word = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);

@@ -45,7 +45,7 @@ static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
     tri_os.sleep_ns((int64_t)(rand_r(seed) / (RAND_MAX + 1.0) * 1.5 * whole_save_s * 1e9));
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status)); // it did not fail by itself
+    assert_true(WIFSIGNALED(status)); // the child did not fail by itself before it was killed
     int64_t step, reported = *last;
     while (read(report[0], &step, sizeof step) == sizeof step) reported = step;
     close(report[0]);

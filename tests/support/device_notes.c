@@ -15,7 +15,7 @@ static const tri_kernel_def *const kernels[] = {&kernel_def, NULL};
 
 static struct {
     const void *state; // the kernel's state, by which `run` finds the kernel in this table
-    bool updates;      // the kernel overwrites input 0 and its optimizer states
+    bool updates;      // an optimizer's update: the kernel overwrites the parameter and its states
     size_t in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
 } sizes[MOST_KERNELS];
 

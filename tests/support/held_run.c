@@ -66,7 +66,8 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// What a held action waits for: until all tickets exist and are done, but at most until `end_us`.
+// What a held action waits for: until the tickets of all actions that it awaits exist and are done,
+// but at most until `end_us`.
 typedef struct hold {
     _Atomic int tickets_there; // how many tickets exist already
     int ticket_count;          // how many tickets there will be

@@ -9,9 +9,9 @@
 #include "support/device_notes.h"
 #include "support/random_run.h"
 
-// The program has to be linked with the options --wrap of tri_ledger_begin, tri_ledger_enter and
-// tri_ledger_end, which the engine calls around each action, of tri_storage_start, and of
-// staged_group_advance.
+// A program that uses held_run.c has to be linked with the option --wrap for tri_ledger_begin,
+// tri_ledger_enter and tri_ledger_end, which the engine calls around each action, and for
+// tri_storage_start and staged_group_advance.
 
 enum { HELD_RUN_STEPS = 2, HELD_RUN_ALLOCATIONS = 256, HELD_RUN_ACTIONS = 512 };
 

@@ -94,8 +94,8 @@ static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_
     const char *slot = failed;
     tri_os = tri_os_system;
     if (*ended || status == TRI_OK) assert_int_equal(status, TRI_OK);
-    // The save may succeed although a call failed: one that sets a symbolic link, removes a file,
-    // or closes a file that was read.
+    // The save may succeed although a call failed, if the call sets a symbolic link, removes a
+    // file, or closes a file that was read.
     bool is_saved = status == TRI_OK;
     if (is_saved) *newest = step;
     int64_t found = fixture_auto(run_dir, WIDTH);
