@@ -24,7 +24,7 @@ typedef struct fixture_state {
     uint64_t seed;
     int64_t wrong;                     // how many loaded elements had a wrong value
     int64_t seen[FIXTURE_MAX_TENSORS]; // by tensor: how many of its elements were loaded
-    int64_t largest;                   // the most elements that one call read
+    int64_t largest;                   // the most elements that one call of `read` supplied
 } fixture_state;
 
 // Computes the value of an element; floats are finite, most of them with a fraction.
@@ -105,7 +105,7 @@ typedef struct fixture_save {
     tri_checkpoint_monitor monitor;
     int64_t save_top_k;
     tri_comm *comm;
-    uint64_t seed;          // from which the tensors are made; 0: `step` is the seed
+    uint64_t seed;          // the tensors are made from it; 0: they are made from `step`
     int64_t snapshot_bytes; // not 0: saves in the background, while the state changes
     // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);

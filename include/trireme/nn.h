@@ -20,8 +20,8 @@ tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t fe
 typedef struct tri_linear_options {
     int64_t features; // size of the output's last axis
     bool no_bias;
-    // The weight's name; NULL: the layer's. If a parameter of this name and of shape [features, in]
-    // exists, the layer shares it: tied weights.
+    // The full name of the weight; NULL: the layer's own, such as "fc1.weight". If a parameter of
+    // this name and of shape [features, in] exists, the layer shares it: tied weights.
     const char *weight;
     // If above 0: the weight starts with normal(0, std), and the bias with 0. If 0: both start by
     // PyTorch's default rules.
@@ -97,7 +97,7 @@ tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_layer_norm_options options);
 
 // Rotary position embedding of x [N, T, H, D], D even, at positions t = 0 to T − 1. Elements i and
-// i + D/2 are rotated by t·theta^(−2i/D), as in Hugging Face's Llama.
+// i + D/2 are rotated by the angle t·theta^(−2i/D), as in Hugging Face's Llama.
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta);
 
 typedef struct tri_attention_options {
@@ -137,7 +137,8 @@ tri_value tri_flatten(tri_graph *graph, tri_value x);
 // The same elements in another shape. One size may be -1: it is computed from the others.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 // `count` values one after the other along `axis`, as torch.cat; a negative axis counts from the
-// last. Their other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 → [N, 8, H, W].
+// last. The values' other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 →
+// [N, 8, H, W].
 tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis);
 // a + b: two tensors of one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);

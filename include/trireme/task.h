@@ -1,5 +1,5 @@
-// A user's own model with the whole command line: fill in a tri_task and hand it to tri_main, or
-// build it into a shared object that a recipe names as its model.
+// A user's own model (a task), with which all commands of `trireme` work: fill in a tri_task and
+// hand it to tri_main, or build it into a shared object that a recipe names as its model.
 #ifndef TRIREME_TASK_H
 #define TRIREME_TASK_H
 

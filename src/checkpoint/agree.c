@@ -1,4 +1,4 @@
-// Collectives of a save: broadcast, sum, agreement on a status. agree.h explains them.
+// The collective operations of agree.h: broadcast, sum, maximum, and agreement on a status.
 #include "checkpoint/agree.h"
 
 // Runs `op` on `data` in place and waits for it: every rank needs the result before it goes on.

@@ -28,10 +28,11 @@ typedef struct tri_state_tensor {
     bool is_buffer;
 } tri_state_tensor;
 
-enum { TRI_NOT_A_HOLDER = -1 }; // the value of `index` on a rank that does not hold the tensor
+// What tri_state_source.holder_count stores in *index on a rank that does not hold the tensor.
+enum { TRI_NOT_A_HOLDER = -1 };
 
 // Where a save reads tensors from. The caller keeps it alive until the call of the save returns.
-// `tensors` may be in any order: in the file they are sorted by name.
+// `tensors` may be in any order: in the file they are sorted by element size, then by name.
 typedef struct tri_state_source {
     const tri_state_tensor *tensors;
     int count;
@@ -76,22 +77,23 @@ typedef struct tri_checkpoint_save_request {
     const tri_tree *training;          // a map: the training loop's own state, which a load returns
     const char *recipe;                // the complete recipe as YAML; NULL: none is saved
     tri_checkpoint_monitor monitor;
-    int64_t save_top_k; // how many checkpoints to keep; -1: all
-    tri_comm *comm;     // NULL: there is a single rank
-    // How many bytes are hashed and written at once, a multiple of 8; 0: the default.
+    int64_t save_top_k; // how many of the best checkpoints to keep; -1: all checkpoints
+    tri_comm *comm;     // all ranks of the run; NULL: there is a single rank
+    // How many bytes are hashed and written at once, a multiple of 8; 0:
+    // TRI_CHECKPOINT_CHUNK_BYTES.
     int64_t chunk_bytes;
     // The size of the largest snapshot that this rank may allocate (tri_checkpoint_save_begin),
     // because a snapshot needs the memory of the state a second time. 0, which all ranks must then
     // pass: the save takes no snapshot.
     int64_t snapshot_bytes;
-    // Asks on rank 0, before the commit, whether this run may commit; an error makes the save fail.
-    // So a run that has been started again meanwhile, or that has lost a rank, commits nothing.
-    // NULL: the save always commits. The call may come from any thread.
+    // Called on rank 0 before the commit: returns TRI_OK if this run may commit, else an error,
+    // which makes the save fail. So a run that has been started again meanwhile, or that has lost a
+    // rank, commits nothing. NULL: the save always commits. Any thread may make the call.
     tri_status (*admit)(void *context);
     void *admit_context;
     // Set when the save ends: how many seconds the slowest rank worked for it. The time between the
-    // stages, in which the save waits until all ranks have ended a training step, does not count.
-    // NULL: not wanted.
+    // save's two stages (writing, commit), in which it waits until all ranks have ended a training
+    // step, does not count. NULL: the caller does not want the number.
     double *worked_s;
 } tri_checkpoint_save_request;
 
@@ -100,9 +102,9 @@ typedef struct tri_checkpoint_save_request {
 // it (in case the newest is damaged) and the `save_top_k` best. A checkpoint of the same step is
 // replaced.
 // On failure every rank returns the same status and a message that names the failing rank. Nothing
-// remains of the new checkpoint, and all earlier ones stay. TRI_NO_SPACE, TRI_IO, errors of the
-// source and of the communicator. A failure after the commit (to set a symbolic link, to remove an
-// old checkpoint) is only a warning.
+// remains of the new checkpoint, and all earlier ones stay. The status is TRI_NO_SPACE, TRI_IO, or
+// an error of the source or of the communicator. A failure after the commit (to set a symbolic
+// link, to remove an old checkpoint) is only a warning.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
 // A save in progress. tri_checkpoint_save_begin copies the data that this rank writes into a
@@ -143,8 +145,9 @@ void tri_checkpoint_save_abandon(tri_pending_save *save);
 // checkpoint also call it if `resume` is auto. A missing folder is not an error.
 tri_status tri_checkpoint_clean(const char *run_dir);
 
-// Chooses the checkpoint to resume from. `resume` is auto, never or a path. *out is the step's
-// folder, in `arena`, with every byte verified; NULL: start from step 0.
+// Chooses the checkpoint to resume from, and verifies its every byte. `resume` is auto, never or a
+// path. *out is the path of the checkpoint's folder, allocated in `arena`; NULL: training starts
+// from step 0.
 //   auto   the newest intact checkpoint of RUN, with a warning for each damaged one.
 //          TRI_CORRUPT: there are checkpoints but none is intact.
 //   never  TRI_BAD_INPUT: RUN is not empty.
@@ -164,7 +167,7 @@ tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, cons
 // The contents of state.json, in the arena of the call that read it.
 typedef struct tri_checkpoint_info {
     int64_t step;
-    // Number of the commit in the run folder: the largest one is the newest checkpoint.
+    // Commits in a run folder are numbered: the checkpoint with the largest number is the newest.
     int64_t commit;
     int64_t saved_unix_s;     // the time of the save, in seconds since 1970, by the clock of rank 0
     const char *program;      // "trireme 0.1.0"

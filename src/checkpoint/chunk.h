@@ -14,7 +14,7 @@ enum { CHECKPOINT_HEADER = -1 }; // value of `tensor` for a chunk of the header
 typedef struct checkpoint_chunk {
     int64_t offset; // where the data begin, in bytes from the start of the file
     int64_t size_bytes;
-    int tensor; // index into the file's entries, or CHECKPOINT_HEADER
+    int tensor; // index of its tensor in the file's list of entries, or CHECKPOINT_HEADER
 } checkpoint_chunk;
 
 typedef struct checkpoint_chunks {

@@ -23,12 +23,12 @@ typedef struct comparison {
 typedef struct distance {
     bool same_bits;
     double max_abs;
-    double difference_squares, size_squares; // sums of the squares of a - b, and of a
+    double difference_squares, size_squares; // the sums of (a - b)² and of a² over the elements
 } distance;
 
 static double relative(const distance *d) {
     if (d->difference_squares == 0) return 0;
-    // Infinite if `a` is all zeros and `b` is not.
+    // The result is infinite if `a` is all zeros and `b` is not.
     return sqrt(d->difference_squares) / sqrt(d->size_squares);
 }
 

@@ -1,5 +1,5 @@
-// Writes weights to one safetensors file, which other programs can read: `trireme checkpoint
-// export`, and the weights of a finished run.
+// Writes weights to one safetensors file, which other programs can read: for the command `trireme
+// checkpoint export`, and for `trireme checkpoint init`, which writes initial weights.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/quantity.h"

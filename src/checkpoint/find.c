@@ -42,7 +42,8 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     *kind = CHECKPOINT_IS_FOLDER;
     const char *home = checkpoint_home_of(arena, *out);
     if (!home) return TRI_OK;
-    // A checkpoint that cannot be read counts too, so that it is reported and not silently skipped.
+    // The first of `steps` may be one that cannot be read. It is returned too: the caller then
+    // reports the failure, and does not silently get an older checkpoint.
     *kind = CHECKPOINT_IS_STEP;
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(arena, home, &steps));
@@ -71,7 +72,7 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     checkpoint_steps steps;
     tri_status cleaned = tri_checkpoint_clean(run_dir);
     if (cleaned == TRI_BAD_INPUT) return cleaned; // run_dir cannot be a folder
-    if (cleaned != TRI_OK)                        // remains of killed saves do no harm
+    if (cleaned != TRI_OK) // a warning is enough, because remains of killed saves do no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     const char *home = checkpoint_home(arena, run_dir);
     TRI_TRY(checkpoint_scan(arena, home, &steps));

@@ -1,5 +1,6 @@
-// The folder RUN/checkpoints: names, lists and sorts checkpoints, commits them, sets the symbolic
-// links "last" and "best" to two of them, and removes old ones. Next when resuming: load.c.
+// The folder RUN/checkpoints, whose path is called `home` here: names, lists and sorts checkpoints,
+// commits them, sets the symbolic links "last" and "best" to two of them, and removes old ones. A
+// "step" is the folder of one checkpoint, such as step-00000938. Next when resuming: load.c.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"
@@ -137,7 +138,7 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
         tri_os.rename(aside, path);
         return status;
     }
-    tri_os.rename(aside, hidden); // if this fails, tri_checkpoint_clean removes it
+    tri_os.rename(aside, hidden); // if this fails, tri_checkpoint_clean removes the folder `aside`
     return TRI_OK;
 }
 

@@ -1,6 +1,7 @@
-// RUN/checkpoints: lists its steps, adds and removes checkpoints, and sets the symbolic links
-// "last" and "best", in such a way that a crash at any moment never leaves an incomplete folder
-// under the name of a step.
+// The folder RUN/checkpoints, whose path is called `home` or HOME here. A "step" is the folder of
+// one checkpoint in it, such as step-00000938. Lists the steps, adds and removes checkpoints, and
+// sets the symbolic links "last" and "best" to two of them, in such a way that a crash at any
+// moment never leaves an incomplete folder under the name of a step.
 #ifndef TRIREME_CHECKPOINT_FOLDER_H
 #define TRIREME_CHECKPOINT_FOLDER_H
 
@@ -31,12 +32,14 @@ const char *checkpoint_base_name(const char *path);
 const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
                               const char *name);
 
-// Lists the steps of `home` with their manifests. Steps that cannot be read come first, because any
-// of them may be the newest; of these, the largest step number comes first. Then come the others,
-// of which the latest commit comes first. A missing folder has no steps.
+// Lists the steps of `home` with their manifests (the contents of state.json). Steps that cannot be
+// read come first, because any of them may be the newest; of these, the largest step number comes
+// first. Then come the others, of which the latest commit comes first. A missing folder has no
+// steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
-// Finds the readable step with the best value of that monitor. Of equal values it takes the earlier
-// commit, so that the symbolic link `best` does not change needlessly. NULL: no step has a value.
+// Finds the readable step with the best value of the metric `monitor`. Of equal values it takes the
+// earlier commit, so that the symbolic link `best` does not change needlessly. NULL: no step has a
+// value of that metric.
 const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
                                        const tri_checkpoint_monitor *monitor);
 

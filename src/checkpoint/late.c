@@ -29,8 +29,9 @@ void checkpoint_look(checkpoint_sight *sight) {
     }
 }
 
-// Opens the file and reads its last byte, because the length that the host remembers may be old.
-// Also true after an error for which waiting does not help.
+// Whether this host sees the first size_bytes bytes of the file. Opens the file and reads the last
+// of these bytes, because the length that the host remembers may be old. Also true after an error
+// for which waiting does not help.
 static bool is_seen(const char *path, int64_t size_bytes) {
     int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return errno != ENOENT && errno != ESTALE;

@@ -20,7 +20,7 @@ enum {
 // Waiting for one file leaves less time for those that follow. Begins as CHECKPOINT_PATIENT.
 typedef struct checkpoint_patience {
     int64_t left_ns;
-    bool has_warned; // that this rank waits; once is enough
+    bool has_warned; // this rank has warned that it waits; one warning is enough
 } checkpoint_patience;
 #define CHECKPOINT_PATIENT                                                                         \
     (checkpoint_patience) { .left_ns = CHECKPOINT_LATE_MS * INT64_C(1000000) }
@@ -29,7 +29,7 @@ typedef struct checkpoint_patience {
 // files to wait.
 typedef struct checkpoint_sight {
     char path[PATH_MAX]; // the step's folder; empty: there is no checkpoint
-    // Sizes of state.json and of the files; -1: the file is not there.
+    // Sizes in bytes of state.json and of the checkpoint's other files; -1: the file is not there.
     int64_t bytes[CHECKPOINT_MAX_FILES + 1];
 } checkpoint_sight;
 

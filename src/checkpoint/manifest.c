@@ -1,5 +1,5 @@
-// Writes and parses state.json: progress, files, hashes, recipe. Read next: folder.c, which
-// commits.
+// Writes and parses state.json: progress, files, hashes, recipe. Read next: folder.c, which commits
+// a checkpoint.
 #include "checkpoint/manifest.h"
 
 #include "base/limits.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char SEAL[] = ",\"sha256\":\""; // followed by 64 digits and by "}
+// What stands before state.json's own hash. The 64 digits of the hash and "} end the file.
+static const char SEAL[] = ",\"sha256\":\"";
 enum { SEAL_BYTES = sizeof SEAL - 1 + 2 * CHECKPOINT_HASH_BYTES + 2 };
 
 static void to_hex(const unsigned char hash[CHECKPOINT_HASH_BYTES], char *out) {
@@ -74,7 +75,7 @@ tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest 
     tri_tree_put(arena, root, "files", files);
 
     char *text = tri_json_emit(arena, root);
-    size_t sealed = strlen(text) - 1; // without the closing brace
+    size_t sealed = strlen(text) - 1; // the hash is of these bytes: all but the closing brace
     unsigned char hash[CHECKPOINT_HASH_BYTES];
     char hex[2 * CHECKPOINT_HASH_BYTES + 1];
     TRI_TRY(checkpoint_hash(text, (int64_t)sealed, hash));

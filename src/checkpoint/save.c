@@ -1,8 +1,9 @@
-// Saves a checkpoint. Every rank hashes its own chunks and writes them into files that all ranks
-// share, in a hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails
-// records the error and takes part in the collectives until the ranks next agree on a status, so
-// that no rank waits for one that has returned. Read next: chunk.c (how files are cut), manifest.c
-// (state.json), folder.c (commit, symbolic links, removal of old checkpoints).
+// Saves a checkpoint. Files are cut into chunks. Every rank hashes some of the chunks and writes
+// them into files that all ranks share, in a hidden folder; rank 0 then adds state.json (whose
+// contents are called the manifest) and renames the folder. A rank that fails records the error and
+// takes part in the collectives until the ranks next agree on a status, so that no rank waits for
+// one that has returned. Read next: chunk.c (how files are cut), manifest.c (state.json), folder.c
+// (commit, symbolic links, removal of old checkpoints).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -47,7 +48,7 @@ struct tri_pending_save {
     void (*stage)(save *s);
     pthread_t thread;
     _Atomic bool is_ready, is_cancelled;
-    int64_t worked_ns; // how long the begin of the save and its finished stages have worked
+    int64_t worked_ns; // how long tri_checkpoint_save_begin and the ended stages worked in total
     tri_status status; // this rank's first failure; `message` is its text
     char message[TRI_MESSAGE_MAX_BYTES];
 };
@@ -91,10 +92,11 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// Whether this rank writes the chunk. The file is divided into ranges of chunk_bytes. The ranks
-// that hold a chunk's tensor take turns: the number of the range in which the chunk begins decides.
-// All ranks go through the file in order, so at any moment they need neighbouring tensors. Reading
-// a tensor may be collective, and with this order no rank waits long for the others.
+// Whether this rank writes the chunk. The file is divided into numbered ranges of chunk_bytes. If n
+// ranks hold the chunk's tensor, the number of the range in which the chunk begins, modulo n, tells
+// which of them writes it. All ranks go through the file in order, so at any moment they need
+// neighbouring tensors. Reading a tensor may be collective (tri_state_source.fetch), and with this
+// order no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
     int64_t index = chunk->offset / s->manifest.chunk_bytes;
@@ -164,8 +166,8 @@ static tri_status prepare(save *s) {
     return TRI_OK;
 }
 
-// Fetches the tensor of chunk i if this rank holds the tensor and i is its first chunk. For its
-// further chunks the tensor need not be fetched again.
+// Makes the tensor of chunk i readable (tri_state_source.fetch), if this rank holds the tensor and
+// i is its first chunk. For the tensor's further chunks it need not be fetched again.
 static tri_status fetch(const tri_state_source *source, const checkpoint_chunks *chunks, int i) {
     int tensor = chunks->items[i].tensor, index = 0;
     if (!source->fetch || tensor == CHECKPOINT_HEADER ||

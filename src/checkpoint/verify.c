@@ -16,7 +16,7 @@ typedef struct reading {
     tri_arena *arena;
     const char *path;
     const checkpoint_file *file;
-    const tri_state_sink *sink; // where to load the state, or NULL
+    const tri_state_sink *sink; // gets the tensors; NULL: the file is only verified
     // Without a sink this reader reads every ranks-th chunk, beginning with number `rank`.
     int rank, ranks;
     tri_safetensors *open;

@@ -1,5 +1,6 @@
-// Opens weights from any supported source as one list of tensors: one safetensors file, the shards
-// of an index, or a checkpoint. So export, diff and initial weights need not know the difference.
+// Opens weights from any supported source as one list of tensors. A source is one safetensors file,
+// a checkpoint, or several safetensors files ("shards") that an index file lists
+// (model.safetensors.index.json). So export, diff and initial weights need not know the difference.
 #ifndef TRIREME_CHECKPOINT_WEIGHTS_H
 #define TRIREME_CHECKPOINT_WEIGHTS_H
 
@@ -9,7 +10,7 @@
 enum { CHECKPOINT_NO_ENTRY = -1 };
 
 typedef struct checkpoint_weights {
-    const char *path; // path of the single file, or of the index
+    const char *path; // path of the single safetensors file, or of the index file
     int count;
     tri_safetensors_entry *entries; // the tensors of all files, sorted by name
     const tri_safetensors **files;  // files[i] contains entries[i]

@@ -9,7 +9,7 @@ typedef struct tri_data_rate {
     int64_t workers;
     int64_t batches;      // number of micro-batches that were read
     double samples_per_s; // samples per second of one replica that does nothing but read
-    double bytes_per_s;   // bytes after conversion and transforms
+    double bytes_per_s;   // bytes per second, counted after conversion and transforms
     double time_us;       // time for each micro-batch
 } tri_data_rate;
 

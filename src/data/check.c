@@ -8,7 +8,7 @@
 #include <string.h>
 
 // Statistics of the values so far. Mean and squares are computed by Welford's recurrence (1962),
-// which stays precise over billions of values; a plain sum does not.
+// which stays precise over billions of values; a plain sum would not.
 typedef struct moments {
     double min, max, mean;
     double squares; // sum of the squared deviations from the mean

@@ -34,7 +34,7 @@ typedef struct tri_data_report {
     int64_t classes; // number of classes; 0: there are no labels
     // Number of samples of the rarest class, and of the most frequent class.
     int64_t min_class_samples, max_class_samples;
-    // By class: number of samples; only the first classes are counted here.
+    // By class: number of samples; only the first TRI_CHECK_CLASSES classes have an entry.
     int64_t histogram[TRI_CHECK_CLASSES];
     int warning_count;
     char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do about them

@@ -1,5 +1,6 @@
-// Opens a data set of any kind, selects the samples of a split, and reads them, with conversion and
-// transforms. Read next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
+// Opens a data set of any kind (data.name: idx, npy, tokens, …), selects the samples of a split
+// (training, validation or test), and reads them, with conversion and transforms.
+// Read next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
 #include "data/dataset.h"
 
 #include "data/convert.h"
@@ -95,8 +96,8 @@ static tri_status check_tokens(const tri_dataset *dataset) {
     return TRI_OK;
 }
 
-// Sets up transforms, sizes and scratch memory. This happens after the kind of data set (data.name)
-// has added its fields, because it depends on the fields' shapes.
+// Sets up the fields' transforms and sizes, and the sizes of scratch memory. This happens after the
+// kind of data set (data.name) has added its fields, because it depends on the fields' shapes.
 static tri_status finish_fields(tri_dataset *dataset) {
     TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;
@@ -243,7 +244,9 @@ const char *tri_data_split_name(tri_data_split split) {
 
 static tri_status describe_declared(tri_dataset *dataset, const tri_shapes *declared) {
     for (int i = 0; i < declared->count; i++) {
-        tri_field_row row = {.dtype = TRI_F32}; // tri_dataset_add rejects unknown names
+        // For a name that tri_field_find does not know, the type stays F32; tri_dataset_add then
+        // rejects the name.
+        tri_field_row row = {.dtype = TRI_F32};
         tri_field_find(dataset->options->extra_fields, declared->names[i], &row);
         TRI_TRY(tri_dataset_add(dataset, "data.shapes", declared->names[i], row.dtype,
                                 &declared->shapes[i]));

@@ -28,7 +28,7 @@ typedef struct tri_dataset_kind {
     // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
     // Adds the fields that follow from the options alone, for plans, which do not open the data.
-    // NULL: none do.
+    // NULL: without the data, no field is known.
     tri_status (*describe)(tri_dataset *dataset);
     // `describe` adds the kind's usual shapes, but those in the files may differ.
     bool describes_guess;

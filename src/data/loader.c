@@ -1,4 +1,5 @@
-// The loader: worker threads fill a ring of buffers with micro-batches, in order.
+// The loader: worker threads fill a ring of buffers with a replica's micro-batches, in order, and
+// the training loop ("the caller") takes one after the other. loader.h explains replica and round.
 #include "data/loader.h"
 
 #include "base/os.h"

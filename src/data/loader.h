@@ -1,4 +1,6 @@
-// Reads a replica's micro-batches ahead of their use, in order, on threads of its own.
+// Reads a replica's micro-batches ahead of their use, in order, on threads of its own. A replica is
+// the ranks that together run one micro-batch; a round is the number of a micro-batch among those
+// of one replica in one step. "Batch" below means a micro-batch.
 //
 // The order of batches is computed (sampler.h), so a loader can begin at any epoch, step and
 // micro-batch without reading what comes before. It allocates all memory when it is created.
@@ -37,7 +39,7 @@ typedef struct tri_data_batch {
     int64_t epoch, step, round;
     tri_micro_batch micro;  // the micro-batch: its index and position in the step, and its size
     const int64_t *samples; // [size]: numbers of the samples in the data set
-    // [size, …] each, by field of the data set; aligned to 64 bytes.
+    // By field of the data set: the field's values of all samples, [size, …]; aligned to 64 bytes.
     void *fields[TRI_MAX_DATA_FIELDS];
 } tri_data_batch;
 

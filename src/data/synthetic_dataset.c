@@ -58,7 +58,8 @@ static tri_status synthetic_open(tri_dataset *dataset) {
 static void synthetic_close(tri_dataset *dataset) {}
 
 // Generates the elements of a sample. Element e is random word e mod 4 of the Philox block with the
-// counter (e div 4, sample low, sample high, 0), so that any sample can be generated at any time.
+// counter (e div 4, low 32 bits of the sample's number, its high 32 bits, 0), so that any sample
+// can be generated at any time.
 static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
                                  void *buffer, const void **stored) {
     const synthetic_state *state = dataset->state;

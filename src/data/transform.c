@@ -176,8 +176,8 @@ struct tri_transforms {
     transform items[MAX_TRANSFORMS];
     tri_dtype stored;
     tri_shape shape;           // shape of the output of all transforms
-    size_t intermediate_bytes; // size of the largest image that a move_pixels makes
-    tri_pixels *pixels;        // for U8 images, by channel: the value of each possible byte
+    size_t intermediate_bytes; // size in bytes of the largest image that a move_pixels writes
+    tri_pixels *pixels;        // for U8 images, by channel: the value that each byte becomes
 };
 
 // Reads an entry of data.transform: `name`, or a map with one key, `name: {option: value}`.

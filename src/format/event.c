@@ -1,5 +1,6 @@
 // Writes TensorBoard event files. Messages are built from their ends, because a message is preceded
-// by its length: see protobuf.h.
+// by its length: see protobuf.h. A comment behind a call, such as "Event.step", says which field of
+// which message the call writes.
 #include "format/event.h"
 
 #include "base/os.h"
@@ -42,8 +43,8 @@ static uint32_t masked(const void *data, size_t size) {
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
 // Begins a record, which consists of length, checksum of the length, data, and checksum of the
-// data. It is built from its end, so this reserves the four bytes of the last checksum; `finish`
-// fills them in and adds the first two.
+// data. It is built from its end, so this reserves the four bytes of the data's checksum. `finish`
+// fills them in and puts the length and its checksum in front.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);
@@ -132,8 +133,9 @@ tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
     return finish(writer);
 }
 
-// Wraps the bytes since `data`, which are field `kind` of HParamsPluginData, in the messages that
-// contain it (Value, Summary, Event), and writes the record.
+// Ends a record of the hparams plugin. The bytes that were written since the buffer had `data`
+// bytes become field number `kind` of the message HParamsPluginData. This is wrapped in the
+// messages that contain it (Value, Summary, Event), and the record is written.
 static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data, const char *tag) {
     protobuf *buffer = &writer->buffer;
     protobuf_message(buffer, kind, data);
@@ -174,7 +176,7 @@ static tri_status write_experiment(tri_event_writer *writer, const tri_event_hpa
 static void put_hparam(protobuf *buffer, const tri_event_hparam *hparam) {
     size_t entry = protobuf_size(buffer);
     if (hparam->type == TRI_HPARAM_STRING)
-        protobuf_string(buffer, 3, hparam->text); // google.protobuf.Value
+        protobuf_string(buffer, 3, hparam->text); // google.protobuf.Value.string_value
     if (hparam->type == TRI_HPARAM_NUMBER) protobuf_double(buffer, 2, hparam->number);
     if (hparam->type == TRI_HPARAM_BOOL) protobuf_varint(buffer, 4, hparam->number != 0);
     protobuf_message(buffer, 2, entry);       // the value of an entry of the map

@@ -73,7 +73,7 @@ static const char *meaning(char letter) {
     return "an unknown type";
 }
 
-// Reads a type, which is byte order, letter and bytes: "<f4", "|u1", ">i8".
+// Reads a type: a byte order, a letter and the number of bytes, as in "<f4", "|u1", ">i8".
 static tri_status read_descr(const cursor *c, const char *text, tri_npy_header *out) {
     static const struct {
         const char *type;

@@ -137,7 +137,7 @@ static tri_status parse_entry(const tri_safetensors *file, const char *name, jso
         return TRI_FAIL(TRI_CORRUPT,
                         "%s: tensor '%s' has %lld bytes by its data_offsets, but %lld by its shape",
                         file->path, name, (long long)(last - first), (long long)size);
-    out->offset = first; // relative to the data; check_offsets makes it relative to the file
+    out->offset = first; // from the end of the header; check_offsets adds the header's length
     out->size_bytes = size;
     return TRI_OK;
 }
@@ -149,11 +149,12 @@ static int compare_offset(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Checks that the tensors are contiguous from 0 to the file's end, as the format demands, because
-// gaps and overlaps could hide data. Makes their offsets relative to the file.
+// Checks that the tensors are contiguous from the end of the header to the file's end, as the
+// format demands, because gaps and overlaps could hide data. Makes the tensors' offsets relative to
+// the beginning of the file.
 static tri_status check_offsets(tri_safetensors *file) {
     qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_offset);
-    // `end`: where the tensors checked so far end.
+    // `end`: where the tensors checked so far end, counted from the end of the header.
     int64_t end = 0, available = file->size_bytes - file->data_start;
     for (int i = 0; i < file->count; i++) {
         tri_safetensors_entry *entry = &file->entries[i];

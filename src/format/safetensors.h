@@ -64,7 +64,7 @@ typedef struct tri_safetensors_layout {
     int64_t header_bytes;
     int count;
     tri_safetensors_entry *entries; // entries[i] tells where specs[i] lies in the file
-    int *order;                     // order[k]: index of the k-th tensor in the file
+    int *order;                     // entries[order[k]] is the k-th tensor in the file
     int64_t file_bytes;
 } tri_safetensors_layout;
 

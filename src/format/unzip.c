@@ -14,9 +14,11 @@
 enum {
     INPUT_BYTES = 1 << 16,
     MAGIC_BYTES = 2, // the bytes 0x1f 0x8b
-    // ISA-L counts output bytes in 32 bits, so it is asked for at most this many at a time.
+    // ISA-L, which decompresses, counts output bytes in 32 bits, so it is asked for at most this
+    // many at a time.
     OUTPUT_STEP_BYTES = 1 << 30,
-    MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
+    // The most bytes that one compressed byte can become: deflate codes up to 258 bytes in 2 bits.
+    MAX_EXPANSION = 1032,
 };
 
 struct tri_unzip {

@@ -19,9 +19,11 @@ enum {
     ENTRY_BYTES = 46,
     LOCAL_BYTES = 30,
     CHUNK_BYTES = 1 << 16,
-    // Zlib counts in 32 bits, so it gets at most this many bytes at a time.
+    // ISA-L, which decompresses, counts output bytes in 32 bits, so it is asked for at most this
+    // many at a time.
     OUTPUT_STEP_BYTES = 1 << 30,
-    MAX_EXPANSION = 1032, // deflate needs at least 2 bits for 258 bytes
+    // The most bytes that one compressed byte can become: deflate codes up to 258 bytes in 2 bits.
+    MAX_EXPANSION = 1032,
     ENCRYPTED = 1,
     STORED = 0,
     DEFLATED = 8,
@@ -94,8 +96,8 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     return TRI_OK;
 }
 
-// Reads numbers that do not fit into 32 bits: in the entry they are UINT32_MAX, and an extra field
-// of type 1 contains them, in the order of `wanted`.
+// Reads numbers that do not fit into 32 bits: in the directory's entry they are UINT32_MAX, and the
+// entry's extra field of type 1 contains them, in the order of `wanted`.
 static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wanted[3]) {
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;

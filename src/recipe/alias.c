@@ -5,13 +5,14 @@
 #include <string.h>
 #include <strings.h>
 
-// From https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies
-// of https://pytorch.org/docs/stable/fsdp.html, and DeepSpeed's stages. Upper and lower case are
-// treated alike.
+// The names are from https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, from the
+// sharding strategies of https://pytorch.org/docs/stable/fsdp.html, and from DeepSpeed's stages.
+// Upper and lower case are treated alike.
 static const struct {
     const char *alias, *name;
     const char *offload; // NULL: the alias does not change strategy.offload
-    // Shards within a host and replicates across hosts, so it needs sizes of the mesh.
+    // The strategy shards within a host and replicates across hosts, so the recipe has to set the
+    // size of the mesh's axis `shard` or `replicate`.
     bool is_hybrid;
 } rows[] = {
     {"auto", "ddp", NULL, false},

@@ -1,6 +1,6 @@
 // Reads a DeepSpeed configuration into settings of a recipe, and merges them into the recipe's
-// tree. Read next: deepspeed_reader.c, which reads its keys by the tables in deepspeed_rows.c and
-// deepspeed_named.c.
+// tree. Read next: deepspeed_reader.c, which reads the configuration's keys by the tables in
+// deepspeed_rows.c and deepspeed_named.c.
 #include "recipe/deepspeed.h"
 
 #include "base/limits.h"
@@ -114,8 +114,9 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     return status;
 }
 
-// Whether an override sets `key`, a map around it or a key in it, or changes the `name` of its
-// section. Then the override decides, and the configuration's value is dropped.
+// Whether an override of the command line sets `key`, a map that contains it, or a key inside it,
+// or changes the `name` of its section. Then the override decides, and the value of the DeepSpeed
+// configuration is dropped.
 static bool is_overridden(const char *key, const char *const *overrides, int count) {
     size_t length = strlen(key), section = strcspn(key, ".");
     for (int i = 0; i < count; i++) {
@@ -130,8 +131,8 @@ static bool is_overridden(const char *key, const char *const *overrides, int cou
     return false;
 }
 
-// Finds the map that should contain the last word of `key`, and makes maps that are missing. NULL:
-// one of them is not a map, which decoding the recipe will reject.
+// Finds the map in which `key` has to be set: for "a.b.c" the map a.b, and *last is "c". Makes maps
+// that are missing. NULL: a or a.b is not a map, which decoding the recipe will reject.
 static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
         const char *word = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);

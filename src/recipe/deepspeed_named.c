@@ -13,8 +13,8 @@ static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row,
     return deepspeed_fail(reader, path, "has to be true or false");
 }
 
-// Reads a number of updates. A fraction of the run is rejected: the recipe's key allows it, but
-// DeepSpeed's does not.
+// Reads a number of updates. A fraction of the run is rejected: the recipe's schedule.warmup_steps
+// allows one, but DeepSpeed's warmup_num_steps does not.
 static tri_status convert_count(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     int64_t number;

@@ -10,7 +10,7 @@ typedef struct deepspeed_reader {
     const char *file;
     const tri_tree *root;
     tri_deepspeed *out;
-    bool is_disabled; // inside a section with enabled: false, whose keys are checked but not used
+    bool is_disabled; // in a section with enabled: false, whose keys are only checked, not used
     int64_t train, micro, accumulation; // sizes of a batch; 0: not given
     bool has_auto_train; // train_batch_size is auto, so the recipe's batch.global is used
     const char *precision, *precision_key;

@@ -88,8 +88,8 @@ static tri_status autocast(deepspeed_reader *reader, const deepspeed_row *row, c
     return enabled && !typed ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
-// Sets the wire type of gradients. DeepSpeed's default, null, is the type of computation. This
-// program's default is at least as precise, so null sets nothing.
+// Sets the type in which gradients travel between ranks. DeepSpeed's default, null, is the type in
+// which the model computes. This program's default is at least as precise, so null sets nothing.
 static tri_status communication(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     static const char *const names[][2] = {

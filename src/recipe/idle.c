@@ -1,5 +1,5 @@
-// Finds settings that have no effect because of the recipe's other settings: one row for each key
-// or section.
+// Finds settings that have no effect because of the recipe's other settings. A table has one row
+// for each key or section that can be without effect.
 #include "recipe/idle.h"
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 // Rejects settings of other systems, and settings that this version does not support, before
-// anything starts: one row for each. When a feature is added, its row is deleted.
+// anything starts. Each such setting is a row of a table. When a feature is added, its row is
+// deleted.
 #include "recipe/missing.h"
 
 #include "base/option_manual.h"
@@ -10,8 +11,9 @@
     "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
     "llama' (trireme train --keys model lists them)"
 
-// Names of Lightning and PyTorch for settings that have another name here, or are flags here. The
-// names after the empty line are mostly what people write as flags, such as --batch-size 32.
+// Names of Lightning and PyTorch for settings that have another name in this program, or are flags
+// of its commands. The rows after the empty line are mostly for what people write as flags, such as
+// --batch-size 32.
 static const struct {
     const char *key;
     const char *own;    // the key of this program to write instead; NULL: `remark` tells what to do

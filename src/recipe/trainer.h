@@ -32,7 +32,8 @@ typedef struct tri_trainer_options {
     int64_t max_epochs, max_steps; // -1: no limit; the limit that is reached first ends the run
     double max_time;               // seconds; 0: no limit
     tri_on_timeout on_timeout;
-    // How much of an epoch is used; 1.0: all of it.
+    // How much is used of the steps of an epoch, and of the micro-batches of an evaluation: a
+    // fraction (1.0: all) or a number.
     tri_amount limit_train_batches, limit_val_batches;
     tri_amount val_check_interval; // a fraction of an epoch, or a number of steps
     int64_t check_val_every_n_epoch;
@@ -82,7 +83,7 @@ typedef struct tri_schedule_options {
     double eta_min;      // cosine: the smallest learning rate, not a factor
     double max_lr;       // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle: as in PyTorch
-    tri_anneal anneal_strategy;                     // onecycle: the shape of both curves
+    tri_anneal anneal_strategy;                     // onecycle: how the rate rises and falls
     int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
     bool cycle_momentum; // onecycle: PyTorch's name; true is not supported
     tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine

@@ -1,7 +1,8 @@
-// A run over several nodes that is started twice (two generations), for test_nodes.py: the last
-// rank of the first start leaves a process behind that still has its connection to the store, and
-// asks it again and again whether it may commit. The store's last answer is in FOLDER/stale; the
-// ranks of the second start wait until that file exists.
+// A run over several nodes that is started twice (two generations), for test_nodes.py. The last
+// rank of the first start leaves a process behind that still has its connection to the store (the
+// service at which the ranks meet). It asks the store again and again whether it may commit a
+// checkpoint. The store's last answer is in FOLDER/stale; the ranks of the second start wait until
+// that file exists.
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"
 
@@ -46,7 +47,7 @@ static tri_status meet(tri_store **store) {
 static int stay_behind(void) {
     tri_store *store;
     bool was_refused = false;
-    setsid(); // out of the launcher's reach
+    setsid(); // so that signals to the worker's process group do not reach this process
     if (meet(&store) != TRI_OK) return fail();
     write_text("met", "");
     for (int i = 0; i < WAIT_MS / 20; i++) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A rank is killed or stopped at each kind of action. The others end soon, with a line that names
-the rank, its host and that action. No process and no shared memory is left behind, and saved
-checkpoints are intact.
+"""Kills or stops a rank at each kind of action (FORWARD, GATHER, …: what a step's schedule
+consists of). The other ranks end soon, with a line that names the rank, its host and that action.
+No process and no shared memory is left behind, and saved checkpoints are intact.
 
 usage: test_action_faults.py BUILD_FOLDER
 """
@@ -19,8 +19,8 @@ import matrix  # noqa: E402
 from runs import (SYNTHETIC, TRIREME, check_nothing_left, check_saved, end_all,  # noqa: E402
                   finish, start_ranks, state, timed, train, wait_for)
 
-# Until the others have left: 5 s for the notice (a stopped rank misses 4 s of heartbeats), and time
-# for a loaded machine to end a process.
+# By signal: how many seconds the other ranks may take to end. They notice the loss within 5 s (a
+# stopped rank has then missed 4 s of heartbeats); a loaded machine needs time to end a process.
 NOTICED_S = {signal.SIGKILL: 10.0, signal.SIGSTOP: 20.0}
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 ENDLESS = ["trainer.max_steps=100000", "trainer.max_epochs=-1", "batch.global=24",
@@ -37,11 +37,12 @@ PIPELINE = ["strategy.name=pipeline"]
 BUBBLES = [*PIPELINE, "strategy.schedule=zero-bubble"]
 RECOMPUTE = [*FSDP, "strategy.recompute=block"]
 
-# The kind of action, ranks, which of them, its how manyth action of the kind, recipe and settings.
+# In each row: a kind of action; how many ranks there are; which of them is killed; at its how
+# manyth action of this kind; the recipe with its settings.
 KILLED = [
     ("GATHER", 3, 1, 150, [*CNN, *FSDP]),
     ("RELEASE", 2, 0, 150, [*CNN, *FSDP]),
-    ("CLEAR", 3, 2, 4, [*CNN, *FSDP]),  # at the end of an epoch it has no sample
+    ("CLEAR", 3, 2, 4, [*CNN, *FSDP]),  # in an epoch's last step rank 2 has no sample
     ("SCATTER", 3, 2, 100, [*CNN, *FSDP]),
     ("TAKE", 2, 1, 60, CNN),
     ("FORWARD", 2, 1, 100, CNN),
@@ -72,7 +73,7 @@ STOPPED = [
 
 
 def check_all_kinds():
-    """The table has every action that a schedule has."""
+    """Checks that KILLED has a row for every kind of action that a schedule can have."""
     with open("src/plan/schedule.h", encoding="utf-8") as file:
         kinds = set(re.findall(r'^ +X\(\w+, "(\w+)", TRI_LANE', file.read(), re.M))
     missing = kinds - {row[0] for row in KILLED}
@@ -105,7 +106,8 @@ def check_row(folder, number, row):
             assert len(lines) == 1, f"{what}: {err}"
             named = f"rank {victim} (host {os.uname().nodename}, pid {children[victim].pid})"
             assert named in lines[0], f"{what}: no '{named}' in: {lines[0]}"
-            # A device that runs behind the host is given an action: "in ISSUE 'FORWARD fc1'".
+            # On a device that works asynchronously, the rank only issues the action to it. Then the
+            # line has "in ISSUE 'FORWARD fc1'".
             assert re.search(rf"in (ISSUE ')?{kind}\b", lines[0]), f"{what}: {lines[0]}"
         assert took < NOTICED_S[number], f"{what}: {took:.1f} s"
     finally:
@@ -117,7 +119,7 @@ def check_row(folder, number, row):
 def check_rows(folder):
     matrix.write_text(folder)
     rows = [(signal.SIGSTOP, row) for row in STOPPED] + [(signal.SIGKILL, row) for row in KILLED]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # a stopped rank leaves others waiting
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # 4 at once: ranks mostly wait
         done = [pool.submit(check_row, folder, number, row) for number, row in rows]
         for (number, row), future in zip(rows, done):
             print(f"  {number.name} at {row[0]}: the others left after {future.result():.1f} s")

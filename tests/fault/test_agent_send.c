@@ -22,7 +22,7 @@
 
 enum { LIMIT_S = 60 };
 
-static _Atomic uint32_t refused_kind; // messages of this kind find the connection full
+static _Atomic uint32_t refused_kind; // sending this kind of message fails: the socket is full
 static atomic_int refused;
 
 static ssize_t refusing_send(int fd, const void *data, size_t size, int flags) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""An asynchronous device has a step in flight while results are read. Whatever ends or changes
-a run then (an overflow, a loss that is not finite, a signal, a limit, a lost rank, data that fail),
-what it leaves is what the CPU leaves, to the last bit.
+"""On an asynchronous device, the next step is already in flight while the results of a step are
+read. Whatever ends or changes a run then (an overflow, a loss that is not finite, a signal, a
+limit, a lost rank, data that cannot be read), its metrics and checkpoints are those of a run on the
+CPU, to the last bit.
 
 usage: test_ahead.py BUILD_FOLDER
 """
@@ -30,7 +31,7 @@ def command(device, place, *words, ranks=1, recipe="mnist-cnn"):
 
 
 def rows(place):
-    """Of repeated steps the later one holds."""
+    """The FIELDS of each step in metrics.jsonl. If a step was repeated, its last line counts."""
     return {entry["step"]: [entry[name] for name in FIELDS] for entry in entries(place, "train")}
 
 
@@ -39,7 +40,8 @@ def said(done, text):
 
 
 def both(folder, name, *words, code=0, ranks=1):
-    """The run on the CPU and on an asynchronous device; their folders and what they said."""
+    """Runs a training on the CPU and on the asynchronous device `far`, and checks that their
+    metrics are equal. Returns the two run folders and the two ended processes."""
     places, done = [], []
     for device in ("cpu", "far"):
         places.append(os.path.join(folder, f"{name}-{ranks}-{device}"))
@@ -61,7 +63,8 @@ def check_same_checkpoint(places):
 
 
 def check_overflow(folder):
-    """Scale, learning rate and bias correction follow the updates that were made."""
+    """A step whose gradients overflow makes no update. On both devices the loss scale, the learning
+    rate and Adam's bias correction then depend on the updates that were made, not on the steps."""
     words = ["trainer.precision=16-mixed", "trainer.loss_scale.initial=67108864",
              "trainer.loss_scale.window=4", "trainer.loss_scale.hysteresis=1",
              "schedule.name=cosine", "schedule.warmup_steps=5", "trainer.max_epochs=2",
@@ -83,7 +86,8 @@ def check_exhausted(folder):
 
 
 def check_not_finite(folder):
-    """The same step and the same parameter are named; a resumed run comes to the same end."""
+    """If the loss is not finite, both devices name the same step and the same parameter, and a run
+    that is resumed ends with the same message."""
     for ranks in (1, 2):
         words = ["optimizer.name=sgd", "optimizer.lr=200", "checkpoint.every_n_steps=2"]
         places, done = both(folder, "explodes", *words, code=1, ranks=ranks)
@@ -105,7 +109,8 @@ def check_early_stopping(folder):
 
 
 def check_interruptions(folder):
-    """Each signal leaves a checkpoint from which the run goes on as if nothing had been."""
+    """A run that a signal ends has a checkpoint. Resumed from it, the run has the same metrics and
+    checkpoint as a run that was not interrupted."""
     words = ["trainer.max_epochs=4", "checkpoint.every_n_steps=5", "model.dropout=0.2"]
     for ranks in (1, 2):
         whole = os.path.join(folder, f"whole-{ranks}")
@@ -131,8 +136,8 @@ def check_interruptions(folder):
 
 
 def check_limits_of_time(folder):
-    """Which step is the last one when time is up, and which are saved, differs from run to run;
-    what was done until then does not."""
+    """With limits of time, the last step and the saved steps differ from run to run. All steps up
+    to the last one have the same metrics as in a run that is limited to that number of steps."""
     words = ["trainer.limit_val_batches=0", "checkpoint.train_time_interval=0.2",
              "trainer.max_epochs=-1"]
     for ranks in (1, 2):
@@ -146,7 +151,7 @@ def check_limits_of_time(folder):
 
 
 def check_lost_ranks(folder):
-    """A rank ends while steps are in flight: the others leave soon, and say who was lost."""
+    """A rank is killed while steps are in flight. The other ranks end soon, and name it."""
     for kind, ranks, victim, count in (("ISSUE", 2, 1, 400), ("SCATTER", 3, 0, 60),
                                        ("ISSUE", 2, 0, 777), ("writing metrics", 2, 0, 7)):
         place = os.path.join(folder, f"lost-{kind}-{count}".replace(" ", "-"))
@@ -173,7 +178,8 @@ def check_lost_ranks(folder):
 
 
 def check_failing_data(folder):
-    """The loader fails while the device still copies from its memory."""
+    """The loader fails while the device still copies from the loader's memory: the run ends with
+    code 1 and the loader's message."""
     path = os.path.join(folder, "tokens.txt")
     with open(path, "w", encoding="ascii") as file:
         file.write("the oars of every bank pull " * 4000)

@@ -89,7 +89,7 @@ static void record(const scenario *s, crash_log *log) {
     tri_os.fsync = no_fsync;
 }
 
-// What was found to be wrong, for the message.
+// Describes the first fault that was found, for the test's message.
 static char wrong[1024];
 
 static bool is_wrong(const char *where, const char *what, int64_t step, int64_t wanted) {

@@ -9,7 +9,7 @@
 
 enum { KILLS = 100 };
 
-static int64_t width;          // 8000: 3 MB of weights and two optimizer states
+static int64_t width;          // size of the fixture's layer; 8000: 3 MB of weights and states
 static int64_t snapshot_bytes; // 0: no background thread
 
 static fixture_save options(int64_t step) {
@@ -21,7 +21,8 @@ static fixture_save options(int64_t step) {
                           .snapshot_bytes = snapshot_bytes};
 }
 
-// Saves from step `from` on until it is killed; writes the number of each committed step.
+// Saves from step `from` on, until this process is killed. Writes the number of each committed step
+// to the pipe `report`.
 static void save_steps(int64_t from, int report) {
     for (int64_t step = from;; step++) {
         if (fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
@@ -44,7 +45,7 @@ static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
     tri_os.sleep_ns((int64_t)(rand_r(seed) / (RAND_MAX + 1.0) * 1.5 * whole_save_s * 1e9));
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status)); // it did not fail by itself
+    assert_true(WIFSIGNALED(status)); // the child did not fail by itself before it was killed
     int64_t step, reported = *last;
     while (read(report[0], &step, sizeof step) == sizeof step) reported = step;
     close(report[0]);

@@ -74,7 +74,8 @@ static void see_again(void) {
     tri_os = tri_os_system;
 }
 
-// Standard error of this rank goes to a file, whose "waiting for" lines are counted.
+// From here on, this rank's standard error goes to a file. Lines with "waiting for" are counted
+// there.
 static void capture(tri_comm *comm, char path[96]) {
     snprintf(path, 96, "%s/said-%d", run_dir, comm->rank);
     CHECK(freopen(path, "w", stderr));
@@ -126,7 +127,8 @@ static void test_late_file_is_read(void **state) {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         for (int rank = 0; rank < 2; rank++) {
             order one = {orders[i].name, orders[i].is_short, rank};
-            if (rank == 0 && one.is_short) continue; // rank 0 reads before it checks the size
+            // Short files are not tried on rank 0, which reads a file before it checks its size.
+            if (rank == 0 && one.is_short) continue;
             assert_int_equal(ranks_run(RANKS, NULL, late_body, &one), 0);
         }
 }

@@ -18,7 +18,7 @@ typedef struct cell {
     const char *name;
     tri_strategy_kind strategy;
     int size[TRI_AXIS_COUNT];
-    const char *schedule; // of a pipeline
+    const char *schedule; // strategy.schedule, if the mesh has a pipeline
 } cell;
 
 enum {
@@ -46,7 +46,7 @@ static const cell cells[] = {
 
 static const struct {
     const tri_task *task;
-    bool divides; // supports tensor parallelism, and has blocks for 4 stages
+    bool divides; // the model supports tensor parallelism, and has blocks for 4 pipeline stages
 } models[] = {{&tri_model_llama, true}, {&tri_model_mnist_convnet, false}};
 
 static char folder[64];

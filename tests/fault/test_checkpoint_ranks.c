@@ -1,5 +1,5 @@
-// Several ranks save one checkpoint: the bytes do not depend on the number of ranks, and if one
-// rank fails or dies, no rank has saved.
+// Several ranks save one checkpoint: its bytes do not depend on the number of ranks, and if one
+// rank fails or dies, no checkpoint is committed.
 #include "checkpoint_fixture.h"
 #include "comm_ranks.h"
 
@@ -193,7 +193,7 @@ static void dying_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(strstr(tri_error_message(), words));
 }
 
-// If a rank dies, the others commit nothing, whether or not it was rank 0.
+// If a rank dies, the others commit nothing, whether or not the dead rank is rank 0.
 static void test_one_rank_dies(void **state) {
     tri_shm_config config = {.timeout_ms = 3000};
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
@@ -262,7 +262,8 @@ static void measured_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(comm->rank != 0 || (worked_s >= 0.3 && worked_s < 1));
 }
 
-// Rank 0 learns how long the slowest rank worked, without the steps that passed meanwhile.
+// Rank 0 learns how long the slowest rank worked for a save. The training steps that passed while
+// the save ran in the background do not count.
 static void test_work_is_measured(void **state) {
     order all = {.save = options(1)};
     assert_int_equal(ranks_run(2, NULL, measured_body, &all), 0);

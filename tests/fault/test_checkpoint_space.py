@@ -24,7 +24,8 @@ def run(*words, code=0):
 
 
 def inside(folder):
-    """In a mount namespace of its own, which ends with it."""
+    """Mounts a small file system at `folder` and checks runs in it; returns the exit code. This
+    process has a mount namespace of its own, so the mount ends with the process."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "none", folder],
                       capture_output=True).returncode != 0:
         return 77

@@ -164,7 +164,7 @@ static void how_programs_are_run(void **state) {
     unsetenv("PYTHON_EXEC");
     assert_int_equal(RUN("--no-python", "echo", "--", "a b"), 0);
     HAS(out_path, "-- a b\n");
-    // The launcher's own program, which need not be on PATH.
+    // The command `trireme` means the launcher's own program, which need not be on PATH.
     assert_int_equal(RUN("trireme", "hello"), 0);
     HAS(out_path, "hello from the program itself\n");
 }
@@ -193,7 +193,7 @@ static void always_crashing(void **state) {
     HAS(err_path, "attempt 3 of 3");
     HAS(err_path, "root cause, the first to fail:\n  rank 1 (local rank 1) on ");
     HAS(err_path, "exit code 7");
-    HAS_NOT(err_path, "rank 0 ("); // the launcher stopped it: no failure
+    HAS_NOT(err_path, "rank 0 ("); // the launcher stopped rank 0, so that is no failure
 }
 
 // A restart cannot mend bad usage, a bad recipe or bad input.
@@ -261,7 +261,7 @@ static void idle_flags_are_named(void **state) {
 }
 
 static void error_files_tell_the_cause(void **state) {
-    // Both fail; the later process has the earlier time stamp.
+    // Both workers fail; rank 1 ends later, but with the earlier time stamp, so it is the cause.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
             "trap '' TERM; if test $RANK = 0; then sleep 0.5; stamp=2000; else sleep 0.8; "
@@ -293,7 +293,7 @@ static void ends_by_signal_and_exit_codes(void **state) {
                      1);
     HAS(err_path, "ended by SIGSEGV");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // the workers had bad input
-    // Also 2 if another rank, which the launcher then stops, has written its error file before.
+    // The code is 2 also if a rank that is still running has written an error file before.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
             "test $RANK = 0 && { sleep 0.5; exit 2; }; printf %s '{\"message\": {\"message\": "
@@ -371,7 +371,7 @@ static void killed_worker_ends_all(void **state) {
     kill((pid_t)pids[0], SIGKILL);
     assert_int_equal(wait_code(pid), 1);
     assert_true(tri_os_seconds() - begin < 5);
-    require_gone(pids, 4, 1); // the workers and their children
+    require_gone(pids, 4, 1); // pids of the workers and of their children
     HAS(err_path, "ended by SIGKILL");
     HAS(err_path, "killed from outside");
 }
@@ -402,7 +402,7 @@ static void tee_and_redirect(void **state) {
         RUN(WORKERS(2), "--log-dir", logs, "-t", "0:1", "-r", "1:3", "sh", "-c", script), 0);
     HAS(out_path, "[default0]:out 0\n[default0]:unended\n");
     HAS_NOT(out_path, "out 1");
-    HAS(err_path, "err 0\n"); // without a prefix
+    HAS(err_path, "err 0\n"); // rank 0's standard error is not redirected: it has no prefix
     HAS_NOT(err_path, "[default0]");
     HAS_NOT(err_path, "err 1");
     assert_string_equal(worker_file("0/stdout.log"), "out 0\nunended");

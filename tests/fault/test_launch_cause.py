@@ -13,8 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import (SYNTHETIC, TRIREME, check_all, run, train)  # noqa: E402
 
 SENTENCE = "the disk is on fire"
-# A worker goes on when the launcher asks it to end, which it does after the first failure: so this
-# worker's is a later one, however busy the machine is.
+# Shell code with which a worker waits until the launcher asks it to end (by SIGTERM, see TRAP). The
+# launcher does so after the first failure. So this worker's failure is a later one, however busy
+# the machine is.
 UNTIL_ASKED = "until test \"$asked\"; do sleep 0.05; done; "
 TRAP = "trap 'asked=1' TERM; "
 
@@ -40,7 +41,8 @@ def until(condition):
 
 
 def check_one_sentence(_):
-    """A worker prints the text; the launcher does so only if none did, or not on the console."""
+    """The text of an error is printed once: by a worker, or by the launcher if no worker has
+    printed it or its output did not reach the console."""
     aloud = f"echo '{SENTENCE}' >&2; {write_error(True)}"
     silent = write_error(False)
     several = f"if test $RANK = 1; then {aloud} else {TRAP}{UNTIL_ASKED}{silent} fi; "
@@ -52,7 +54,8 @@ def check_one_sentence(_):
 
 
 def check_printed_by_another(folder):
-    """A cause that did not print its text, as another worker did, refers to the lines above."""
+    """If the worker that is the cause did not print its text, but another worker has printed the
+    same text, the launcher refers to the message above."""
     ready = os.path.join(folder, "ready")
     script = (f"if test $RANK = 1; then {TRAP} touch {ready}; {UNTIL_ASKED}"
               f"echo '{SENTENCE}' >&2; {write_error(True)} else "
@@ -67,7 +70,8 @@ def write_pid(path):
 
 
 def until_in_state(path, states):
-    """Until the process that wrote its pid to the file is in one of the states."""
+    """Shell code that waits until the process that wrote its pid to the file is in one of the
+    states, or is gone."""
     return (until(f"test -e {path}") + f"pid=$(cat {path}); " +
             until(f"grep -qs '^State:.[{states}]' /proc/$pid/status || ! test -e /proc/$pid"))
 

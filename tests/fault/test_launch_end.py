@@ -19,7 +19,7 @@ from runs import (SYNTHETIC, TRIREME, check_all, check_nothing_left, finish, las
 
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "log.progress=false", "trainer.max_epochs=100000", "checkpoint.every_n_steps=5"]
-SOON = 20  # seconds within which a launcher whose workers are gone has ended
+SOON = 20  # seconds within which a launcher has to end once its workers are gone
 
 
 def launch(script, *flags, ranks=2):
@@ -39,7 +39,8 @@ def ended(child, code, seconds=SOON):
 
 
 def check_guardian_suspended(folder):
-    """The guardian is a process of the launcher, and a `kill -STOP` by name meets it as well."""
+    """The launcher ends although its guardian is suspended, as by a `kill -STOP` of all processes
+    of that name. The guardian is the process that kills the workers if the launcher is killed."""
     go = os.path.join(folder, "go")
     child = launch(f"until test -e {go}; do sleep 0.1; done", ranks=2)
     wait_for(lambda: len(children(child.pid)) == 3, "two workers and the guardian", child=child)
@@ -50,7 +51,8 @@ def check_guardian_suspended(folder):
 
 
 def check_grandchild(folder):
-    """It has left the worker's group, and holds the worker's output."""
+    """The launcher ends although a worker's child still runs, which is in another process group and
+    keeps the worker's output open."""
     pids = os.path.join(folder, "pids")
     for code, flags in ((0, ["--tee", "3"]), (3, ["--tee", "3"]), (0, ["--redirects", "3"])):
         child = launch(f"setsid sleep 300 & echo $! >>{pids}; sleep 0.5; exit {code}",
@@ -63,7 +65,7 @@ def check_grandchild(folder):
 
 
 def check_left_group(_):
-    """A worker in another process group than its own gets signals, too."""
+    """A worker that has moved to another process group gets the launcher's signals, too."""
     child = launch("exec python3 -c 'import os, time; os.setpgid(0, os.getpgid(os.getppid())); "
                    "time.sleep(300)'")
     wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
@@ -73,7 +75,8 @@ def check_left_group(_):
 
 
 def check_no_handler(_):
-    """A signal that is passed on, and that ends a worker without a handler, ends the run so."""
+    """The launcher passes on a signal that it gets. If this ends a worker that has no handler for
+    it, the run ends with the exit code of that signal, and is not restarted."""
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
         for script in ("exec sleep 300", "test $RANK = 0 || exec sleep 300; trap '' USR1 USR2; "
                                          "while :; do sleep 0.1; done"):
@@ -83,15 +86,16 @@ def check_no_handler(_):
             child.send_signal(number)
             _, err = ended(child, 128 + number)
             assert "restart 1" not in err and "root cause" not in err, err
-    # From elsewhere it is a failure.
+    # If a worker gets the signal from another process than the launcher, the worker has failed.
     child = launch("test $RANK = 0 && kill -USR1 $$; sleep 300")
     _, err = ended(child, 1)
     assert "ended by SIGUSR1" in err, err
 
 
 def check_signal_before_round(folder):
-    """A signal that an agent gets while it waits for the others, and of which the serving agent
-    learns only after the round has begun: its workers are stopped, as the others' are."""
+    """An agent (the launcher of one node) gets a signal while it waits for the other agents. The
+    serving agent, which decides for all, learns of it only after the others have started their
+    workers. All agents then stop, with the exit code of the signal."""
     os.environ["TRIREME_TOKEN"] = "a token of this test"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -111,7 +115,7 @@ def check_signal_before_round(folder):
     try:
         agent(0)
         waiting = agent(1)
-        time.sleep(2)  # until it has joined
+        time.sleep(2)  # time for the agent to join the others
         waiting.send_signal(signal.SIGSTOP)
         waiting.send_signal(signal.SIGTERM)
         agent(2)
@@ -128,7 +132,8 @@ def check_signal_before_round(folder):
 
 
 def check_early_signals(folder):
-    """At any moment of the start: either nothing ran, or there is a checkpoint."""
+    """A signal comes at a random moment of the start: the run ends either with code 75 and a
+    checkpoint, or with the exit code of the signal."""
     draw = random.Random(1)
     for i in range(12):
         place = os.path.join(folder, f"early-{i}")
@@ -146,7 +151,7 @@ def check_early_signals(folder):
 
 
 def check_killed_ranks(folder):
-    """Ranks that are killed at random: the launcher ends soon after them."""
+    """Some of the ranks are killed at a random moment: the launcher ends soon after all ranks."""
     draw = random.Random(2)
     for i in range(6):
         place = os.path.join(folder, f"killed-{i}")
@@ -163,7 +168,8 @@ def check_killed_ranks(folder):
 
 
 def check_temporary_folder(folder):
-    """One that TMPDIR names and that is missing is refused in one line, and is not created."""
+    """If the folder that TMPDIR names does not exist, the command is refused in one line, and the
+    folder is not created."""
     away = os.path.join(folder, "away")
     words = ["sh", "-c", "true"]
     offload = train("mlp-jax", os.path.join(folder, "offload"), *ENDLESS, "trainer.max_steps=2",

@@ -1,5 +1,6 @@
-// `trireme run` with workers that do not end when they are killed, as processes do that wait inside
-// the kernel for a disk. Here SIGKILL is not sent at all, and the launcher's clock runs fast.
+// `trireme run` with workers that do not end when they are killed, like processes that wait inside
+// the kernel for a disk. To simulate that, SIGKILL is not sent at all. The launcher's clock runs
+// fast, so that the test need not wait for the launcher's time limits.
 #include "base/os.h"
 #include "launch/launch.h"
 #include "support/run_folder.h"

@@ -1,7 +1,7 @@
 // A process has opened the transport `mpi` twice, and stops one of the two while MPI has not
 // finished a send of it. Afterwards MPI must not read that send's memory any more, although the
-// process goes on calling MPI for the other. The test starts itself under mpirun, as two ranks that
-// are connected over TCP, because the sender itself then has to write all its data.
+// process goes on calling the other transport. The test starts itself under mpirun, as two ranks
+// that are connected over TCP, because the sender itself then has to write all its data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"
@@ -48,9 +48,10 @@ static void send_and_stop(tri_transport_end *first, tri_transport_end *second) {
     REQUIRE(sending.state == TRI_REQUEST_PENDING);
     mpi->stop(first);
     REQUIRE(sending.state == TRI_REQUEST_ENDED);
-    // If `stop` had not ended the send, these calls of MPI would go on with it.
+    // If `stop` had not ended all calls of MPI, these calls of `progress` would go on with the
+    // send.
     progress_for(second, 2 * LISTEN_MS, &hearing);
-    // The rank at the other end learns that it waits in vain.
+    // This process calls MPI no more, so a later send of it fails at once.
     mpi->send(second, 1, NOTE_TAG, data, 1, &later);
     REQUIRE(later.state == TRI_REQUEST_LOST && mpi->loss(second, 1));
     mpi->stop(second);

@@ -19,7 +19,8 @@ from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, losses, start_ra
 
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 WORDS = [*SYNTHETIC, "data.samples=48", "data.test_samples=16", "batch.global=24"]
-# A container's own /proc, and one that still shows the processes of outside.
+# Commands that start a process in a PID namespace of its own: with a /proc of its own, as in a
+# container, and with a /proc that still shows the processes outside.
 APART = [["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
          ["unshare", "--pid", "--fork", "--kill-child"]]
 USER = ["--user", "--map-root-user"]
@@ -27,7 +28,7 @@ NOTICED_S = 30.0  # 4 s without a heartbeat, and room for a loaded machine
 
 
 def start(place, apart, *more, **environment):
-    """Rank 1 in a PID namespace of its own."""
+    """Starts two ranks, rank 1 by the command `apart` in a PID namespace of its own."""
     words = [PROGRAM, *train("mnist-cnn", place, *WORDS, *more)[1:]]
     return [start_ranks(words, 2, only=[0], port=port(place), **environment)[0],
             start_ranks([*apart, *words], 2, only=[1], port=port(place), **environment)[0]]
@@ -38,7 +39,8 @@ def port(place):
 
 
 def check_lives(place, apart):
-    """Rank 0 waits for rank 1 longer than a rank may be without a heartbeat."""
+    """Rank 0 waits for rank 1 longer than a rank may be without a heartbeat, and still does not
+    declare it dead, because rank 1's heartbeats arrive."""
     ranks = start(place, apart, "trainer.max_epochs=1", VICTIM="1,FORWARD,3,-6")
     try:
         for rank, child in enumerate(ranks):
@@ -55,7 +57,7 @@ def check_dies(place, apart):
     try:
         assert wait_for(lambda: len(losses(place)) > 3, "steps", child=ranks[0])
         begin = time.monotonic()
-        ranks[1].kill()  # and with it what it forked
+        ranks[1].kill()  # kills the command `unshare`, and so (--kill-child) rank 1, its child
         _, err, code = finish(ranks[0], NOTICED_S)
         assert code == 1, f"{apart}: code {code}: {err}"
         assert re.search(r"rank 1 \(host .* does not move: no heartbeat", err), err

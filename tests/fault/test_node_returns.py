@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A node whose connection to the serving agent ends again and again joins again ten times, and then
-ends, so that a bad cable does not make the others begin again for ever.
+"""A run on two nodes, each with one launcher (agent). The agent whose connection to the serving
+agent is cut again and again joins again ten times, and then ends, so that a bad cable does not make
+the other nodes restart their workers for ever.
 
 usage: test_node_returns.py BUILD_FOLDER
 """
@@ -20,8 +21,8 @@ os.environ["TRIREME_TOKEN"] = "a token of this test"
 
 
 class Cable:
-    """Passes on what goes between a port of its own and the agent's port, until it is cut; new
-    connections then work."""
+    """Forwards connections from a port of its own to the serving agent's port. cut() ends all
+    connections; new ones then work."""
 
     def __init__(self, port):
         self.port, self.ends = port, []
@@ -70,7 +71,7 @@ def agent(folder, port):
 
 
 def generation(folder):
-    """The latest one in which there were two nodes."""
+    """The number of the latest start of the workers in which there were two nodes; -1: none."""
     return max((int(name[:-2]) for name in os.listdir(folder) if name.endswith("-1")), default=-1)
 
 

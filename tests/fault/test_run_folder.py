@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What a user or a crash leaves in a run folder: links in place of files are refused and untouched,
-folders may be links, a torn last line of metrics.jsonl is cut, and damage is told in one line.
+"""What training does with things that a user or a crash has left in a run folder: symbolic links in
+place of files are refused and not touched; folders may be symbolic links; an incomplete last line
+of metrics.jsonl is cut off; damage is reported in one line.
 
 usage: test_run_folder.py BUILD_FOLDER
 """
@@ -25,13 +26,14 @@ def steps(place, count, *flags):
 
 
 def one_line(words, *parts):
-    """Code 2, and one line that has these parts."""
+    """Checks that the command ends with code 2 and prints one line, which has these parts."""
     lines = run(words, 2).stderr.splitlines()
     assert len(lines) == 1 and all(part in lines[0] for part in parts), lines
 
 
 def check_links(folder):
-    """Under the name of a file: refused, and what they point at stays as it was."""
+    """Symbolic links under the name of a file are refused, and the files to which they point stay
+    as they were."""
     place, victim = os.path.join(folder, "links"), os.path.join(folder, "victim")
     run(steps(place, 4))
     for name in ("metrics.jsonl", "recipe.yaml", ".lock"):
@@ -54,7 +56,8 @@ def check_links(folder):
 
 
 def check_no_files(folder):
-    """A pipe or a folder under the name of a file, and a file under the name of a folder."""
+    """A pipe or a folder under the name of a file is refused, and so is a file under the name of a
+    folder."""
     place = os.path.join(folder, "kinds")
     run(steps(place, 2))
     metrics = os.path.join(place, "metrics.jsonl")
@@ -90,8 +93,9 @@ def check_folders(folder):
 
 
 def check_step_elsewhere(folder):
-    """A step that was moved to another disk, with a link in its place, counts, and retention
-    removes the link alone; one whose disk is away is reported, and is not taken for none."""
+    """A checkpoint that was moved to another disk, with a symbolic link in its place, is used like
+    any other. When old checkpoints are removed, only its link is removed. While its disk is not
+    mounted, a warning names it, and the run resumes from another checkpoint."""
     place, disk = os.path.join(folder, "elsewhere"), os.path.join(folder, "archive")
     os.mkdir(disk)
     run(steps(place, 4))
@@ -109,7 +113,8 @@ def check_step_elsewhere(folder):
 
 
 def check_links_of_a_killed_save(folder):
-    """A save that was killed between its commit and its links: the next start sets them."""
+    """A save was killed after its commit, before it had set the symbolic links `last` and `best`:
+    the next start sets them."""
     place = os.path.join(folder, "late")
     run(steps(place, 4))
     for name in ("last", "best"):
@@ -124,7 +129,7 @@ def check_links_of_a_killed_save(folder):
 
 
 def check_damage(folder):
-    """Of a run without an intact checkpoint: one line, whatever the number of ranks."""
+    """If a run has no intact checkpoint, one line is printed, whatever the number of ranks."""
     place = os.path.join(folder, "damage")
     run(steps(place, 4))
     states = glob.glob(os.path.join(place, "checkpoints", "step-*", "model.safetensors"))
@@ -139,7 +144,8 @@ def check_damage(folder):
 
 
 def check_torn_line(folder):
-    """A line that a crash cut is removed, and told once; what was whole stays."""
+    """The last line of metrics.jsonl, which a crash has cut short, is removed, and that is reported
+    once. The whole lines stay."""
     place = os.path.join(folder, "torn")
     run(steps(place, 4))
     metrics = os.path.join(place, "metrics.jsonl")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run folder belongs to one living process. A second one is refused with a line that names the
-first; readers are not refused. What a killed process leaves hinders nobody.
+"""A run folder belongs to one living run. A second run is refused with a line that names the first;
+commands that only read the folder are not refused. The lock of a killed process stops no later run.
 
 usage: test_run_lock.py BUILD_FOLDER
 """
@@ -26,7 +26,7 @@ def holder(place):
 
 
 def begin(place, ranks=1, *flags):
-    """An endless run with a checkpoint, and the pid of its rank 0."""
+    """Starts an endless run and waits for a checkpoint. Returns the process and rank 0's pid."""
     before = max(losses(place), default=0)
     child = start(on_ranks(ranks, train("mlp-jax", place, *ENDLESS), *flags))
     assert wait_for(lambda: max(losses(place), default=0) > before + 10 and
@@ -41,7 +41,8 @@ def end(child, code=75):
 
 
 def check_second(folder):
-    """Code 2, one line with pid and host, for every path of the folder; the first run continues."""
+    """A second run ends with code 2 and one line that has the first run's pid and host, by
+    whichever path it names the folder. The first run continues."""
     place, link = os.path.join(folder, "second"), os.path.join(folder, "way")
     os.symlink(place, link)
     for ranks in (1, 2):
@@ -62,7 +63,8 @@ def check_second(folder):
 
 
 def check_at_once(folder):
-    """Of several that make the same folder at the same moment, one trains."""
+    """Of several runs that create the same folder at the same moment, one trains; the others are
+    refused."""
     for turn in range(3):
         place = os.path.join(folder, f"at-once-{turn}")
         children = [start(train("mlp-jax", place, *ENDLESS, "trainer.max_epochs=2",
@@ -89,7 +91,7 @@ def check_readers(folder):
 
 
 def check_killed(folder):
-    """kill -9, and the next one starts before anybody has reaped it."""
+    """After kill -9 the next run starts at once, even before the killed process was reaped."""
     place = os.path.join(folder, "killed")
     for ranks in (1, 2, 1):
         child, pid = begin(place, ranks)
@@ -101,7 +103,8 @@ def check_killed(folder):
 
 
 def check_leftovers(folder):
-    """What a process that was killed early had not put in its place yet is removed, and no more."""
+    """Temporary files that a killed process had not renamed yet are removed; other files with
+    similar names stay."""
     place = os.path.join(folder, "leftovers")
     kept = ["recipe.yaml.tmp", "recipe.yaml.bak", "my-recipe.yaml.0123456789abcdef.tmp"]
     child, pid = begin(place)
@@ -117,7 +120,7 @@ def check_leftovers(folder):
 
 
 def check_restart(folder):
-    """The launcher starts rank 0 again in the folder that the killed one held."""
+    """The launcher starts rank 0 again in the folder that the killed rank 0 had locked."""
     place = os.path.join(folder, "restart")
     child, pid = begin(place, 2, "--max-restarts", "2")
     for _ in range(2):
@@ -136,7 +139,7 @@ def check_restart(folder):
 
 
 def check_refused_input(folder):
-    """Bad input in a folder that is there leaves it as it was."""
+    """A run with bad input leaves an existing folder as it was."""
     place = os.path.join(folder, "empty")
     os.mkdir(place)
     run(train("mlp-jax", place, *ENDLESS, "init=/nowhere"), 2)

@@ -120,7 +120,7 @@ static void test_client_gives_up(void **state) {
 
 static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
-static _Atomic int slow_turns; // how often the slow thread has slept while it was executing
+static _Atomic int slow_turns; // how often __wrap_pthread_mutex_unlock has let that thread sleep
 
 progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);
@@ -261,7 +261,8 @@ static void body_silence(tri_comm *comm, ranks_table *table, void *argument) {
     snprintf(want, sizeof want, "no heartbeat for %g s;", TRI_DEAD_AFTER_MS / 1000.0);
     CHECK_OK(tri_comm_barrier(comm, "both are there"));
     for (int tries = 0; comm->rank == 0 && !what && tries < 1000; tries++) {
-        pthread_mutex_lock(&family->watched_lock); // rank 1 was silent for a little longer
+        // Acts as if rank 1 had been silent for 1 ms longer than the limit.
+        pthread_mutex_lock(&family->watched_lock);
         shm_watched *seen = &family->watched[1];
         seen->changed_ns = seen->looked_ns - (TRI_DEAD_AFTER_MS + 1) * (int64_t)1000000;
         pthread_mutex_unlock(&family->watched_lock);

@@ -16,7 +16,7 @@ static two_hosts hosts;
 typedef struct start {
     int host, rank;
     const char *hosts_file;
-    const char *variables[6]; // "NAME=value"
+    const char *variables[6]; // the rank's environment variables: "NAME=value"
 } start;
 
 static void set_variables(const start *s, int size) {
@@ -134,7 +134,8 @@ static tri_identity identity_of_rank_0(void) {
     return zero;
 }
 
-// All sockets that listen in the namespace, as "0100490A:72D8 ".
+// Lists all TCP sockets that listen in the network namespace of process `pid`, by address and port
+// in hexadecimal, as the kernel prints them: "0100490A:72D8 ".
 static void list_listening(pid_t pid, char *out, size_t size) {
     static const char *const tables[] = {"tcp", "tcp6"};
     size_t used = 0;
@@ -151,7 +152,8 @@ static void list_listening(pid_t pid, char *out, size_t size) {
     }
 }
 
-// Rank 0 listens at 10.73.0.1 and nowhere else, whether the address or the interface says so.
+// Rank 0 listens at 10.73.0.1 and nowhere else, whether the user has given this address or the name
+// of its network interface.
 static void only_the_named_interface_is_bound(void **state) {
     for (int is_named = 0; is_named < 2; is_named++) {
         char all[512] = "";

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A rank that falls behind is named while the run continues, and again when it has caught up.
+"""If a rank is slower than the others, a line names it while the run continues, and a second line
+says when it has caught up.
 
 usage: test_straggler.py BUILD_FOLDER
 """
@@ -23,7 +24,8 @@ ENDLESS = [*SYNTHETIC, "data.samples=4096", "data.test_samples=16", "batch.globa
 
 
 class Listener(threading.Thread):
-    """Reads what a process says, with the step the run was at."""
+    """Collects the lines that a process prints to its standard error, each with the step at which
+    the run was then."""
 
     def __init__(self, child, step):
         super().__init__(daemon=True)
@@ -39,7 +41,7 @@ class Listener(threading.Thread):
 
 
 class Brake(threading.Thread):
-    """Lets a process run a fourth of the time."""
+    """Suspends a process again and again, so that it runs for a quarter of the time."""
 
     def __init__(self, child):
         super().__init__(daemon=True)
@@ -69,11 +71,13 @@ def check(folder):
         assert wait_for(lambda: step() >= WINDOW + 20, "steps", child=ranks[0]), heard.lines
         name = rf"rank {VICTIM} on host \S+ is \d+\.\d times slower than the median"
         over = rf"rank {VICTIM} on host \S+ keeps pace again"
-        # A machine that does other things may have slowed it down before us.
+        # Other work on the machine may have slowed the rank down already: waits until that is over.
         wait_for(lambda: len(heard.find(name, 0)) == len(heard.find(over, 0)), "a quiet moment")
         brake, begin = Brake(ranks[VICTIM]), step()
         brake.start()
-        # The window, a part of it before it is looked at, and steps before we read the line.
+        # Ranks are compared over a window of steps, which moves on by a part of it at a time. Until
+        # the line comes, a window passes, the steps up to the next comparison, and those until this
+        # test reads the line.
         wait_for(lambda: heard.find(name, begin) or step() > begin + 2 * WINDOW, "the line")
         brake.release()
         found = heard.find(name, begin)

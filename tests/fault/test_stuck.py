@@ -16,8 +16,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, on_ranks, start,  # noqa: E402
                   start_ranks, timed, train)
 
-NAMED_S = 20.0  # the interface's promise; the line is due after 10
-ENDED_S = 60.0  # of a time limit of 3 s, the launcher's grace, and a loaded machine
+NAMED_S = 20.0  # within this time a rank that does not move is named; the line should come at 10 s
+# Within this time a run has to end: comm.timeout_s, the time that the launcher leaves its workers
+# to end, and time for a loaded machine.
+ENDED_S = 60.0
 HOST = os.uname().nodename
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 WORDS = [*SYNTHETIC, "data.samples=48", "data.test_samples=16", "batch.global=24",
@@ -29,7 +31,7 @@ def command(place, *more):
 
 
 def first_line(child, pattern, seconds):
-    """Its lines of errors up to one that matches."""
+    """The lines on a process's standard error up to the first one that matches the pattern."""
     end, lines = time.monotonic() + seconds, []
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         while True:
@@ -64,7 +66,8 @@ def check_named(place):
 
 
 def check_ended(place, what, place_in_text, launcher):
-    """With a small time limit, in an action of any sort; the stuck rank does not stay either."""
+    """With a small comm.timeout_s the run ends, whatever action a rank is stuck in. The process of
+    the stuck rank ends too."""
     more = ["comm.timeout_s=3"]
     begin = time.monotonic()
     if launcher:
@@ -88,7 +91,7 @@ def check_ended(place, what, place_in_text, launcher):
 
 
 def check_all(place):
-    """All ranks stand still before the first step, and nobody waits for anybody."""
+    """All ranks are stuck before the first step, so that no rank waits for another."""
     ranks = start_ranks(command(place, "comm.timeout_s=12"), 2, VICTIM="-1,opening data,1,0")
     try:
         for rank, child in enumerate(ranks):
@@ -104,7 +107,7 @@ def check_all(place):
 
 
 def check_absent(place):
-    """A rank that never comes to the meeting."""
+    """One of the two ranks is never started: the other one names it."""
     for absent in range(2):
         where = os.path.join(place, str(absent))
         ranks = start_ranks(command(where, "comm.timeout_s=12"), 2, only=[1 - absent])
@@ -119,7 +122,7 @@ def check_absent(place):
 
 
 def check_slow(place):
-    """Slow, but not for so long as the limit: it is named, and the run is completed."""
+    """A rank that is stuck for less time than the limit is named, and the run is completed."""
     ranks = start_ranks(command(place), 2, VICTIM="1,FORWARD,3,-13")
     try:
         _, err, code = finish(ranks[0], 3 * ENDED_S)
@@ -135,7 +138,8 @@ def check_rooms(folder):
             ("FORWARD", "FORWARD '", False), ("STEP", "STEP '", False), ("SAVE", "SAVE '", False),
             ("evaluation", "evaluation", False), ("opening data", "opening data", False),
             ("writing metrics", "writing metrics", False), ("planning", "planning", False)]
-    with concurrent.futures.ThreadPoolExecutor(len(rows) + 4) as pool:  # they mostly sleep
+    # All checks run at the same time, because they mostly wait.
+    with concurrent.futures.ThreadPoolExecutor(len(rows) + 4) as pool:
         named = pool.submit(check_named, os.path.join(folder, "named"))
         absent = pool.submit(check_absent, os.path.join(folder, "absent"))
         slow = pool.submit(check_slow, os.path.join(folder, "slow"))

@@ -18,7 +18,9 @@ from runs import (SYNTHETIC, TRIREME, alive, check_nothing_left, check_same,  # 
                   end_all, entries, finish, last, losses, on_ranks, run, sharing, start,
                   start_ranks, timed, train, wait_for)
 
-NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
+# Seconds within which the other ranks end: they notice a lost rank within 5 s, and a loaded machine
+# needs time to end a process.
+NOTICED_S = 10.0
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "trainer.max_epochs=10000", "trainer.limit_val_batches=0",
            "checkpoint.every_n_epochs=0"]
@@ -62,7 +64,7 @@ def after_steps(place, count, what, child=None):
 
 
 def check_lost_rank(folder, count, victim, number):
-    """A rank is killed or stopped in mid-step: the others leave, and say who and where."""
+    """A rank is killed or stopped in mid-step: the others end, and name that rank and an action."""
     place = os.path.join(folder, f"lost-{count}-{victim}-{number}")
     ranks = start_ranks(train("mlp-jax", place, *ENDLESS), count)
     try:
@@ -126,7 +128,8 @@ def check_everything_killed(folder):
 
 
 def check_restart(folder):
-    """A rank killed under --max-restarts: the run goes on from its checkpoint, the same run."""
+    """A rank is killed under --max-restarts: the run goes on from its checkpoint, with the losses
+    of a run in which no rank was killed."""
     words = [*SYNTHETIC, "data.samples=600", "data.test_samples=16", "batch.global=32",
              "batch.micro=8", "trainer.max_epochs=6", "checkpoint.every_n_steps=7",
              "optimizer.name=adam", "optimizer.lr=1e-3"]
@@ -147,7 +150,8 @@ def check_restart(folder):
 
 
 def check_no_room(folder):
-    """Files that cannot grow: training goes on, says so, and what was committed stays whole."""
+    """If files cannot grow, training goes on with a warning, and committed checkpoints stay
+    whole."""
     words = [*SYNTHETIC, "data.samples=64", "data.test_samples=8", "batch.global=16",
              "trainer.max_epochs=2"]
     place = os.path.join(folder, "room")
@@ -168,7 +172,8 @@ def check_no_room(folder):
 
 
 def check_not_finite(folder):
-    """Code 1, and one line names the loss or the parameter."""
+    """If the loss is not finite, the run ends with code 1, and one line names the loss or the
+    parameter whose gradient is not finite."""
     for ranks in (1, 2):
         for recipe in ("mlp-jax", "mnist-cnn", "autoencoder"):
             place = os.path.join(folder, f"explodes-{ranks}-{recipe}")
@@ -177,7 +182,7 @@ def check_not_finite(folder):
             done = run(on_ranks(ranks, train(recipe, place, *words, "optimizer.lr=1e6")), 1)
             said = [line for line in done.stderr.splitlines()
                     if line.startswith("trireme: step ") and "optimizer.lr" in line]
-            # A rank that hears of it from another one says it again.
+            # A rank that learns of it from another rank may print the same line again.
             assert len(set(said)) == 1 and len(said) <= ranks, done.stderr
             assert "the loss is" in said[0] or "the gradient of" in said[0], said
             for loss in losses(place).values():
@@ -186,7 +191,8 @@ def check_not_finite(folder):
 
 
 def check_shortened_data(folder):
-    """Somebody truncates the file that is trained on: code 1, and a line that names the file."""
+    """If the file of training data is truncated during a run, the run ends with code 1 and a line
+    that names the file."""
     for ranks in (1, 2):
         path = os.path.join(folder, f"tokens-{ranks}.txt")
         with open(path, "w", encoding="ascii") as file:

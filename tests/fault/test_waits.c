@@ -1,6 +1,8 @@
-// Every wait between two actions of a schedule is needed. First, random training runs on a device
-// that works asynchronously give the same bits as on one that does not, however actions are
-// delayed. Then one wait at a time is left out, and the action for which it waited is held up until
+// Checks that every wait in a schedule is needed. A schedule is the list of a rank's actions in a
+// step (FORWARD of a block, GATHER of parameters, …). A wait says that one action, the waiter,
+// begins only after another one, its dependency, is done. First, random training runs on a device
+// that works asynchronously have to give the same bits as on one that does not, however actions are
+// delayed. Then one wait at a time is left out (a removal), and its dependency is held up until
 // everything is done that does not depend on it. Now the bits have to differ, unless other waits
 // order the two actions too.
 //
@@ -23,23 +25,29 @@ enum { REMOVALS = 0 }; // a removed wait is a data race, which the sanitizer wou
 enum { REMOVALS = 8 };
 #endif
 enum {
-    SCHEDULES = 200,
-    IMPLIED_REMOVALS = 1, // how many waits are left out that other waits imply
+    SCHEDULES = 200,      // how many random runs (seeds) are tried
+    IMPLIED_REMOVALS = 1, // in each run: how many waits are left out that other waits imply
     MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
     LIMIT_US = 20000000,       // after this time an action that is held up goes on in any case
-    WAITER_LIMIT_US = 2000000, // the same if it is held up only until the waiter is done
+    WAITER_LIMIT_US = 2000000, // in place of LIMIT_US, if it is held up until the waiter is done
     // If the waiter (the action whose wait is left out) can begin while the held action is delayed,
     // but can end only after that action: how much longer the held action is then delayed, so that
     // the waiter has time to access the memory first.
     MORE_US = 4000,
-    IMPLIED_LIMIT_US = 2000, // the same if the waiter cannot be done before the held action
-    DELAY_US = 150           // the longest random delay of an action
+    // In place of LIMIT_US, if the waiter cannot be done before the held action.
+    IMPLIED_LIMIT_US = 2000,
+    DELAY_US = 150 // the longest random delay of an action
 };
 
 typedef struct removal {
     order_wait wait; // the wait that is left out
     int held_action; // the action that is held up, so that the waiter overtakes it; -1: none can
+    // is_implied: other waits order the two actions too. only_begins: while the action is held up,
+    // the waiter can begin, but not end. delays_results: of a held collective only the results are
+    // delayed, not the begin.
     bool is_implied, only_begins, delays_results;
+    // By action: whether it can be done before the held one (independent); whether it is the waiter
+    // (only_waiter).
     bool independent[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
 } removal;
 
@@ -48,7 +56,7 @@ typedef struct outcome {
     bool bits_differ, memory_differs, failed, expired, orders_nothing;
 } outcome;
 
-// Which memory each action of one rank reads and writes; by action.
+// By action of one rank: which memory the action reads and writes.
 typedef device_notes all_notes[HELD_RUN_ACTIONS];
 
 typedef struct test_case {
@@ -58,7 +66,7 @@ typedef struct test_case {
     all_notes *notes; // by rank, in memory that all processes share
     removal removals[MOST_REMOVALS];
     int removal_count;
-    outcome (*outcomes)[RANDOM_RUN_RANKS]; // by removal
+    outcome (*outcomes)[RANDOM_RUN_RANKS]; // by removal and rank
 } test_case;
 
 // What the test has found about waits, counted for each pair of kinds (`table`): the kind of the
@@ -383,8 +391,8 @@ static void judge(const test_case *c, int number) {
         print_wait(c, r, "caught");
         fail_msg("the actions touch no byte that they have in common");
     }
-    // The test delayed the actions that the removed wait protects. True if the waiter was done
-    // before they went on.
+    // True if the waiter was done before the held action went on: then the two actions have run in
+    // the wrong order.
     bool is_reversed = r->independent[r->wait.waiter] && !all.expired;
     bool is_same = is_reversed && !all.memory_differs && may_leave_the_same(&c->run, &r->wait);
     const char *what = caught                              ? "caught"

@@ -1,5 +1,6 @@
-// Reads arbitrary bytes as a DeepSpeed configuration, alone and as part of a recipe. A
-// configuration that is accepted has to resolve to itself, and its batch has to fit the replicas.
+// Reads arbitrary bytes as a DeepSpeed configuration and merges it into a recipe. If the result is
+// a valid recipe, its text has to give the same recipe again, and its sizes of a batch have to be
+// possible for any number of replicas.
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 

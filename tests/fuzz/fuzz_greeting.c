@@ -1,6 +1,6 @@
-// Sends arbitrary bytes over TCP connections that have not proved that they know the job's token.
-// The first byte of each part of the input says what connects, reads or waits, and the rest is what
-// is sent. The sockets are in memory.
+// Sends arbitrary bytes over TCP connections that have not proved that they know the job's token
+// (strangers). The input consists of parts (run_part): each says on which connection bytes arrive,
+// whether a new one opens, and how much time passes. The sockets are simulated in memory.
 #include "rendezvous/store_strangers.h"
 
 #include "base/os.h"
@@ -62,7 +62,9 @@ static size_t run_part(store_strangers *s, const uint8_t *data, size_t size, int
     if (s->fds[index].fd >= 0) {
         sockets[s->fds[index].fd - FIRST_FD].sent = data + 3;
         sockets[s->fds[index].fd - FIRST_FD].size = count;
-        if (store_strangers_read(s, index) >= 0) abort(); // nobody can guess a MAC
+        // No bytes may be accepted: to contain the right MAC they would have to be made by the
+        // token.
+        if (store_strangers_read(s, index) >= 0) abort();
     }
     if (store_strangers_expire(s, *now_ns) <= *now_ns) abort();
     return 3 + count;

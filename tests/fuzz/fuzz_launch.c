@@ -1,6 +1,6 @@
-// Reads arbitrary bytes as input of the launcher and the store: flags and their values, PET
-// variables, other launchers' variables, error files, messages to the store. The first byte chooses
-// which.
+// Reads arbitrary bytes as input of the launcher and the store: flags and their values, torchrun's
+// environment variables PET_…, other launchers' variables, error files, messages to the store. The
+// first byte chooses which of these.
 #include "launch/failure.h"
 #include "launch/options.h"
 #include "rendezvous/rendezvous.h"

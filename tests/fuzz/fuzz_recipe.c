@@ -1,6 +1,6 @@
-// Reads arbitrary bytes as a recipe; a first line with '=' is an override. A recipe that is
-// accepted has to resolve to itself, and goes through the arithmetic of a session, with synthetic
-// data on the null device.
+// Reads arbitrary bytes as a recipe; a first line with '=' is an override. If a recipe is accepted,
+// its text with all defaults has to give the same recipe again. It is also planned and run for one
+// step, with synthetic data on the device `null`, which computes nothing.
 #include "../support/null_train.h"
 
 #include "recipe/recipe.h"
@@ -10,8 +10,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// The time of a search for settings that fit grows with the square of the layers: seconds for
-// hundreds of layers, and many seconds with sanitizers. tests/unit/test_extremes.c has deep models.
+// Planning searches for settings that fit into memory. Its time grows with the square of the number
+// of layers: seconds for hundreds of layers, and many seconds with sanitizers. So this test leaves
+// deep models to tests/unit/test_extremes.c.
 static bool is_shallow(const tri_recipe *recipe) {
     int64_t layers;
     const tri_tree *node = tri_tree_get(recipe->model.options, "num_hidden_layers");

@@ -1,5 +1,6 @@
-// Reads arbitrary bytes as a site's profile. From one that is accepted, scripts of several jobs are
-// made: every line is text, no placeholder is left, and no option of sbatch follows a command.
+// Reads arbitrary bytes as the profile of a site (a cluster). From an accepted profile, scripts of
+// several jobs are made: every line is text, no placeholder is left, and no option of sbatch
+// follows a command.
 #include "launch/job.h"
 
 #include <stdlib.h>

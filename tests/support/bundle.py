@@ -1,4 +1,6 @@
-"""Helpers of the tests of the bundle: making one, a small run, and bare roots to run it in."""
+"""Helpers for tests of the bundle, an archive with the program and all libraries that it needs.
+They make a bundle, start a small run with it, and make folders that look like a bare host, which
+become the root folder in which the bundle runs."""
 import json
 import os
 import re
@@ -17,7 +19,8 @@ batch: {global: 16, micro: 8}
 optimizer: {name: sgd, lr: 0.1}
 trainer: {max_epochs: 1, log_every_n_steps: 1}
 """
-# With mounts of its own: they end with it, before the folder is removed.
+# A shell script that runs a command with the folder $1 as its root. It runs in a mount namespace of
+# its own, so that its mounts end with it, before the folder is removed.
 IN_ROOT = f"""
 for folder in proc dev sys; do /bin/mount --rbind /$folder "$1/$folder"; done
 exec /usr/sbin/chroot --userspec={NOBODY} "$@"
@@ -25,7 +28,8 @@ exec /usr/sbin/chroot --userspec={NOBODY} "$@"
 
 
 def run(*words, code=0, **environment):
-    """The program's output, both streams; `environment` is all that it gets."""
+    """Runs a program, which has to end with exit code `code`, and returns its output (both
+    streams). Of the environment it gets only two variables and those in `environment`."""
     done = subprocess.run(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env={"NO_COLOR": "1", "OMP_NUM_THREADS": "1", **environment},
                           timeout=120, check=False)
@@ -34,7 +38,7 @@ def run(*words, code=0, **environment):
 
 
 def in_root(root, *words, code=0, **environment):
-    """Runs the words as a user without rights, for whom `root` is all that there is."""
+    """Runs a command with the folder `root` as its root folder, as the user nobody."""
     return run("/usr/bin/unshare", "-m", "--propagation", "private", "/bin/sh", "-c", IN_ROOT, "sh",
                root, *words, code=code, **environment)
 
@@ -45,7 +49,7 @@ def can_mount():
 
 
 def make(folder):
-    """Packs the tree in a folder of its own; returns the archive."""
+    """Makes a bundle of the build in `folder`; returns the path of the archive."""
     os.makedirs(os.path.join(folder, "a b"))
     done = subprocess.run(["scripts/bundle", BUILD, folder], check=False, text=True,
                           env={**os.environ, "ZSTD_CLEVEL": "1", "TMPDIR": f"{folder}/a b"},
@@ -74,13 +78,13 @@ def losses_in(run_folder):
 
 
 def losses_of_build(folder):
-    """What the small run gives with the program of the build folder."""
+    """The losses of the small run, by step, with the program of the build folder."""
     run(f"{BUILD}/bin/trireme", "train", write_recipe(folder), "--run-dir", f"{folder}/of-build")
     return losses_in(f"{folder}/of-build")
 
 
 def system_files(*packages):
-    """The libraries of Debian packages, as paths of this machine."""
+    """The paths on this machine of the libraries in these Debian packages."""
     listed = subprocess.run(["dpkg-query", "-L", *packages], check=True, text=True,
                             stdout=subprocess.PIPE).stdout.split("\n")
     return [path for path in listed if re.search(r"/lib/x86_64-linux-gnu/[^/]*\.so\.\d+$", path)]

@@ -1,5 +1,6 @@
-// A model of a disk: files and folders as they were last synced, and the changes since. It lists
-// the states that a crash may leave.
+// A model of a disk: its nodes (files, folders and symbolic links) as they were last synced, and
+// what has changed since then: entries (names) of folders, and writes to files. It lists the states
+// in which a crash may leave the disk.
 #include "support/crash_disk.h"
 
 #include "base/status.h"
@@ -28,7 +29,7 @@ typedef struct entries {
 typedef struct change { // a change of a folder's entries
     crash_kind kind;
     char name[NAME_BYTES], other[NAME_BYTES];
-    int node; // the node to which a new entry leads; below 0: the change makes no entry
+    int node; // index of the node to which a new entry leads; below 0: the change makes no entry
 } change;
 
 typedef struct node {
@@ -94,7 +95,8 @@ static entry *find(entries *all, const char *name) {
     return NULL;
 }
 
-static int take(entries *all, const char *name) { // the node; -1: none
+// Removes the entry `name` and returns the index of its node; -1: there is no such entry.
+static int take(entries *all, const char *name) {
     entry *found = find(all, name);
     if (!found) return -1;
     int taken = found->node;
@@ -235,7 +237,8 @@ void crash_disk_apply(crash_disk *disk, const crash_call *call) {
     }
     const char *other = call->other[0] ? base_name(call->other) : NULL;
     int made = -1;
-    if (call->kind == CRASH_RENAME || call->kind == CRASH_EXCHANGE) // within a folder only
+    // This model supports a rename or an exchange only within one folder.
+    if (call->kind == CRASH_RENAME || call->kind == CRASH_EXCHANGE)
         TRI_ASSERT(other && !strncmp(call->path, call->other, (size_t)(name - call->path)) &&
                    call->other + (name - call->path) == other);
     if (call->kind == CRASH_CREATE) made = add_node(disk, NODE_FILE);
@@ -248,10 +251,12 @@ void crash_disk_apply(crash_disk *disk, const crash_call *call) {
     add_change(folder, call->kind, name, other, made);
 }
 
-// The states of the disk that a crash may leave. Each is given by which changes of folders have
-// reached the disk, and which writes to files have. Of the changes: all, none, those of one folder,
-// those of all other folders, a single one, or all but one. Of the writes: all, none, only the
-// files' sizes, half of each file, all but those of one file, or all but of one file only the size.
+// From here on: the states in which a crash may leave the disk. A state says which changes of
+// folders, and which writes to files, have reached the disk. The changes are all, none, only those
+// of one folder, all except those of one folder, only one (with those on which it builds), or all
+// except one (and those that build on it). The writes are all, none, of each file only its new
+// size, of each file the first half of its writes, all except those of one file, or all except that
+// one file has only its new size.
 
 static void mark_reached(crash_disk *disk, int at, char *reached) {
     if (reached[at]) return;
@@ -292,7 +297,8 @@ static bool share_a_name(const change *a, const change *b) {
     return false;
 }
 
-// Whether change `late` builds on change `early`, directly or through others.
+// Whether change `late` builds on change `early` of the same folder, directly (they share a name)
+// or through others.
 static bool builds_on(const node *folder, int late, int early) {
     if (late == early) return true;
     bool on[MAX_CHANGES] = {0};

@@ -4,7 +4,8 @@
 // If a file was not synced since it was written, a crash may leave all of it, none, only its size,
 // or half. If a folder was not synced, any of the changes of its entries may be left. A rename is
 // one change. Of two changes of one name, the second is left only with the first. A process that
-// has the file open on another machine syncs only what it wrote itself.
+// syncs a file makes only its own writes safe, not those of other processes, because these may run
+// on other machines.
 #ifndef TESTS_SUPPORT_CRASH_DISK_H
 #define TESTS_SUPPORT_CRASH_DISK_H
 

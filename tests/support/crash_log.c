@@ -1,4 +1,5 @@
-// Hooks that record every system call that changes the file system.
+// Hooks that run in place of system calls (base/os.h) and record every call that changes the file
+// system. crash_disk.c executes the recorded calls.
 #include "support/crash_log.h"
 
 #include "base/os.h"

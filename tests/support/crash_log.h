@@ -35,7 +35,7 @@ typedef struct crash_call {
 typedef struct crash_log {
     crash_call *calls;
     int count;
-    char *data; // what all calls wrote
+    char *data; // the bytes that all calls wrote
 } crash_log;
 
 // From here on, records every call that changes something below `root`. Nothing is really synced.

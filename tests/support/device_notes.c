@@ -1,5 +1,6 @@
-// Wraps the functions of a device, so that each call notes which memory it reads and writes. The
-// device's table has a single kernel definition, which runs all ops.
+// Wraps the functions of a device (a tri_device_backend), so that each call notes which memory it
+// reads and writes. The device must have a single kernel definition that runs all ops, as the test
+// device `far` does.
 #include "support/device_notes.h"
 
 #include <string.h>
@@ -13,8 +14,8 @@ static tri_kernel_def kernel_def;
 static const tri_kernel_def *const kernels[] = {&kernel_def, NULL};
 
 static struct {
-    const void *state; // the kernel's state, by which the kernel is found
-    bool updates;      // the kernel overwrites input 0 and its optimizer states
+    const void *state; // the kernel's state, by which `run` finds the kernel in this table
+    bool updates;      // an optimizer's update: the kernel overwrites the parameter and its states
     size_t in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
 } sizes[MOST_KERNELS];
 
@@ -32,8 +33,8 @@ static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_
     int at = 0;
     while (at < MOST_KERNELS && sizes[at].state) at++;
     TRI_ASSERT(at < MOST_KERNELS);
-    // The op first_not_finite counts as reading nothing, because it reads gradients only in a step
-    // that halts.
+    // The op first_not_finite looks for the first gradient that is NaN or infinite. It is noted as
+    // reading nothing, because it reads gradients only if the step has such a number.
     bool reads = strcmp(node->op->name, "first_not_finite") != 0;
     sizes[at].state = kernel->state;
     sizes[at].updates = (node->op->flags & TRI_OP_UPDATE) != 0;

@@ -1,4 +1,5 @@
-// Notes which of a device's memory is read and written by what this thread issues.
+// Notes which memory of a device is read, and which is written, by the work that this thread starts
+// on the device. So a test finds out which actions must not run at the same time (held_run.h).
 #ifndef TESTS_SUPPORT_DEVICE_NOTES_H
 #define TESTS_SUPPORT_DEVICE_NOTES_H
 
@@ -16,7 +17,7 @@ typedef struct device_notes {
     device_range ranges[DEVICE_NOTES_RANGES];
 } device_notes;
 
-extern _Thread_local device_notes *device_notes_now; // this thread's notes; NULL: it takes none
+extern _Thread_local device_notes *device_notes_now; // this thread's notes; NULL: it notes nothing
 
 // Makes the functions of the backend, and its only kernel, note which memory they read and write.
 // To be called once in a program.

@@ -1,4 +1,5 @@
-// Compares gradient rules with central finite differences, on `ref` in F64.
+// Compares the gradient rules of ops with central finite differences of a loss. Both are computed
+// in F64 on the device `ref`, which is written in plain C.
 #ifndef TRIREME_TESTS_GRADIENT_CHECK_H
 #define TRIREME_TESTS_GRADIENT_CHECK_H
 
@@ -71,7 +72,8 @@ static inline void check_parameter(op_session *session, const tri_graph *g, int 
     op_run_ok(session);
     for (int64_t i = 0; i < count; i++) {
         gradient[i] = 0;
-        for (int k = 0; k < g->gradient_count; k++) // one for each block that reads it
+        // A parameter has one gradient for each block that reads it; their sum is compared.
+        for (int k = 0; k < g->gradient_count; k++)
             if (g->gradients[k].parameter == index)
                 gradient[i] += op_get(session, g->gradients[k].value, i);
     }

@@ -1,5 +1,8 @@
-// Holds actions up: before an action, its queue (of the device, the storage or a communicator)
-// waits for a ticket that the test makes, and that is done when the test says so.
+// Holds up actions, the entries of a schedule (FORWARD of a block, a collective, …). The engine
+// starts an action on a queue of the device, of the storage or of a communicator, and gets a ticket
+// that stands for the work. Before an action that is to be held up, this file makes its queue wait
+// for a ticket of its own (a `hold`), which is done when the test wants it. The functions __wrap_…
+// are called instead of the engine's functions of these names (the linker's option --wrap).
 #include "support/held_run.h"
 
 #include "base/philox.h"
@@ -63,13 +66,16 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// What a held action waits for: until all tickets exist and are done, but at most until `end_us`.
+// What a held action waits for: until the tickets of all actions that it awaits exist and are done,
+// but at most until `end_us`.
 typedef struct hold {
-    _Atomic int tickets_there;
-    int ticket_count; // how many tickets there will be
+    _Atomic int tickets_there; // how many tickets exist already
+    int ticket_count;          // how many tickets there will be
     tri_ticket *tickets;
-    int64_t end_us, more_us; // `more_us`: how long it still waits once all are done
-    _Atomic int64_t more_end_us;
+    // more_us: how long the action still waits once all tickets are done.
+    int64_t end_us, more_us;
+    _Atomic int64_t more_end_us; // when that wait ends; 0: it has not begun
+    // is_open: the action may go on. expired: it goes on because `end_us` was reached first.
     _Atomic bool is_open, expired;
 } hold;
 
@@ -126,8 +132,8 @@ static tri_status hold_up(tri_engine *e, const tri_action *a, hold *h) {
     return start_after(e, a, &(tri_ticket){&hold_ticket, h, 0});
 }
 
-// Notes the memory that the action's operations read and write. Their own threads do so later, and
-// these threads take no notes.
+// Notes the memory that the action's operations (on a communicator) read and write. The
+// communicator's thread will read and write it later, and that thread notes nothing itself.
 static void note_operations(const tri_engine *e, const tri_action *a) {
     for (int i = 0; i < e->run.most_ops; i++) {
         const tri_comm_op *op = &e->run.ops[i];
@@ -171,8 +177,9 @@ tri_status __wrap_tri_storage_start(tri_storage *storage, const tri_storage_op *
     return __real_tri_storage_start(storage, ops, count, label, ticket);
 }
 
-// For each step, one operation group whose results the test delays: for as long as the test holds
-// it, the group does not see that its messages have arrived.
+// By step: one operation group (the operations that one call of a communicator's `start` begins
+// together) whose results the test delays. While holds[step] is not done, the group does not see
+// that its messages have arrived.
 static struct {
     const char *label;
     _Atomic uint64_t number; // the group's number among those of its communicator; 0: none
@@ -494,8 +501,8 @@ static tri_status begin_again(held_run *r) {
     return tri_engine_carry(r->engine, &(tri_carried){.updates = 0});
 }
 
-// Removes the plan's wait (plan->waiter, plan->dependency) from the schedule or, with `back`, adds
-// it again at the end of the waiter's list of dependencies.
+// Removes from the schedule the wait that the test leaves out: that of action p->waiter for action
+// p->dependency. With `back`, adds it again at the end of the waiter's list of dependencies.
 static void leave_out(tri_engine *e, const held_run_plan *p, tri_step_shape shape, bool back) {
     const tri_schedule *s = &e->plan->steps[shape].schedule;
     if (p->waiter < 0) return;

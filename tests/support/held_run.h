@@ -1,5 +1,7 @@
 // Runs steps of an engine in which chosen actions are held up: an action does not begin before
-// others are done, or before some time has passed.
+// others are done, or before some time has passed. An action is one entry of a step's schedule, and
+// is named by its index there. A wait is a dependency in the schedule: one action begins only after
+// another one is done. A test leaves out one wait and checks that the result is then wrong.
 #ifndef TESTS_SUPPORT_HELD_RUN_H
 #define TESTS_SUPPORT_HELD_RUN_H
 
@@ -7,9 +9,9 @@
 #include "support/device_notes.h"
 #include "support/random_run.h"
 
-// The program has to be linked with the options --wrap of tri_ledger_begin, tri_ledger_enter and
-// tri_ledger_end, which the engine calls around each action, of tri_storage_start, and of
-// staged_group_advance.
+// A program that uses held_run.c has to be linked with the option --wrap for tri_ledger_begin,
+// tri_ledger_enter and tri_ledger_end, which the engine calls around each action, and for
+// tri_storage_start and staged_group_advance.
 
 enum { HELD_RUN_STEPS = 2, HELD_RUN_ALLOCATIONS = 256, HELD_RUN_ACTIONS = 512 };
 
@@ -53,7 +55,9 @@ typedef struct held_run_result {
     uint64_t bits;   // hash of results and state
     uint64_t memory; // hash of all of the device's memory
     bool expired;    // the held action went on because of limit_us, and not after what it awaited
-    bool orders_nothing; // the wait that is left out has no work to order
+    // One of the two actions of the wait that is left out has started no work, so that there is
+    // nothing to order.
+    bool orders_nothing;
 } held_run_result;
 
 tri_status held_run_open(const random_run *run, const tri_plan *plan,

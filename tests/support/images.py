@@ -8,7 +8,7 @@ SIDE, CLASSES = 28, 10
 
 
 def write_images(folder, train, test, seed=1):
-    """Files of `train` and `test` samples, the same for the same seed."""
+    """Writes files with `train` and `test` samples, the same for the same seed."""
     source = random.Random(seed)
     patterns = [source.randbytes(SIDE * SIDE) for _ in range(CLASSES)]
     os.makedirs(folder, exist_ok=True)

@@ -7,11 +7,13 @@ usage: tests/support/make_topologies.py
 """
 import os
 
-# GPUs and interfaces: (NUMA node, PCI address, what it is, name).
+# `devices` are GPUs and network interfaces: (NUMA node, PCI bus, PCI class and ids, name). These
+# are the classes and ids.
 AMD, NVIDIA, NIC = "0380 [1002:7408] [1002:0b0c] 01", "0302 [10de:20b0] [10de:144e] a1", \
     "0200 [17db:0501] [17db:0501] 00"
 MACHINES = {
-    # The GCDs in the order of their numbers, which is that of their PCI addresses.
+    # Each half of an MI250X is a GPU of its own (a GCD). The GPUs are in the order of their
+    # numbers, which is that of their PCI addresses.
     "lumi-g": {
         "sockets": 1, "numa": 4, "caches": 2, "cores": 8, "threads": 1,
         "reserved": range(0, 64, 8),
@@ -34,7 +36,8 @@ MACHINES = {
 
 
 def mask(numbers):
-    """hwloc's form: words of 32 bits, the highest first."""
+    """The set of these numbers as a bit mask in hwloc's form: words of 32 bits, the highest
+    first."""
     value = sum(1 << n for n in numbers)
     words = []
     while value or not words:

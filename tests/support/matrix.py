@@ -1,7 +1,8 @@
-"""The table of ranks, strategies, models and settings that can be combined, and covers of it.
+"""The runs that a test can try: combinations of ranks, strategies, models and settings.
 
-A run is a row: one value for each dimension. `everything` has all possible rows. `pairwise` has few
-of them, but each pair of values that is possible together occurs in at least one.
+A run is a row, which has one value for each of the DIMENSIONS (how ranks divide the work, model,
+precision, …). `everything` returns all possible rows. `pairwise` returns few of them, but each pair
+of values that is possible together occurs in at least one.
 """
 import itertools
 import os
@@ -9,7 +10,8 @@ import typing
 
 
 class Cell(typing.NamedTuple):
-    """How the ranks divide the work."""
+    """How the ranks divide the work. The name says strategy and sizes: "fsdp 2x3" has 2 replicated
+    groups of 3 ranks that share the parameters."""
     ranks: int
     replicas: int
     stages: int  # of all ranks together
@@ -62,8 +64,10 @@ CELLS = {name: Cell(*row) for name, *row in (
 LLAMA = ("llama-tiny model.hidden_size=48 model.intermediate_size=80 model.num_hidden_layers=4 "
          "data.sequence=32 data.path={data} data.train=train.txt data.test=test.txt "
          "schedule.name=constant")
-# Recipe and settings, blocks, the most slices of a layer, and what batch norm is over: nothing,
-# micro-batches, which makes batch.micro part of the result, or whole steps, which leaves it out.
+# By model: the recipe with its settings; the number of blocks; the most slices of a layer (ranks
+# that share it); and over which samples batch norm normalises. None: there is no batch norm.
+# "micro": over a micro-batch, so batch.micro changes the result. "step": over a whole step, so
+# batch.micro is not set.
 MODELS = {
     "cnn": ("mnist-cnn model.dropout=0.3", 4, 2, None),
     "convnet": ("mnist-convnet", 3, 1, "micro"),
@@ -74,16 +78,17 @@ MODELS = {
 IMAGES = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples={samples} "
           "data.test_samples=20")
 
-# batch.global, batch.micro (None: one micro-batch for each replica), samples of an epoch.
+# By name: batch.global, batch.micro (None: one micro-batch for each replica), samples of an epoch.
 STEPS = {
     "whole": (24, None, 96),
     "rounds": (24, 2, 96),
     "tails": (22, 3, 76),       # the last step of an epoch has 10 samples: some replicas have none
-    "one sample": (22, 3, 67),  # ... has one
+    "one sample": (22, 3, 67),  # the last step of an epoch has 1 sample
 }
-# Random images are learned at lower rates. At the rates of the texts, one value that is rounded to
-# another bf16 would change as much in 12 steps as a rate that is wrong by 5%. Epsilon is large
-# enough to matter.
+# Learning rates by data and optimizer. Random images are learned at lower rates: at the rates of
+# the texts, a single value that is rounded to another bf16 would change the weights in 12 steps as
+# much as a learning rate that is wrong by 5%, so the test could not tell the two apart. AdamW's
+# epsilon below is large, so that a wrong epsilon changes the result.
 RATES = {"text": {"adamw": 0.001, "sgd": 0.01}, "images": {"adamw": 0.0001, "sgd": 0.001}}
 _ADAMW = ("optimizer.name=adamw optimizer.lr={adamw} optimizer.betas=[0.9,0.99] "
           "optimizer.eps=1e-4 optimizer.weight_decay=0.1")
@@ -94,11 +99,11 @@ UPDATES = {
     "momentum, clipped": "optimizer.name=sgd optimizer.lr={sgd} optimizer.momentum=0.9 "
                          "optimizer.weight_decay=0.01 trainer.gradient_clip_val=0.5",
 }
-# Mistakes that a test has to notice: for each number of an optimizer, another value. The second
-# value of a pair is for images in bf16-mixed, where rounding moves the weights by more than the
-# first one does: behind batch norm and ReLU, one value that is rounded otherwise makes 1 to 3% of
-# what the weights move in 12 steps.
-WRONG_RATES = 1.01, 1.2  # times the row's own
+# Mistakes that a test has to notice: for each number of an optimizer, a wrong value. The second
+# value of a pair is for images in bf16-mixed. There, rounding changes the weights by more than the
+# first wrong value does: behind batch norm and ReLU, one value that is rounded the other way
+# changes by 1 to 3% how far the weights move in 12 steps.
+WRONG_RATES = 1.01, 1.2  # factors on the row's learning rate
 _WRONG_ADAMW = (("lr={adamw}", "lr={adamw}"), ("betas=[0.89,0.99]", "betas=[0.7,0.99]"),
                 ("betas=[0.9,0.98]", "betas=[0.9,0.5]"), ("weight_decay=0.2", "weight_decay=2"),
                 ("eps=2e-4", "eps=1e-3"))
@@ -118,7 +123,7 @@ KEPT = {
     "recompute": "strategy.recompute=block",
     "recompute every 2nd": "strategy.recompute=block strategy.recompute_every=2",
 }
-STORED = {  # where the optimizer's states, and masters, lie between their uses
+STORED = {  # where the optimizer's states and the F32 master weights lie between their uses
     "in memory": "",
     "states in a file": "strategy.offload=optimizer",
     "masters too": "strategy.offload=parameters",
@@ -141,14 +146,14 @@ def micro(row):
 
 
 def is_possible(row):
-    """Whether a row can be run; it may still lack dimensions."""
+    """Whether a row can be run. The row may still lack values of some dimensions."""
     if "cell" not in row or "model" not in row:
         return True
     cell = CELLS[row["cell"]]
     _, blocks, most_slices, norm = MODELS[row["model"]]
     if cell.stages > blocks or cell.slices > most_slices:
         return False
-    # Over a whole step, each replica has one micro-batch, and none may lack samples.
+    # For batch norm over a whole step, each replica has one micro-batch, and each needs samples.
     if norm == "step":
         return cell.stages == 1 and (cell.replicas == 1 or row.get("steps") != "one sample")
     return True
@@ -169,7 +174,7 @@ def pairwise():
     a pair that is still missing. In every other dimension it gets the value that adds most missing
     pairs; if several add as many, the one used least. The rows are the same on every machine."""
     names = list(DIMENSIONS)
-    missing = {}  # in order
+    missing = {}  # pairs that are still missing, as keys: a dict keeps their order, a set does not
     for a, b in itertools.combinations(names, 2):
         for x, y in itertools.product(DIMENSIONS[a], DIMENSIONS[b]):
             if is_possible({a: x, b: y}):
@@ -213,7 +218,7 @@ def is_text(row):
 
 
 def mistakes(row):
-    """The settings that each make one mistake in a row's optimizer."""
+    """A list of settings. Each of them alone is one mistake in a row's optimizer."""
     is_large = row["precision"] == "bf16-mixed" and not is_text(row)
     wrong = {name: f"{rate * WRONG_RATES[is_large]:g}" for name, rate in rates(row).items()}
     words = [pair[is_large].format(**wrong) for pair in MISTAKES[row["update"]]]

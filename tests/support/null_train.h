@@ -1,5 +1,6 @@
-// Runs a recipe on the device `null`, which computes nothing, so that plans, schedules and the
-// training loop work with the recipe's numbers. The data is synthetic, and no file is written.
+// Runs a recipe on the device `null`, which computes nothing. So a test can quickly try whether
+// plans, schedules and the training loop accept the recipe's numbers. The data are synthetic, and
+// no file is written.
 #ifndef TESTS_SUPPORT_NULL_TRAIN_H
 #define TESTS_SUPPORT_NULL_TRAIN_H
 

@@ -1,4 +1,5 @@
-// Builds one random case of each op, runs it on a device and on `ref`, and compares the results.
+// Builds random cases (small graphs) of each op, runs them on a device and on `ref`, the device in
+// plain C, and compares the results. op_compare.h explains families and cases.
 #include "support/op_compare.h"
 
 #include "base/philox.h"
@@ -180,8 +181,9 @@ static void print_value(const op_family *family, const side *ref, tri_value valu
             isfinite(want) ? "" : "; ref has to be finite: see op_numbers for the inputs' range");
 }
 
-// Returns by how much a result may differ. In a half type it may be rounded to the other neighbour,
-// which differs by one unit in the last place: of 8 significant bits (BF16) or of 11 (F16).
+// Returns by how much a result may differ. In a half type, the device and `ref` may round a number
+// to its two different neighbours, which are one unit in the last place apart: of 8 significant
+// bits (BF16) or of 11 (F16).
 static double tolerance_of(const op_family *family, const side *device, const side *ref,
                            tri_dtype dtype) {
     if (ref->c.dtype == TRI_F32) return family->tolerance;
@@ -246,7 +248,8 @@ static bool compare_sides(const op_family *family, const side *device, const sid
     return same;
 }
 
-// How many outputs kernels have added to what was there, in this process.
+// How many outputs this process has computed with a kernel that adds its result to what the
+// output's memory holds, as gradients are summed over micro-batches.
 static int all_added;
 
 // How often each kernel of the device was chosen.
@@ -255,7 +258,7 @@ typedef struct tally {
     const tri_kernel_def *defs[TALLY_MAX];
     const tri_op *ops[TALLY_MAX];
     int counts[TALLY_MAX], count;
-    int added; // outputs that kernels added to what was there
+    int added; // how many outputs kernels added to what the outputs' memory held
 } tally;
 
 static void count_kernels(tally *t, const side *s) {
@@ -352,7 +355,8 @@ static void refuse_token(const tri_device_backend *backend, const tri_op *op, in
     tri_shape shape = tri_shape_of(4, 2);
     tri_embedding_grad_attr attr = {.shape = shape};
     tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(4));
-    tri_value in[2] = {ids, tri_input(g, "numbers", TRI_F32, shape)}; // the weight, or dy
+    // "numbers" is the embedding's weight or, for its gradient op, the gradient of its output.
+    tri_value in[2] = {ids, tri_input(g, "numbers", TRI_F32, shape)};
     tri_node_add(g, op, in, 2, op == &tri_op_embedding ? NULL : (void *)&attr, "");
     refuse_at(backend, g, ids, token, op, "position 1");
 }

@@ -1,5 +1,6 @@
-// Compares a device with `ref`: every op at random shapes, in F32 or a half type, with poisoned
-// outputs.
+// Compares a device with `ref`, the device in plain C: every op at random shapes, in F32 or a half
+// type. Outputs are filled with NaN before a run. A family is a way to build a graph at random; a
+// case is one such graph. Its sources are the values that no node computes: inputs and parameters.
 #ifndef TRIREME_TESTS_OP_COMPARE_H
 #define TRIREME_TESTS_OP_COMPARE_H
 
@@ -68,9 +69,10 @@ typedef struct op_family {
 
 extern const op_family op_families[]; // a NULL name ends the list
 
-// Builds and runs `rounds` graphs of the family (a way to build a graph at random), every other one
-// in place, on the device and on `ref`. If they differ, or a kernel fails, prints the seed and the
-// value, and fails the test. Prints which kernels were used.
+// Builds `rounds` graphs of the family (a way to build a graph at random) and runs them on the
+// device and on `ref`; in every other graph, nodes write over inputs on the device where they can.
+// If results differ, or a kernel fails, prints the seed and the value, and fails the test. Prints
+// which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
 // Calls op_compare for each of the `count` families (ways to build a graph at random). Skips

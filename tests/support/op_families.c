@@ -1,4 +1,6 @@
-// Builds random graphs of each op. Numbers of channels are mostly those that blocked layouts need.
+// Builds random graphs of each op, which op_compare runs on two devices. A `case` (op_case) is one
+// such graph while it is being built. Half of the numbers of channels are multiples of 16, as the
+// CPU's layouts in blocks of 16 channels need them.
 #include "support/op_families.h"
 
 #include <string.h>
@@ -36,8 +38,8 @@ static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
     return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-// Draws a convolution. Half of them are as in the models: stride 1, dilation 1, one group. Those
-// that are `regular` fit Winograd's algorithm.
+// Draws a convolution. Many are as in the models: stride 1, dilation 1, one group. Those that are
+// `regular` can be computed by Winograd's algorithm.
 static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *weight,
                       tri_shape *y) {
     bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
@@ -314,7 +316,9 @@ static void build_batch_norm_shared(op_case *c) {
 
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
-    if (op_chance(c, 40)) { // a slice of a tensor, in runs that do or do not fill whole vectors
+    // x is one rank's slice of a larger tensor: runs of neighbouring elements, which do or do not
+    // fill whole vectors.
+    if (op_chance(c, 40)) {
         int64_t unit = op_chance(c, 70) ? 64 : 1;
         a.run = unit * op_draw(c, 1, 5);
         a.first = unit * op_draw(c, 0, 3);
@@ -348,12 +352,13 @@ static void build_class_loss(op_case *c) {
     op_add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
-    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
+    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may write over x
 }
 
-// A linear layer with its loss, mostly in one chunk of rows, now and then in several. In a half
-// type the device rounds the scores and their gradient and `ref` does not, so that the order of
-// nearly equal scores may differ, and with it the accuracy.
+// A linear layer fused with its cross-entropy loss. Mostly its rows fit into one chunk, now and
+// then they need several. In a half type the device rounds the scores and their gradient, and `ref`
+// does not. Then nearly equal scores may be in another order and the accuracy may differ, so it is
+// computed only in F32.
 static void build_linear_cross_entropy(op_case *c) {
     int64_t k = op_chance(c, 60) ? op_draw(c, 1, 40) : 64 * op_draw(c, 1, 3);
     int64_t inputs = op_chance(c, 50) ? op_draw(c, 1, 40) : 16 * op_draw(c, 1, 6);
@@ -399,7 +404,7 @@ static void build_embedding(op_case *c) {
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
     tri_value id = op_tokens(c, ids, tokens);
-    if (op_chance(c, 50)) { // a slice of the table
+    if (op_chance(c, 50)) { // the rank has only a slice of the table
         a.rows = (tri_embedding_attr){.first = op_draw(c, 0, tokens - 1), .total = tokens};
         a.shape.dims[0] = op_draw(c, 1, tokens - a.rows.first);
     }

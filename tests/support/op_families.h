@@ -1,4 +1,5 @@
-// What the files with random graphs of ops share.
+// Helpers and declarations that op_families.c and op_families_training.c share. These files build
+// random graphs of ops, which op_compare runs on two devices.
 #ifndef TRIREME_TESTS_OP_FAMILIES_H
 #define TRIREME_TESTS_OP_FAMILIES_H
 

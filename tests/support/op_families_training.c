@@ -1,5 +1,6 @@
-// Random graphs of what training adds to a model: optimizer updates, the op step_numbers with its
-// sums, and a whole network with its backward pass.
+// Random graphs of what training adds to a model, which op_compare runs on two devices: optimizer
+// updates; the ops that compute sums over gradients and losses, and step_numbers, which turns these
+// sums into the learning rate and factors of the update; and a network with its backward pass.
 #include "support/op_families.h"
 
 #include "pass/pass.h"

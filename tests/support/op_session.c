@@ -1,4 +1,5 @@
-// Runs a small graph on a device, with poisoned outputs, as the engine would run a block.
+// Runs a small graph on a device, as the engine would run a block. Before that, it fills all
+// outputs with a bit pattern (poison), so that a test notices what a kernel has not written.
 #include "support/op_session.h"
 
 #include "base/philox.h"
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { POISON = 0xff }; // NaN as a number, 255 as an index
+enum { POISON = 0xff }; // every byte; a float of such bytes is NaN
 
 struct op_session {
     tri_graph *graph;
@@ -24,11 +25,11 @@ struct op_session {
     // only this rank.
     tri_comm *alone, *comm;
     int value_count;
-    char **host, **memory; // by value: where it lies on the host, and on the device
+    char **host, **memory; // by value: where the value lies on the host, and on the device
     tri_kernel *kernels;   // by node
     void *workspace;
     size_t workspace_bytes;
-    bool adds;    // kernels add to outputs where they can
+    bool adds;    // kernels add results to what outputs hold, where they can
     int added;    // how many outputs were added to
     size_t shift; // how far each value lies behind the beginning of its allocation
 };
@@ -213,8 +214,8 @@ static void load(op_session *s) {
     free(image);
 }
 
-// An update writes over its sources; all other ops must leave them alone. So all values are copied
-// back.
+// Copies all values back to the host, the sources too: an optimizer's update writes over them, and
+// a test may check that other ops leave them as they are.
 static void store(op_session *s) {
     for (int i = 1; i < s->value_count; i++) {
         const tri_value_info *info = &s->graph->values[i];
@@ -227,7 +228,8 @@ static void store(op_session *s) {
     }
 }
 
-enum { ADDED_TO = 0x3e }; // four such bytes are a number that float has: ADDED_NUMBER
+// A float whose four bytes are all ADDED_TO has the value ADDED_NUMBER.
+enum { ADDED_TO = 0x3e };
 static const float ADDED_NUMBER = 0x1.7c7c7cp-3f;
 
 // Which outputs of the node are to be added to what their memory holds: all that the kernel can
@@ -244,8 +246,7 @@ static unsigned adds_of(const op_session *s, int index) {
     return adds;
 }
 
-// Fills the memory of the outputs that are added to with a number, which `take_off` subtracts
-// again.
+// Fills the outputs to which the kernel adds with ADDED_NUMBER, which `take_off` subtracts again.
 static void fill_added(op_session *s, int index, unsigned adds) {
     for (int k = 0; adds >> k; k++) {
         if (!(adds >> k & 1)) continue;

@@ -1,6 +1,6 @@
 // A small graph on a device, which a test can run several times. It has the layouts and reorders of
 // the layout pass, and memory of its own for every value. Before each run, all memory that a kernel
-// must write is poisoned.
+// must write is poisoned: filled with a bit pattern that is NaN as a float.
 #ifndef TRIREME_TESTS_OP_SESSION_H
 #define TRIREME_TESTS_OP_SESSION_H
 
@@ -24,9 +24,11 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
 void op_session_close(op_session *session);
 // Returns to how many outputs kernels have added their results so far, instead of overwriting them.
 int op_added(const op_session *session);
-// Moves all values `bytes` further in memory than the device aligns them. Not after in_place.
+// Moves all values `bytes` further in memory than the device aligns them. Not for a session that
+// was opened with in_place, whose values share memory.
 void op_session_shift(op_session *session, size_t bytes);
-// Collective ops run on `comm`, which the session does not own, instead of on the rank alone.
+// From now on, collective ops run over the ranks of `comm`, which the session does not own. Before,
+// they run as if this rank were alone.
 void op_session_join(op_session *session, tri_comm *comm);
 
 // The value on the host, in plain layout: op_run reads sources there and writes results there.

@@ -1,5 +1,6 @@
 // Builds the graph of a step's events, whose edges say which event comes before which other one,
-// and searches it.
+// and searches it. An action is one entry of a rank's schedule; order_graph.h lists its events. A
+// lane is what runs actions one after the other: computation, a communicator, storage, …
 #include "support/order_graph.h"
 
 #include "support/random_run.h"
@@ -8,7 +9,9 @@
 
 typedef struct edge {
     int to, next;
-    int rank, waiter, dependency; // the wait for which the edge stands; rank -1: no wait of a plan
+    // The dependency in a rank's schedule from which the edge follows: action `waiter` waits for
+    // action `dependency`. rank -1: the edge has another reason.
+    int rank, waiter, dependency;
 } edge;
 
 struct order_graph {
@@ -44,9 +47,9 @@ static bool is_message(const tri_action *a) {
 }
 
 // Adds the order that holds between actions of one rank. The host issues one action after the
-// other. Before it issues the TAKE of micro-batch n + TRI_TAKEN_BATCHES, it waits until the TAKE of
-// micro-batch n is done. Each lane (computation, a communicator, …) runs its actions in order, and
-// the messages of a lane leave in order.
+// other. TAKE copies a micro-batch to the device; before the host issues the TAKE of micro-batch
+// n + TRI_TAKEN_BATCHES, it waits until that of micro-batch n is done. Each lane runs its actions
+// in order, and the messages of a lane leave in order.
 static void add_rank(order_graph *g, int rank) {
     const tri_schedule *s = schedule_of(g, rank);
     int latest[TRI_LANE_COUNT], message[TRI_LANE_COUNT], takes[TRI_TAKEN_BATCHES] = {-1, -1};
@@ -82,7 +85,8 @@ static void add_rank(order_graph *g, int rank) {
     }
 }
 
-// How many actions of the same kind on the same subject precede the action in its schedule.
+// How many actions of the same kind on the same subject (unit or block) precede the action in its
+// schedule.
 static int number_of(const tri_schedule *s, int action) {
     int number = 0;
     for (int i = 0; i < action; i++)

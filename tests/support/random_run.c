@@ -1,5 +1,6 @@
-// Draws networks, meshes and strategies. The seed chooses the strategy and the sizes of the mesh
-// in turn from the table `ways`, so that each row is used equally often. All else is random.
+// Draws networks, meshes (how the ranks are arranged) and strategies. Seeds 0, 1, 2, … choose the
+// strategy and the sizes of the mesh in turn from the table `ways`, so that each row is used
+// equally often. All else is random.
 #include "support/random_run.h"
 
 #include "base/philox.h"
@@ -128,7 +129,7 @@ static void draw_request(random_run *r, draws *d) {
         .loader_batches = 1};
     r->shape = draw(d, 8) ? TRI_STEP_FULL : TRI_STEP_EVALUATE;
     // Each row of `ways` is tried with the optimizer on the host and on the device. This is not
-    // drawn at random, so that all other numbers of a seed stay as they were.
+    // drawn at random, because one more draw would change all later draws of every seed.
     bool on_host = r->seed / (sizeof ways / sizeof *ways) % 2 == 0;
     r->strategy.offload_step = on_host ? TRI_OFFLOAD_STEP_HOST : TRI_OFFLOAD_STEP_DEVICE;
 }

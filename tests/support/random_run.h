@@ -1,4 +1,5 @@
-// Random runs: a small network, a mesh, a strategy and a step, with the plans of all ranks.
+// Random runs: a small network, a mesh (how the ranks are arranged), a strategy (how they share the
+// training state) and a step, with the plans of all ranks. A plan is all that one rank needs.
 #ifndef TESTS_SUPPORT_RANDOM_RUN_H
 #define TESTS_SUPPORT_RANDOM_RUN_H
 
@@ -13,7 +14,7 @@ typedef struct random_run {
     tri_mesh mesh;
     tri_strategy_options strategy;
     tri_plan_request request;
-    tri_step_shape shape; // of the steps that are to be run
+    tri_step_shape shape; // which kind of step is to be run: of training or of evaluation
 
     // The network. Every layer has `width` inputs and outputs.
     int block_count, width;

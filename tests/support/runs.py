@@ -1,4 +1,5 @@
-"""Helpers of the tests that run the program: starting runs, reading their files, limits."""
+"""Helpers of the tests that run the program: they start runs, read a run's files, and check that
+runs end in time and leave nothing behind."""
 import json
 import os
 import signal
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 
-SECONDS = 240  # no single run takes this long
+SECONDS = 240  # time limit of a single run
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 DATA = "/usr/share/datasets/fashion-mnist"
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -31,7 +32,7 @@ def train(recipe, run_dir, *words):
 
 
 def on_ranks(ranks, words, *flags):
-    """The command as it is started on so many ranks; one rank needs no launcher."""
+    """The command that starts `words` on so many ranks; one rank needs no launcher."""
     if ranks == 1 and not flags:
         return words
     return [TRIREME, "run", "--standalone", "--nproc-per-node", str(ranks), *flags, *words]
@@ -65,7 +66,7 @@ def entries(run_dir, kind):
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             try:
-                # Numbers stay the text that they are: to compare them is to compare every bit.
+                # Numbers with a fraction stay text, so that comparing them compares every digit.
                 entry = json.loads(line, parse_float=str)
             except ValueError:
                 continue
@@ -105,8 +106,8 @@ def start(words, **more):
 
 
 def start_ranks(words, count, only=None, port=None, **environment):
-    """Starts ranks (those of `only`, or all) without a launcher, which would end the others when
-    one fails."""
+    """Starts ranks (those of `only`, or all) without a launcher, because a launcher would end the
+    other ranks when one fails."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = port or probe.getsockname()[1]
@@ -194,7 +195,7 @@ def last(run_dir):
 
 
 def check_saved(run_dir):
-    """A run that was ended anywhere has whole checkpoints, or none."""
+    """Checks that a run, whenever it was ended, has only whole checkpoints, or none."""
     if os.path.exists(last(run_dir)):
         run([TRIREME, "checkpoint", "verify", run_dir])
 

@@ -9,7 +9,7 @@ def lines(run_dir):
     for path in sorted(glob.glob(os.path.join(run_dir, "logs", "samples-rank-*.jsonl"))):
         with open(path, encoding="utf-8") as file:
             for line in file:
-                if line.endswith("\n"): # a process was killed while it wrote the last one
+                if line.endswith("\n"): # else the process was killed while it wrote this line
                     found.append(json.loads(line))
     return found
 
@@ -26,8 +26,9 @@ def last_line(run_dir, rank):
 
 
 def last_attempts(run_dir, steps):
-    """By step up to `steps`: the lines of the process that ran it last, and so decided what became
-    of it. What earlier processes did after their last checkpoint was repeated."""
+    """By step up to `steps`: the lines of the latest start of the run that took the step. A run
+    that is started again repeats the steps after the last checkpoint, and only the last repetition
+    counts."""
     latest = {}
     for line in lines(run_dir):
         if line["step"] > steps:
@@ -42,8 +43,9 @@ def last_attempts(run_dir, steps):
 
 
 def check_exactly_once(run_dir, samples, steps_per_epoch, epochs):
-    """Every step was run by one set of replicas, and every epoch saw each sample exactly once.
-    Returns the samples of each step and the numbers of replicas that ran, in order."""
+    """Checks that the lines of a step agree on the number of replicas, and that every epoch saw
+    each sample exactly once. Returns the samples of each step, and the numbers of replicas in the
+    order in which they changed."""
     latest = last_attempts(run_dir, epochs * steps_per_epoch)
     assert sorted(latest) == list(range(1, epochs * steps_per_epoch + 1)), "steps are missing"
     replicas, by_step = [], {}

@@ -1,4 +1,5 @@
-// Makes the schedules of all ranks for made-up models on made-up meshes.
+// Makes the schedules (the actions of a step, in order) of all ranks, for made-up models on made-up
+// meshes. schedule_case.h explains the members of a case.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>

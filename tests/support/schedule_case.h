@@ -1,4 +1,6 @@
-// Made-up models on made-up meshes, with the schedules of all their ranks.
+// Made-up models on made-up meshes (arrangements of ranks), with the schedules of all their ranks.
+// A schedule is the list of a rank's actions in one step. A stage is a run of consecutive blocks
+// that one rank of a pipeline computes. No model is built: blocks are only numbers and sizes.
 #ifndef TESTS_SCHEDULE_CASE_H
 #define TESTS_SCHEDULE_CASE_H
 
@@ -8,12 +10,14 @@ typedef struct schedule_case {
     const char *strategy, *order;
     int pipeline, replicate, shard, tensor; // 0 means 1
     int stages_per_rank, blocks_per_stage;  // 0 means 1
-    int micro_batches;                      // of the step, over all replicas; the last is smaller
-    // reshards: strategy.reshard_after_forward. offloads, fetches: as in tri_schedule_request.
-    // evaluates: schedules of an evaluation, not of training.
+    // How many micro-batches the step has, over all replicas. The last one is smaller.
+    int micro_batches;
+    // reshards: gathered parameters are released after FORWARD (strategy.reshard_after_forward).
+    // offloads, fetches: optimizer states, and F32 master weights, lie in storage between their
+    // uses. evaluates: these are schedules of an evaluation, not of training.
     bool deterministic, reshards, offloads, fetches, evaluates;
     bool steps_on_host; // the host runs the optimizer
-    bool skips;         // an edge from the first stage to every later one
+    bool skips;         // the first stage sends values to every later stage, not only to the next
     bool recompute;     // every other block is recomputed
     int prefetch;
     bool takes_ahead;
@@ -26,9 +30,9 @@ typedef struct schedule_set {
     tri_schedule *schedules;        // by rank, without dependencies
 } schedule_set;
 
-// Makes the requests and schedules of all ranks. Their blocks differ: some have statistics, a
-// narrower type, frozen or no parameters; the first and the last read one tied parameter. Fails the
-// running test when a schedule cannot be made.
+// Makes the requests and schedules of all ranks. The blocks differ: some have statistics of batch
+// norm, parameters of a narrower type, frozen parameters, or none; the first and the last block
+// read one tied parameter. Fails the running test when a schedule cannot be made.
 void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer

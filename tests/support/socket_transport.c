@@ -1,5 +1,6 @@
-// A transport over unix sockets. Each rank connects to those that it sends to; what it receives
-// from a rank comes over that rank's connection, so that it is in order.
+// A transport (what carries messages between ranks) over unix sockets. Each rank opens one
+// connection to each rank to which it sends. So all messages of a sender come over one connection,
+// in order.
 #include "support/socket_transport.h"
 
 #include <errno.h>
@@ -14,12 +15,12 @@
 
 enum { ANY = -1, BUDGET_BYTES = 1 << 18, UNKNOWN = -1, ANSWER = 1u << 31 };
 
-typedef struct head { // of a message
-    uint32_t tag;
+typedef struct head { // what is sent before the data of a message
+    uint32_t tag;     // ANSWER: no message, but the confirmation that one was received
     uint32_t from;
     uint64_t bytes;
-    // Identifies the message: a sender counts its messages to each rank. In an ANSWER: that of the
-    // message that was received. In the first head of a connection: the sender's address_id.
+    // Identifies the message: a sender counts its messages to each rank. In an ANSWER: the id of
+    // the message that was received. In the first head of a connection: the sender's address_id.
     uint64_t id;
 } head;
 
@@ -31,7 +32,7 @@ typedef struct outgoing { // a message that is being sent
     tri_transport_request *request;
 } outgoing;
 
-typedef struct incoming { // a message that is arriving or has arrived before its receive
+typedef struct incoming { // a message that is arriving, or for which no receive is posted yet
     struct incoming *next;
     head head;
     char *data; // where the data arrive: allocated memory or, if a receive is posted, its memory
@@ -48,7 +49,7 @@ typedef struct posted { // a receive that waits for its message
     tri_transport_request *request;
 } posted;
 
-typedef struct connection { // from another rank
+typedef struct connection { // a connection that another rank has opened to this one
     struct connection *next;
     int fd, peer;
     head head;
@@ -164,7 +165,8 @@ static void lose(tri_transport_end *end, int r) {
 static bool connect_to(tri_transport_end *end, int r) {
     peer *to = &end->peers[r];
     if (to->fd >= 0 || to->loss) return !to->loss;
-    to->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); // a connect of these never waits long
+    // The socket may block, because connecting a unix socket never takes long.
+    to->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(to->fd, (struct sockaddr *)&to->address, to->address_bytes)) {
         lose(end, r);
         return false;
@@ -304,7 +306,8 @@ static void socket_recv_any(tri_transport_end *end, uint32_t tag, void *memory, 
     receive(end, ANY, tag, memory, size, request);
 }
 
-// A message begins to arrive: finds the receive that has waited longest for it.
+// Called when the head of a message has arrived: finds the receive that has waited longest for such
+// a message.
 static void begin_message(tri_transport_end *end, connection *from) {
     incoming *message = calloc(1, sizeof *message);
     message->head = from->head;
@@ -348,7 +351,7 @@ static bool read_some(tri_transport_end *end, connection *from, size_t *budget) 
         if (from->head_got < sizeof from->head) return true;
         if (from->peer == UNKNOWN) { // the first header only tells which rank has connected
             from->peer = (int)from->head.from;
-            peer *sender = &end->peers[from->peer]; // whose address may not be known yet
+            peer *sender = &end->peers[from->peer]; // the sender's address may not be known yet
             if (!sender->address_bytes)
                 sender->address_bytes = make_address(from->head.id, &sender->address);
             from->head_got = 0;
@@ -472,7 +475,8 @@ static void socket_close(tri_transport_end *end, bool is_whole) {
     .watch = socket_watch, .reaches = socket_reaches, .stop = socket_stop, .close = socket_close
 
 const tri_transport socket_transport = {.name = "message",
-                                        .most_bytes = 300000, // small, so that data are split
+                                        // So small that operations send several messages.
+                                        .most_bytes = 300000,
                                         .open = socket_open,
                                         .event_fd = socket_event_fd,
                                         SOCKET_FUNCTIONS};

@@ -9,7 +9,8 @@ from runs import TRIREME, run
 
 RECIPE = "recipes/mlp-jax.yaml"
 LAUNCHERS = ("srun", "run")
-# The sites' demands that a profile cannot fill in.
+# What a user has to give, because a site's profile cannot know it: accounts by site, and container
+# images by container runtime.
 ACCOUNTS = {"perlmutter": "m1234_g"}
 IMAGES = {"enroot": "image.toml", "shifter": "docker:user/image:1", "podman-hpc": "user/image:1",
           "podman": "user/image:1"}
@@ -66,7 +67,7 @@ def command(text):
 
 
 def check_shell(folder, texts):
-    """bash reads the scripts, and shellcheck has nothing to say."""
+    """Checks that bash can parse the scripts and that shellcheck reports nothing."""
     names = []
     for text in texts:
         names.append(os.path.join(folder, f"{len(names)}.sh"))

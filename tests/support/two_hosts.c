@@ -1,5 +1,5 @@
-// Makes two hosts of namespaces. For each host there is a process that only sleeps, so that the
-// host's namespaces stay.
+// Simulates two hosts by namespaces (two_hosts.h). For each host there is a process that only
+// sleeps, so that the host's namespaces stay.
 #include "support/two_hosts.h"
 
 #include <fcntl.h>

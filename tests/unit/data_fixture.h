@@ -35,7 +35,8 @@ static inline tri_status fixture_try_options(const char *yaml, tri_data_options 
     return tri_option_decode(fixture_arena, &tri_data_table, tree, out);
 }
 
-// Parses options: data.path is the folder, `yaml` holds the other keys, in flow style, no braces.
+// Parses options. data.path is fixture_folder; `yaml` has the other keys in YAML's flow style,
+// without braces: "name: idx, limit: 5".
 static inline tri_data_options fixture_options(const char *yaml) {
     tri_data_options options;
     const char *text = tri_arena_printf(fixture_arena, "{path: %s, %s}", fixture_folder, yaml);

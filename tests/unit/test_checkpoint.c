@@ -265,7 +265,7 @@ static void test_refused(void **state) {
     const char *two = "checkpoints/step-00000002/model.safetensors";
     copy(in_run(two), in_run("kept"));
 
-    copy(in_run(one), in_run(two)); // files of two steps
+    copy(in_run(one), in_run(two)); // the folder of step 2 now has the model's file of step 1
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT,
            "is of step 1, but state.json is of step 2");
     assert_int_equal(truncate(in_run(two), 100), 0);

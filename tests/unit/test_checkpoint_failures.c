@@ -8,8 +8,8 @@
 enum { WIDTH = 20, CHUNK = 1024 };
 
 static char run_dir[64];
-static int calls, fail_at, fail_with; // the fail_at-th call fails; 0: none
-static bool is_lasting;               // all calls after it fail too
+static int calls, fail_at, fail_with; // call number fail_at fails, with errno fail_with; 0: none
+static bool is_lasting;               // all calls after that one fail too
 static const char *failed;            // name of the call that failed
 
 static int setup(void **state) {
@@ -94,8 +94,8 @@ static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_
     const char *slot = failed;
     tri_os = tri_os_system;
     if (*ended || status == TRI_OK) assert_int_equal(status, TRI_OK);
-    // The save may succeed although a call failed: one that sets a symbolic link, removes a file,
-    // or closes a file that was read.
+    // The save may succeed although a call failed, if the call sets a symbolic link, removes a
+    // file, or closes a file that was read.
     bool is_saved = status == TRI_OK;
     if (is_saved) *newest = step;
     int64_t found = fixture_auto(run_dir, WIDTH);
@@ -170,7 +170,7 @@ static void test_loading(void **state) {
     assert_true(failures > 5);
 }
 
-// A source that fails.
+// Stands for a tri_state_source.read that fails.
 static tri_status bad_read(void *context, int tensor, int64_t first, int64_t count, void *to) {
     return TRI_FAIL(TRI_NOT_FINITE, "tensor %d has a NaN", tensor);
 }

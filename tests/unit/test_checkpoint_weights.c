@@ -94,7 +94,9 @@ static void test_init(void **state) {
     write_model(in_run("few"), 1, 3); // without the buffers, and without `empty`
     expect(load_model(in_run("few"), &model), TRI_BAD_INPUT, "has no tensor 'empty'");
     fixture_state part = fixture_model(1, 9);
-    part.tensors[3] = part.tensors[5]; // values depend on the index, so only the count is checked
+    // The fixture's values depend on the index of a tensor, and one index is another here. So only
+    // the number of loaded elements is checked.
+    part.tensors[3] = part.tensors[5];
     part.count = 4;
     tri_state_source source = fixture_source(&part);
     ok(tri_checkpoint_write_weights(in_run("few"), &source));

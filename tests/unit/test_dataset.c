@@ -251,7 +251,8 @@ static void put_numbers(const char *name, size_t width, int count, uint32_t firs
     free(bytes);
 }
 
-// Writes a file of llm.c: its header, then `count` tokens of `width` bytes.
+// Writes a file of tokens as llm.c writes it: a header, which says that there are `promised`
+// tokens, then `count` tokens of `width` bytes each.
 static void put_headed(const char *name, int32_t magic, int32_t version, int32_t promised,
                        size_t width, int count) {
     int32_t header[256] = {magic, version, promised};
@@ -262,7 +263,8 @@ static void put_headed(const char *name, int32_t magic, int32_t version, int32_t
     free(bytes);
 }
 
-// If labels and tokens lie in one file, the number of classes is found for each by itself.
+// If one file has labels and tokens, the number of classes is found separately for each of the two
+// fields.
 static void test_labels_beside_tokens(void **state) {
     int64_t ids[6] = {0, 4, 29, 7, 7, 7}, labels[3] = {1, 0, 1};
     const tri_safetensors_spec specs[] = {{"input_ids", TRI_I64, tri_shape_of(3, 2)},

@@ -142,8 +142,8 @@ static void test_examples(void **state) {
     }
 }
 
-// Checks that all keys without effect share one warning, and that there is one for what JSON does
-// not allow.
+// Checks that all keys without effect share one warning, and that another warning tells of commas
+// that JSON does not allow.
 static void test_notes(void **state) {
     tri_deepspeed d = parse(examples[0].json);
     assert_int_equal(d.notes.count, 1);
@@ -264,7 +264,8 @@ static tri_recipe loaded(const char *yaml, const char *const overrides[MAX_OVERR
     "deepspeed: {train_batch_size: 32, gradient_clipping: 2, optimizer: {type: Adam, params: "     \
     "{lr: 0.5}}}\n"
 
-// The configuration becomes part of the recipe; the recipe's other settings stay; overrides win.
+// The configuration's settings become part of the recipe, and the recipe's other settings stay. If
+// an override sets the same key, the override's value counts.
 static void test_becomes_the_recipe(void **state) {
     tri_recipe r = loaded(DS "optimizer: {eps: 0.25}\nbatch: {global: 32.0}", NULL);
     assert_int_equal(r.batch.global, 32);
@@ -334,8 +335,8 @@ static void test_contradictions(void **state) {
     }
 }
 
-// train_batch_size, micro-batch and accumulation (0: not given), replicas, and the batch.global and
-// batch.micro that result.
+// In each row: train_batch_size, the size of a micro-batch and gradient_accumulation_steps (0: not
+// given), the number of replicas, and the batch.global and batch.micro that result from these.
 static const struct {
     int64_t train, micro, rounds, replicas;
     int64_t global, micro_size; // of the resulting batch; 0: refused

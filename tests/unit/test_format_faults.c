@@ -133,7 +133,7 @@ static tri_status write_events(void) {
     const tri_event_scalar loss = {"loss", 1};
     TRI_TRY(tri_event_writer_create(fixture_folder, &writer));
     tri_status status = tri_event_scalars(writer, 1, &loss, 1);
-    unlink(tri_event_writer_path(writer)); // the next one takes its name again
+    unlink(tri_event_writer_path(writer)); // so that the next writer can create this file again
     tri_event_writer_destroy(writer);
     return status;
 }

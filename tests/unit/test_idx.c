@@ -30,7 +30,7 @@ static void put(const void *data, size_t size) {
     fclose(file);
 }
 
-// `mode` "wb" starts a file, "ab" adds a member to it.
+// `mode` "wb" starts a new file, "ab" adds a gzip member to the file.
 static void put_gzip(const void *data, size_t size, const char *mode) {
     gzFile file = gzopen(path, mode);
     assert_non_null(file);
@@ -66,7 +66,8 @@ static void test_reads(void **state) {
     expect_images();
     put_gzip(images, sizeof images, "wb");
     expect_images();
-    put_gzip(images, 5, "wb"); // two members, cut inside the header
+    // Two gzip members, of which the first one ends inside the IDX header.
+    put_gzip(images, 5, "wb");
     put_gzip(images + 5, sizeof images - 5, "ab");
     expect_images();
     put_gzip("", 0, "ab");
@@ -100,7 +101,7 @@ static void test_types(void **state) {
     refuse(TRI_IDX_IMAGES, TRI_BAD_INPUT, "swapped");
 }
 
-// A file that is larger than the reader's buffer, and hard to compress.
+// Reads a file that is larger than the reader's buffer, and hard to compress.
 static void test_large(void **state) {
     enum { COUNT = 300000 };
     uint8_t *file = malloc(COUNT + 8);
@@ -172,7 +173,7 @@ static void test_refuses_tail_and_damage(void **state) {
         put(bytes, size - cut);
         assert_int_equal(tri_idx_read(path, TRI_IDX_IMAGES, &idx), TRI_CORRUPT);
     }
-    bytes[size - 6] ^= 1; // the checksum
+    bytes[size - 6] ^= 1; // changes gzip's checksum
     put(bytes, size);
     refuse(TRI_IDX_IMAGES, TRI_CORRUPT, "checksum");
 }

@@ -1,4 +1,5 @@
-// The loader returns the same batches with any number of threads and from any step of a run.
+// Checks that the loader returns the same micro-batches with any number of threads, and when it
+// begins at any step of a run.
 #include "data/loader.h"
 #include "format/safetensors.h"
 
@@ -160,7 +161,7 @@ static void test_limits_and_empty_rounds(void **state) {
     assert_null(next(loader));
     tri_loader_destroy(loader);
 
-    sampler = sampler_of(300, 0, 3); // one sample is left for three replicas
+    sampler = sampler_of(300, 0, 3); // step 1 has only one sample, for three replicas
     loader = loader_of(&sampler, (tri_loader_options){.replica = 2, .end_epoch = 1, .workers = 1});
     const tri_data_batch *batch = next(loader);
     assert_int_equal(batch->micro.size, 100);

@@ -309,8 +309,8 @@ static void refuses_keys_that_cannot_be_read_back(void **state) {
     assert_non_null(strstr(tri_error_message(), "the key is not UTF-8"));
 }
 
-// Each of these keys has no effect on one rank with the first settings, and has one with the
-// second.
+// Each of these keys has no effect on one rank, and has one if the recipe has another setting too,
+// or if there are more ranks.
 static void reports_keys_without_effect(void **state) {
     static const struct {
         // Overrides: `idle` sets the key, which has an effect only together with `needs`. `needs`

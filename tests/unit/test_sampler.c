@@ -71,8 +71,8 @@ static void test_small_orders_are_fair(void **state) {
     assert_int_equal(distinct, 24);
 }
 
-// However a step is divided, an epoch has every sample once, and the sizes and numbers of
-// micro-batches are as specified.
+// Checks that, however a step is divided, an epoch has every sample once, and the sizes and numbers
+// of micro-batches are as specified.
 static void walk(tri_sampler_options options, int64_t expected) {
     tri_sampler sampler;
     if (tri_sampler_make(&options, &sampler) != TRI_OK) fail_msg("%s", tri_error_message());
