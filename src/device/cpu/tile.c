@@ -5,7 +5,7 @@
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_K_RUN = 64, // a_skip elements of the operand `a` are skipped after so many steps of k
+    TILE_K_RUN = 64, // after so many steps of k, cpu_tile.a_skip elements of `a` are skipped
     PACK_AHEAD = 16, // packing prefetches this many rows ahead
 };
 
@@ -13,8 +13,8 @@ enum {
 // at `ahead`; or it multiplies pairs of BF16.
 typedef enum tile_kind { TILE_NUMBERS, TILE_AHEAD, TILE_PAIRS, TILE_KIND_COUNT } tile_kind;
 
-// Computes sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the
-// intrinsic only compiles in functions with another target attribute.
+// Computes sum + x · column. For pairs of BF16 this is the instruction VDPBF16PS, written as
+// assembly because its intrinsic only compiles in functions with another target attribute.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
     if (!pairs) return _mm512_fmadd_ps(x, column, sum);
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));
