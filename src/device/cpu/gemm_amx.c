@@ -55,8 +55,8 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
-    // If packed rows of `a` are multiplied by several blocks of b, the buffer has room for more
-    // than 32 of them, so that fewer have to be packed again for each block.
+    // If a thread's columns take several blocks of b, more than 32 rows of `a` are packed at a
+    // time.
     bool kept = p.packs_a && p.columns < columns;
     p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;

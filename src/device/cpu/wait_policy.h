@@ -24,9 +24,10 @@ bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 // windows (cpu_wait_window). Loops are the parallel loops that cpu_wait_policy_count has counted.
 // The state is declared here so that tests can look into it.
 typedef struct cpu_wait_choice {
-    bool yields;         // how threads wait at present: true: they yield their cores; false: spin
-    bool on_trial;       // `yields` is being compared with its opposite, which was in use before
-    double rate;         // average loops per second outside of trials; 0: not measured yet
+    bool yields;   // how threads wait at present: true: they yield their cores; false: spin
+    bool on_trial; // `yields` is being compared with its opposite, which was in use before
+    // Average loops per second; during a trial, of the way that was in use before; 0: not measured.
+    double rate;
     int windows;         // time windows since the trial began
     int64_t wall_ns;     // wall-clock time that the trial has measured so far
     uint64_t work;       // number of parallel loops in this time
