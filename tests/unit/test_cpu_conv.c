@@ -1,4 +1,5 @@
-// Compares convolutions and linear layers of `cpu` with `ref`.
+// Compares convolutions and linear layers of `cpu`, and their gradients, with `ref`. A task is what
+// is computed: 0: the layer itself; 1: the gradient of its input; 2: that of its weight.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
@@ -27,7 +28,7 @@ static void compare_conv(const conv_size *s, int task, tri_activation activation
     tri_shape x = tri_shape_of(s->n, s->c, s->height, s->width), y = y_shape(s, dilation);
     tri_shape weight = tri_shape_of(s->o, s->c / s->groups, s->kernel, s->kernel);
     tri_conv2d_grad_attr grad = {.conv = attr, .shape = task == 1 ? x : weight, .has_bias = bias};
-    c.tolerance = 3e-5; // Winograd's transforms round a few times more
+    c.tolerance = 3e-5; // more than usual, because Winograd's transforms add a few roundings
     if (task == 0) {
         tri_value in[] = {compare_input(&c, TRI_F32, x), compare_input(&c, TRI_F32, weight), {0}};
         if (bias) in[2] = compare_input(&c, TRI_F32, tri_shape_of(s->o));

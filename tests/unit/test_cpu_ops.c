@@ -1,5 +1,5 @@
 // Compares `cpu` with `ref`: every op and a small network at random shapes, on one thread and on
-// all.
+// all. An op_family (tests/support/op_families.c) builds random graphs of related ops.
 #include "device/cpu/cpu.h"
 #include "ops/ops.h"
 #include "support/op_compare.h"
@@ -36,13 +36,13 @@ static void test_attention(void **state) {
     compare_attention("bf16", 2, 300, 20);
 }
 
-// 0 threads: as many as OMP_NUM_THREADS says, else one for each core.
+// 0 threads means as many as OMP_NUM_THREADS says or, if it is not set, one for each core.
 static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }
 
-// Ops that no op_family draws: views, whose kernel does no more than copy, and the op that looks
-// for numbers that are not finite.
+// Ops that are in no op_family: reshape and copy_to, whose kernels at most copy, and the op that
+// looks for numbers that are not finite.
 static const tri_op *const alone[] = {&tri_op_reshape, &tri_op_copy_to, &tri_op_first_not_finite};
 
 static bool is_alone(const tri_op *op) {
