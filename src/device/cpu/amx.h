@@ -39,7 +39,7 @@ static inline int64_t cpu_amx_blocks(int64_t count) {
 
 // Packs the right operand `b`, [k, columns], into [columns / 32][k / 32] chunks. pack_b_rows reads
 // it transposed, stored as [columns, k]; pack_b_plain reads it stored as [k, columns]. `stride` is
-// the distance between the rows stored in memory.
+// the distance in elements between the rows as they are stored.
 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,

@@ -83,7 +83,7 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
 // Counts the keys to which query t attends: all, or under a causal mask those that are not later
-// than it. Kernels leave out the others, whose probability is 0.
+// than the query. Kernels leave out the other keys, whose probability is 0.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }
@@ -91,8 +91,8 @@ static inline const void *attention_at(const attention_state *s, const void *ten
                                        int64_t element) {
     return (const char *)tensor + element * (s->bf16 ? 2 : 4);
 }
-// Finds the first query that attends to a key. Under a causal mask earlier queries do not, and
-// kernels skip them.
+// Finds the first query that attends to a key. Under a causal mask the queries before it do not
+// attend to the key, and kernels skip them.
 static inline int64_t attention_first_query(const attention_state *s, int64_t key) {
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;

@@ -46,7 +46,7 @@ static int64_t space_at(const attention_state *s, bool gradient, float *base, bl
 typedef struct block_job {
     const attention_state *state;
     attention_call call;
-    atomic_int failure; // a dnnl_status_t
+    atomic_int failure; // the dnnl_status_t of an sgemm that has failed; else dnnl_success
 } block_job;
 
 // The work of one thread at a time: queries [first, first + rows) of a head.

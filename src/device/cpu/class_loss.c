@@ -18,7 +18,8 @@ typedef struct class_job {
     float seed;    // the gradient is that of `seed` times the sum of the losses
 } class_job;
 
-// Computes the loss of a row from the sum of exp(score − largest). A label is never ignored here.
+// Computes the loss of a row from the row's sum of exp(score − largest). Callers leave out rows
+// whose label is ignored.
 CPU_SCALAR double loss_of_row(float sum, float largest, float score_of_label) {
     return log((double)sum) + (double)largest - (double)score_of_label;
 }

@@ -12,9 +12,9 @@
 // Convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1, one
 // group and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless
 // the attribute `direct` forbids it. These kernels are our own (winograd.c,
-// winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. Only
-// with AVX-512 the gradient of a weight of more than 96 × 96 channels is oneDNN's, if the library
-// has Winograd (oneDNN 2), because it is up to a fifth faster there.
+// winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. There
+// is one exception: with AVX-512 and an oneDNN that has Winograd (oneDNN 2), the gradient of a
+// weight with C · O > 96 · 96 is computed by oneDNN, because it is up to a fifth faster there.
 //
 // BF16 never uses Winograd, and needs AVX512_BF16. Its weights have the layouts above with pairs of
 // input channels innermost or, for the gradient of the input, pairs of output channels. The

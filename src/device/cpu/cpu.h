@@ -1,5 +1,6 @@
 // The device `cpu`: oneDNN and our own fused kernels, with threads by OpenMP. Where the CPU has
-// AVX-512, they work on blocked layouts, in which 16 channels of a pixel lie side by side.
+// AVX-512, convolutions, pooling and batch norm work on blocked layouts, in which 16 channels of a
+// pixel lie side by side.
 #ifndef TRIREME_DEVICE_CPU_H
 #define TRIREME_DEVICE_CPU_H
 

@@ -99,8 +99,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 // Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles apply no
 // epilogue: store_transposed does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
-    // The transposed product is faster if packing b, which transposes it, costs more than packing a
-    // and writing c twice.
+    // The transposed product is faster if packing b, which transposes it, costs more than packing
+    // `a` and writing c twice.
     bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
     return pays && !g->accumulate && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }

@@ -21,8 +21,9 @@ cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride);
 cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 
 typedef struct cpu_gemm {
-    int64_t m, n, k;    // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
-    cpu_matrix a, b, c; // c.column is 1; a.row or a.column is 1, and b.row or b.column too
+    int64_t m, n, k; // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
+    // c.column is 1. a.row or a.column is 1, and b.row or b.column: rows or columns are contiguous.
+    cpu_matrix a, b, c;
     cpu_epilogue epilogue;
     bool accumulate; // true: adds the product to what c holds; false: overwrites c
 } cpu_gemm;

@@ -10,7 +10,7 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    // Pairs of neighbouring k that are computed at a time if a is read in place: six rows take
+    // Pairs of neighbouring k that are computed at a time if `a` is read in place: six rows take
     // 12 KB.
     BF16_PAIRS = 512,
     // Pairs of neighbouring k that are computed at a time if `a` is packed: 16 rows take 16 KB.
@@ -37,8 +37,8 @@ static int64_t most_pairs(const cpu_bf16_gemm *g) {
     return ((all_pairs(g) + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-// How many floats each buffer of one thread has: packed panels of b, packed rows of a, and the F32
-// sums of the thread's rows for the current 256 columns.
+// How many floats each buffer of one thread has: packed panels of b, packed rows of `a`, and the
+// F32 sums of the thread's rows for the current 256 columns.
 typedef struct bf16_space {
     int64_t b, a, sums;
 } bf16_space;

@@ -65,7 +65,8 @@ tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int
                          onednn_md *out);
 bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
-// Turns a failure of oneDNN into TRI_INTERNAL with the call's text.
+// Calls a function of oneDNN. If the call fails, returns TRI_INTERNAL from the calling function,
+// with a message that contains the text of the call.
 #define CPU_DNNL(call)                                                                             \
     do {                                                                                           \
         dnnl_status_t cpu_dnnl_status_ = (call);                                                   \
@@ -89,8 +90,8 @@ typedef struct cpu_primitive {
     size_t scratchpad_bytes;
 } cpu_primitive;
 
-// Makes a primitive. `args` are DNNL_ARG_… constants, in the order of the `data` of
-// cpu_primitive_run. Destroys `pd`, also after a failure.
+// Makes the primitive that `pd` describes, and destroys `pd`, also after a failure. `args` are
+// `count` DNNL_ARG_… constants, in the order of the `data` of cpu_primitive_run.
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);

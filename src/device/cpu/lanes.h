@@ -11,7 +11,7 @@
 #endif
 
 // CPU_OP(add_ps) is the intrinsic _mm512_add_ps or _mm256_add_ps. CPU_FOR_LANES(name) is the
-// function name_avx512 or name_avx2. CPU_LANES_TARGET marks functions of such source.
+// function name_avx512 or name_avx2. CPU_LANES_TARGET marks the functions of such source files.
 #if CPU_LANES == 16
 typedef __m512 cpu_lanes;
 #define CPU_OP(name) _mm512_##name

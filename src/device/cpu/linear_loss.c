@@ -85,7 +85,8 @@ static void set_rows(head_product *p, int64_t rows) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The most workspace that the product needs, for whole chunks and for the last one.
+// The most workspace that the product needs, for whole chunks and for the last one, which may be
+// shorter.
 static size_t product_bytes(const tri_device_description *device, const head_state *s,
                             head_product p) {
     int64_t last = s->rows - (s->rows - 1) / s->shape.rows * s->shape.rows;

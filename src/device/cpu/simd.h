@@ -10,8 +10,8 @@
 
 #define CPU_INLINE static inline CPU_AVX512 __attribute__((always_inline))
 
-// One dropout layer in one step: those arguments of tri_philox_at that are the same for all
-// elements.
+// One dropout layer in one step: what is the same for all elements. key and step are arguments of
+// tri_philox_at, which draws the elements' random words.
 typedef struct cpu_dropout {
     uint64_t key, step;
     uint32_t threshold; // an element is kept if its random 32-bit word is at least this
@@ -79,7 +79,7 @@ CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
 }
 
 // e^x with an error of about one unit in the last place, as 2^n · e^r with |r| <= ln 2 / 2. Returns
-// 0 below -104 and infinity above 88.8, where F32 ends, and NaN for NaN.
+// 0 below -104, infinity above 88.8, where F32 overflows, and NaN for NaN.
 CPU_INLINE __m512 cpu_exp(__m512 x) {
     // Clamps x first, because r would be meaningless for huge or infinite x. NaN stays: min and max
     // return their second operand if one is NaN.

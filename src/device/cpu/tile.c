@@ -1,4 +1,6 @@
-// Tiles of matrix products and packing for AVX-512, in F32 and BF16.
+// Tiles of matrix products c = a·b and packing of their operands for AVX-512, in F32 and BF16. A
+// tile is at most 6 × 64 sums, which stay in registers; k is the axis that is summed over. tile.h
+// describes the functions.
 #include "device/cpu/tile.h"
 
 #include "device/cpu/epilogue.h"
@@ -141,8 +143,8 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
 
 CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
-    // If k is small, prefetches everything first, because the hardware does not prefetch rows that
-    // lie so far apart.
+    // If k is small, prefetches all rows first, because the hardware does not prefetch short rows
+    // that lie far apart.
     for (int64_t j = 0; j < columns && k <= 64; j++)
         for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);

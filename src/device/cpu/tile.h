@@ -51,8 +51,8 @@ void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns)
 // floats apart. Fills the last panel with zeros beyond `columns`.
 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
-// Packs one panel [k][64] of the transpose of a matrix [columns, k]: to[p][j] is element p of its
-// row j, or 0 for j from `columns` on.
+// Packs one panel [k][64] of the transpose of a matrix [columns, k]: to[p][j] is element p of the
+// matrix's row j, or 0 for j from `columns` on.
 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
 // Packs `rows` rows of an operand into groups [row / 16][k][16]. Element p of row i lies at

@@ -78,8 +78,8 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
 }
 
 // Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, where at least one of
-// the two numbers is 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of
-// b.
+// the two numbers is 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of `a`, 6 and 7 the columns of
+// `b`.
 #define AMX_BLOCK(name, row_tiles, column_tiles)                                                   \
     static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
                                                        const uint16_t *b, int64_t chunks,          \

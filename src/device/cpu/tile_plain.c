@@ -1,5 +1,6 @@
-// Tiles of F32 matrix products and packing in plain C, compiled once for AVX2 and once for any CPU.
-// Computes 16 columns at a time, in vectors of eight floats.
+// Tiles of F32 matrix products c = a·b and packing of their operands in plain C, compiled once for
+// AVX2 and once for any CPU. A tile is at most 6 × 64 sums; 16 of its columns are computed at a
+// time, in vectors of eight floats. tile.h describes the functions.
 #include "device/cpu/tile.h"
 
 #include <string.h>
