@@ -44,7 +44,7 @@ static void test_conv2d(void **state) {
     }
 }
 
-// The first layer's input is data: its gradient must not be computed.
+// The first layer's input is data, so the gradient with respect to this input must not be computed.
 static void test_unwanted(void **state) {
     subject s = begin();
     tri_value x = tri_input(s.graph, "images", TRI_F64, tri_shape_of(2, 3, 5, 4));
@@ -194,7 +194,7 @@ static void test_add_and_reshape(void **state) {
     tri_value sum = tri_node_add(s.graph, &tri_op_add, in, 2, NULL, "");
     tri_value twice = tri_node_add(s.graph, &tri_op_add, (tri_value[]){sum, in[0]}, 2, NULL, "");
     tri_reshape_attr attr = {tri_shape_of(3, 1, 4)};
-    // A cast that keeps the type; tests/unit/test_precision.c tests casts between types.
+    // This cast keeps the type; tests/unit/test_precision.c tests casts between types.
     tri_cast_attr same = {.dtype = TRI_F64};
     tri_value cast = tri_node_add(s.graph, &tri_op_cast, &twice, 1, &same, "");
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &cast, 1, &attr, "")));
@@ -422,7 +422,7 @@ static void test_collectives(void **state) {
     }
 }
 
-// Every op with a gradient rule has a test above.
+// Every op with a gradient rule has a test above, except the two that are marked.
 static void test_all_covered(void **state) {
     static const tri_op *const covered[] = {
         &tri_op_conv2d,

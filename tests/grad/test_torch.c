@@ -16,7 +16,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// Runs one op on `ref`; its inputs are inputs of the graph.
+// A graph with a single op, whose inputs are the graph's inputs, and what runs it on `ref`.
 typedef struct bench {
     tri_graph *graph;
     tri_device *device;
@@ -130,8 +130,8 @@ static void test_avg_pool2d(void **state) {
 }
 
 // Compares batch norm with PyTorch: y in training; the running statistics after one micro-batch of
-// 3 samples, where the op's sums over samples are divided by 3, as moving_average does; and y in
-// evaluation with these statistics.
+// 3 samples, where the op's sums over samples are divided by 3, as the op moving_average does; and
+// y in evaluation with these statistics.
 static void test_batch_norm(void **state) {
     tri_batch_norm_attr attr = {.eps = 1e-5};
     tri_shape x = tri_shape_of(3, 2, 4, 5), c = tri_shape_of(2);
@@ -251,7 +251,8 @@ static void test_accuracy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6)};
     bench b = bench_open(TRI_F32, &tri_op_accuracy, shapes, 2, NULL);
     fill_labels(&b);
-    op_run_ok(b.session); // all 0: class 0 is predicted, samples 0 and 5 have it
+    // All scores are 0, so class 0 is predicted, which is the label of samples 0 and 5.
+    op_run_ok(b.session);
     assert_true(op_get(b.session, b.y, 0) == 2 && op_get(b.session, b.y, 1) == 5);
     op_set(b.session, b.in[0], 1 * 4 + 1, 1);
     op_set(b.session, b.in[0], 5 * 4 + 3, 1);

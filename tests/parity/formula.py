@@ -77,7 +77,7 @@ def llama(config):
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     queries = hidden
     keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
-    biased = 2 if config["attention_bias"] else 1  # how many of [weight, bias]
+    biased = 2 if config["attention_bias"] else 1  # how many rows of linear(): weight, bias
     rows = [("model.embed_tokens.weight", (config["vocab_size"], hidden), 0.3)]
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}"
@@ -184,7 +184,7 @@ def data_set(model):
         shape = (n, TOKENS[model])
         return {"input_ids": ("I64", shape, text(math.prod(shape), LLAMA[model]["vocab_size"]))}
     if model == "denoise-cnn":
-        shape, element = (n, 1, 30, 34), 30 * 34  # not square, no power of two
+        shape, element = (n, 1, 30, 34), 30 * 34  # images not square, sides no powers of two
         clean = uniform("denoise/targets", n * element)
         noise = uniform("denoise/noise", n * element)
         return {"inputs": ("F32", shape, floats(c + 0.5 * (x - 0.5)

@@ -57,7 +57,7 @@ def check(program, model, folder):
                 wrong.append(f"{name} is not what PyTorch's is")
         elif any(abs(a - b) > STILL_LIMIT for a, b in zip(saved[name][2], values)):
             wrong.append(f"{name} changed")
-    net = make_goldens.build(model, saved).eval()  # strict: every name and shape
+    net = make_goldens.build(model, saved).eval()  # fails if a name or shape differs
     with torch.no_grad():
         loss = make_goldens.loss_of(model, net, {n: make_goldens.to_torch(t)
                                                  for n, t in data.items()})

@@ -82,7 +82,8 @@ static void test_max_pool2d(void **state) {
                          form & 2 ? 0.25 : 0, form & 4, form & 8);
 }
 
-// PyTorch's rule: NaN is larger than any number, and of equal values the first is taken.
+// PyTorch's rule for the maximum: NaN is larger than any number, and of equal values the first is
+// taken.
 static void test_max_pool2d_nan(void **state) {
     compare_case c = compare_open(1);
     tri_max_pool2d_attr attr = {.kernel = {2, 2}, .stride = {2, 2}};

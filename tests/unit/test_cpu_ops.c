@@ -28,8 +28,8 @@ static void compare_attention(const char *isa, int threads, uint64_t seed, int r
     unsetenv("TRIREME_CPU_ISA");
 }
 
-// Tests the attention kernels that use AMX, and those that use AVX512_BF16, with so many queries
-// and keys that both are divided into several blocks.
+// Tests the kernels for attention of BF16 on CPUs with AMX, and on CPUs with AVX512_BF16 but
+// without AMX, with so many queries and keys that both are divided into several blocks.
 static void test_attention(void **state) {
     compare_attention("amx", 1, 100, 40);
     compare_attention("amx", 3, 200, 20);

@@ -28,7 +28,7 @@ typedef struct machine {
     uint64_t spinning, yielding;
 } machine;
 
-// Lets the rule choose on this machine for `tenths` tenths of a second, and returns in how many of
+// Lets the rule choose on machine m for `tenths` tenths of a second, and returns in how many of
 // them threads yielded.
 static int choose_for(cpu_wait_choice *c, int tenths, machine m) {
     int yielded = 0;
@@ -120,7 +120,8 @@ static double used_by_waiting(void) {
     return used / ROUNDS;
 }
 
-// Two threads and another program share one core.
+// Two threads and another program share one core: the threads must begin to yield, and then use
+// little CPU time while they wait for each other.
 static void test_beside_others(void **state) {
     tri_cpu_share share;
     if (!tri_cpu_share_read(&share)) {

@@ -179,7 +179,7 @@ REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-// Joins the moments of channel c of all replicas to those of all their samples together. For each
+// Joins the moments of channel c of all replicas into those of all their samples together. For each
 // replica `moments` has the means and the sums of squared deviations of all channels, and then the
 // number of samples.
 REF_BODY tri_moments join_moments(ref_array moments, int64_t replicas, int64_t channels,

@@ -50,7 +50,7 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
 // Computes the term that one row of scores, whose label is `label`, adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
-// Computes output 0 of losses and metrics: the sum of `term` over all rows whose label is not
+// Computes output 0 of a loss or metric: the sum of `term` over all rows whose label is not
 // ignored, and the number of these rows.
 REF_BODY tri_status sum_rows_of_labels(const ref_node *node, const tri_kernel_args *args, bool f64,
                                        row_term *term) {
