@@ -1,6 +1,6 @@
-// Runs one node on `ref` and on `cpu` with the same numbers and compares the results. Outputs and
-// workspace are poisoned with NaN first, so that whatever a kernel leaves out shows. For inclusion
-// by test programs.
+// Runs one node of a graph on `ref` and on `cpu` with the same numbers and compares the results.
+// Outputs and workspace are filled with NaN first, so that a test fails if a kernel does not write
+// an element, or reads one that it has not written. For inclusion by test programs.
 #ifndef TRIREME_TESTS_COMPARE_KERNELS_H
 #define TRIREME_TESTS_COMPARE_KERNELS_H
 
@@ -34,9 +34,11 @@ typedef struct compare_case {
     tri_arena *arena;
     tri_graph *graph;
     tri_device *ref, *cpu;
-    double tolerance;   // the largest difference that is allowed, divided by the largest value
-    const char *kernel; // out: the kernel that `cpu` chose
-    tri_layout out_layout[TRI_MAX_OUTPUTS]; // out: the layouts that this kernel chose
+    // The largest allowed difference of two elements, divided by the largest element of the tensor.
+    double tolerance;
+    const char *kernel; // set by compare_run: name of the kernel that the device chose
+    // Set by compare_run: the layouts that this kernel chose for its outputs.
+    tri_layout out_layout[TRI_MAX_OUTPUTS];
 } compare_case;
 
 static inline compare_case compare_open(int threads) {
@@ -61,7 +63,7 @@ static inline tri_value compare_input(compare_case *c, tri_dtype dtype, tri_shap
 
 static inline void *compare_alloc(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    memset(memory, 0xFF, (bytes + 127) / 64 * 64); // F32 and F64: NaN
+    memset(memory, 0xFF, (bytes + 127) / 64 * 64); // these bytes are NaN in F32 and F64
     return memory;
 }
 
@@ -102,8 +104,8 @@ static inline void compare_outputs(const compare_case *c, const tri_node *node,
     }
 }
 
-// Runs a kernel again, into the outputs and workspace that its first run left. The same inputs have
-// to give the same bits.
+// Runs a kernel a second time, into the outputs and workspace that its first run left. Its results
+// have to be those of the first run, bit for bit.
 static inline void compare_again(const compare_case *c, const tri_node *node,
                                  const tri_kernel *kernel, const tri_kernel_args *args,
                                  const tri_layout *layouts, void *const *first) {
@@ -149,7 +151,7 @@ static inline void compare_run(tri_device *device, compare_case *c, const tri_no
         .queue = &queue, .in = in_data, .out = out_data, .workspace = workspace};
     assert_int_equal(def->run(&kernel, &args), TRI_OK);
     compare_outputs(c, node, out, out_data, plain_out);
-    // A node without outputs updates its inputs, so it cannot run again with the same ones.
+    // A node without outputs updates its inputs, so it cannot run again with the same inputs.
     if (node->output_count) compare_again(c, node, &kernel, &args, out, plain_out);
     tri_kernel_release(&kernel);
     free(workspace);
@@ -192,8 +194,9 @@ static inline void compare_values(const compare_case *c, const tri_value_info *i
 }
 
 // Runs the last node of the graph on both devices and compares the results. The node's inputs are
-// random numbers, in integer inputs from 0 to `limit`. If plain_in[i] is not NULL, it is used as
-// input i instead, and still belongs to the caller. Frees all other inputs and the results.
+// random numbers, in integer inputs from 0 to `limit`. If plain_in[i] is not NULL, input i is
+// plain_in[i] (row-major) instead, which still belongs to the caller. Frees all other inputs and
+// the results.
 static inline void compare_last_node(compare_case *c, void *const *plain_in, int64_t limit) {
     const char *message = "";
     if (tri_graph_status(c->graph, &message) != TRI_OK) fail_msg("%s", message);

@@ -2,8 +2,9 @@
 """Writes tests/grad/torch_tables.h: PyTorch's results for the cases below, in float64.
 
 usage: make_torch_tables.py > torch_tables.h, then clang-format -i torch_tables.h
-Needs python3-torch. Inputs are waves that the C test computes itself, so only results are stored:
-two projections of each tensor, which change if any element is misplaced.
+Needs python3-torch. Inputs are waves that the C test (test_torch.c) computes itself, so only
+results are stored: two numbers for each tensor, a sum over all elements with different factors and
+the sum of squares. The first one changes if any element is misplaced.
 """
 import math
 import torch
@@ -71,7 +72,8 @@ def pool():
 
 
 def avg_pool():
-    """Windows of one size, then as many as asked."""
+    """First pooling with windows of a given size, then with a given number of windows (adaptive).
+    """
     cases = [  # x, kernel, stride, padding, exclude_padding, windows
         ((2, 3, 6, 4), (2, 2), (2, 2), (0, 0), False, (0, 0)),
         ((1, 2, 7, 5), (3, 2), (2, 1), (1, 1), False, (0, 0)),
@@ -93,7 +95,8 @@ def avg_pool():
 
 
 def batch_norm():
-    """x [3, 2, 4, 5], momentum 0.1, one update of fresh statistics, then evaluation with them."""
+    """x [3, 2, 4, 5] in training, which updates fresh running statistics once with momentum 0.1;
+    then another x in evaluation, with these statistics."""
     layer = torch.nn.BatchNorm2d(2, eps=1e-5, momentum=0.1)
     layer.weight.data, layer.bias.data = wave(2, 2), wave(3, 2)
     y = layer(wave(1, 3, 2, 4, 5))
@@ -106,7 +109,8 @@ def batch_norm():
 
 
 def losses():
-    """Scores wave(1) * 3, [6, 4]; labels 0 1 2 -100 3 0; sums."""
+    """Sums of losses. Scores are wave(1) * 3 of shape [6, 4], labels 0 1 2 -100 3 0, where -100 is
+    ignored; predictions and targets are wave(1) and wave(2)."""
     scores, labels = wave(1, 6, 4) * 3, torch.tensor([0, 1, 2, -100, 3, 0])
     log_p = F.log_softmax(scores, -1)
     print(f"static const double torch_log_softmax[] = {braces(project(log_p))};")
@@ -133,7 +137,8 @@ def rotate(x, theta, first):
 
 
 def attend(q, k, v, scale, causal):
-    """q [N, T, H, D], k and v [N, S, K, D]; the heads of a group share one of k and v."""
+    """Attention of q [N, T, H, D] to k and v [N, S, K, D], where H / K heads of q read the same
+    head of k and v. Returns the output and the logarithm of each query's sum of exp(scores)."""
     k, v = (t.repeat_interleave(q.shape[2] // k.shape[2], 2) for t in (k, v))
     scores = torch.einsum("nthd,nshd->nhts", q, k) * scale
     queries, keys = scores.shape[2:]
@@ -182,7 +187,8 @@ def transformer():
 
 
 def optimizers():
-    """5 parameters wave(1); gradient of update t: wave(10 + t); after updates 1 and 4."""
+    """A parameter of 5 elements after updates 1 and 4. It begins as wave(1), and the gradient of
+    update t is wave(10 + t)."""
     sgd, adam = torch.optim.SGD, torch.optim.Adam
     adamw, adadelta = torch.optim.AdamW, torch.optim.Adadelta
     cases = [

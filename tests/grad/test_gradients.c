@@ -1,4 +1,5 @@
-// Compares the gradient rule of every op with central finite differences, on `ref` in F64.
+// Compares the gradient rule of every op (which adds the nodes that compute its gradients) with
+// central finite differences, on the device `ref` in F64.
 #include "support/gradient_check.h"
 
 static bool has_node(const tri_graph *g, const tri_op *op) {
@@ -43,7 +44,7 @@ static void test_conv2d(void **state) {
     }
 }
 
-// The first layer's input is data: its gradient must not be computed.
+// The first layer's input is data, so the gradient with respect to this input must not be computed.
 static void test_unwanted(void **state) {
     subject s = begin();
     tri_value x = tri_input(s.graph, "images", TRI_F64, tri_shape_of(2, 3, 5, 4));
@@ -150,7 +151,8 @@ static void check_batch_norm(tri_shape shape, bool relu, tri_max_pool2d_attr poo
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
 }
 
-// Checks the gradients of batch norm over all replicas, in a run of one replica.
+// Checks the gradients of batch norm over all replicas (tri_op_batch_norm_shared), in a run of one
+// replica.
 static void check_batch_norm_shared(tri_shape shape, bool relu, tri_max_pool2d_attr pool) {
     subject s = begin();
     tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu, .pool = pool};
@@ -192,13 +194,14 @@ static void test_add_and_reshape(void **state) {
     tri_value sum = tri_node_add(s.graph, &tri_op_add, in, 2, NULL, "");
     tri_value twice = tri_node_add(s.graph, &tri_op_add, (tri_value[]){sum, in[0]}, 2, NULL, "");
     tri_reshape_attr attr = {tri_shape_of(3, 1, 4)};
-    // A cast that keeps the type; tests/unit/test_precision.c tests casts between types.
+    // This cast keeps the type; tests/unit/test_precision.c tests casts between types.
     tri_cast_attr same = {.dtype = TRI_F64};
     tri_value cast = tri_node_add(s.graph, &tri_op_cast, &twice, 1, &same, "");
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &cast, 1, &attr, "")));
 }
 
-// One rank that has all classes computes the same as cross_entropy.
+// Checks the gradients of cross-entropy whose classes are divided among ranks, on one rank that has
+// all classes.
 static void test_vocab_parallel_cross_entropy(void **state) {
     subject s = begin();
     static const tri_classes_attr classes = {0, 3};
@@ -258,7 +261,8 @@ static void test_class_losses(void **state) {
     }
 }
 
-// One token occurs twice; one of 5 never occurs, so that the gradient of its row is 0.
+// Some tokens occur several times, others never, so that the gradients of their rows are 0. Then
+// the table is a slice of a larger one, and some tokens have no row in it.
 static void test_embedding(void **state) {
     static const tri_embedding_attr rows[] = {{0, 0}, {1, 7}};
     for (int i = 0; i < 2; i++) {
@@ -269,8 +273,9 @@ static void test_embedding(void **state) {
     }
 }
 
-// The table of an embedding is also the head's weight. In the same block the two gradients are
-// added up; in different blocks each is a contribution of its own.
+// The table of an embedding is also the weight of the last layer. If both are in one block (a named
+// group of nodes), the graph adds the two gradients up. If they are in different blocks, the graph
+// has one gradient of the table for each block.
 static void test_tied(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -295,7 +300,8 @@ static void test_norms(void **state) {
     static const tri_norm_attr attr = {.eps = 1e-3};
     const tri_shape shapes[] = {tri_shape_of(2, 3, 5), tri_shape_of(1, 1), tri_shape_of(7)};
     for (int i = 0; i < 3; i++)
-        for (int inputs = 1; inputs <= 3; inputs++) { // 2: RMS norm; 1 and 3: layer norm
+        // x alone: layer norm; x and weight: RMS norm; x, weight and bias: layer norm.
+        for (int inputs = 1; inputs <= 3; inputs++) {
             subject s = begin();
             const tri_op *op = inputs == 2 ? &tri_op_rms_norm : &tri_op_layer_norm;
             tri_shape width = tri_shape_of(shapes[i].dims[shapes[i].rank - 1]);
@@ -306,8 +312,9 @@ static void test_norms(void **state) {
         }
 }
 
-// The backward pass computes cheap values again instead of keeping them, once for all their readers
-// in the block. For example, it keeps only the statistics of a norm and computes y again.
+// The backward pass computes cheap values again instead of keeping them from the forward pass, once
+// for all nodes of the block that read them. For example, it keeps only the statistics of a norm
+// and computes the norm's output again.
 static void test_recomputed(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -392,8 +399,8 @@ static void test_distance_losses(void **state) {
     check_in(&s, tri_node_add(s.graph, &tri_op_binary_cross_entropy, binary, 2, NULL, ""), -3, 3);
 }
 
-// On one rank each of the collective ops is the identity, except those that cut out a slice.
-// tests/unit/test_collective.c runs them on several ranks.
+// Checks the gradients of collective ops on one rank, where they copy their input, except the ops
+// that cut out a slice. tests/unit/test_collective.c runs them on several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
     for (int partial = 0; partial < 2; partial++) {
@@ -415,7 +422,7 @@ static void test_collectives(void **state) {
     }
 }
 
-// Every op with a gradient rule has a test above.
+// Every op with a gradient rule has a test above, except the two that are marked.
 static void test_all_covered(void **state) {
     static const tri_op *const covered[] = {
         &tri_op_conv2d,
@@ -454,8 +461,8 @@ static void test_all_covered(void **state) {
         &tri_op_all_reduce,
         &tri_op_all_gather,
         &tri_op_reduce_scatter,
-        &tri_op_reorder,              // passes its gradient on
-        &tri_op_batch_norm_inference, // its gradient rule always fails
+        &tri_op_reorder,              // no test: its gradient rule returns dy
+        &tri_op_batch_norm_inference, // no test: its gradient rule always fails
     };
     for (int i = 0; i < tri_op_count; i++) {
         bool found = tri_ops[i]->gradient == NULL;

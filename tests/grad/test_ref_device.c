@@ -1,6 +1,6 @@
-// Compares `ref` with itself at random shapes, once with outputs in memory of their own and once
-// over the inputs that ops may overwrite: the results are the same, an op writes all of its
-// outputs, and it leaves other inputs alone.
+// Runs every op on `ref` twice at random shapes: once with outputs in memory of their own, and once
+// with outputs that lie over the inputs which the op may overwrite. Checks that the results are the
+// same, that an op writes all of its outputs, and that it does not change other inputs.
 #include "device/ref/ref.h"
 #include "support/op_compare.h"
 

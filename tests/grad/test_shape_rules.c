@@ -1,4 +1,5 @@
-// Provokes every error of the shape rules of all ops, and checks the messages.
+// Provokes every error of the shape rules of all ops, and checks the messages. An op's shape rule
+// checks shapes, types and attributes when a node is added to a graph.
 #include "ops/ops.h"
 #include "support/op_session.h"
 
@@ -25,7 +26,8 @@ typedef struct input {
 #define POINT ((input){true, TRI_F32, {0}})
 #define STEP D(TRI_STEP_SCALAR_COUNT)
 #define POSITION L(2)
-// REFUSED(op, attributes, message, inputs…)
+// REFUSED(op, attributes, message, inputs…) checks that the op refuses these attributes and inputs
+// with this message.
 #define REFUSED(op, attr, message, ...)                                                            \
     refused(&tri_op_##op, attr, message, (input[TRI_MAX_INPUTS]){__VA_ARGS__})
 
@@ -352,7 +354,8 @@ static void test_gated(void **state) {
     REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
 }
 
-// Shape rules refuse half types where an op needs another type, or another half type.
+// Shape rules refuse BF16 and F16 where an op needs another type, such as F32 or the other of these
+// two.
 static void test_halves(void **state) {
     tri_linear_attr linear = {.axes = 1};
     tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};
@@ -428,7 +431,7 @@ static void test_step_numbers(void **state) {
     REFUSED(loss_seeds, NULL, "an input must be F64, but is F32", D(TRI_CARRIED_COUNT), F(3, 2));
 }
 
-// Asking for a gradient that does not exist is refused.
+// Gradient rules refuse to compute gradients that do not exist.
 static void test_no_gradient(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_init init = {0};
@@ -524,8 +527,8 @@ static void test_collectives(void **state) {
     REFUSED(all_reduce, &a, "there is no slice 0 of 1 in group 2", F(2));
 }
 
-// The table of ops, the look-up by name and the printed reference agree. The help text of each op
-// (tri_op.doc) is one line.
+// The table of ops, the look-up by name and the printed list of all ops agree. The help text of
+// each op (tri_op.doc) is one line.
 static void test_table(void **state) {
     char *text = NULL;
     size_t size = 0;
@@ -546,8 +549,9 @@ static void test_table(void **state) {
     free(text);
 }
 
-// Flops count multiplications and additions: conv [2,3,8,8] by [4,3,3,3] has 2*4*6*6 results of
-// 27 products each. Causal attention of 5 queries and 5 keys computes 15 of the 25 pairs.
+// A node's cost in flops counts multiplications and additions: a convolution of [2,3,8,8] with
+// [4,3,3,3] has 2*4*6*6 results of 27 products each. Causal attention of 5 queries and 5 keys
+// computes the scores of 15 of the 25 pairs of a query and a key.
 static void test_cost(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 8, 8)),

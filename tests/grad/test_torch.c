@@ -1,4 +1,6 @@
-// Compares ops and optimizers of `ref` with PyTorch's results (torch_tables.h).
+// Compares ops and optimizers of the device `ref` with PyTorch's results (torch_tables.h). Inputs
+// are waves, which make_torch_tables.py computes by the same formula. Of a tensor the table has two
+// numbers, a sum over all elements with different factors and the sum of squares.
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"
@@ -14,7 +16,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// Runs one op on `ref`; its inputs are inputs of the graph.
+// A graph with a single op, whose inputs are the graph's inputs, and what runs it on `ref`.
 typedef struct bench {
     tri_graph *graph;
     tri_device *device;
@@ -128,8 +130,8 @@ static void test_avg_pool2d(void **state) {
 }
 
 // Compares batch norm with PyTorch: y in training; the running statistics after one micro-batch of
-// 3 samples, where the op's sums over samples are divided by 3, as moving_average does; and y in
-// evaluation with these statistics.
+// 3 samples, where the op's sums over samples are divided by 3, as the op moving_average does; and
+// y in evaluation with these statistics.
 static void test_batch_norm(void **state) {
     tri_batch_norm_attr attr = {.eps = 1e-5};
     tri_shape x = tri_shape_of(3, 2, 4, 5), c = tri_shape_of(2);
@@ -232,7 +234,7 @@ static void test_losses(void **state) {
     check_distance_loss(&tri_op_relative_l2_loss, torch_relative_l2, 6);
 }
 
-// Scores in the thousands must not overflow, and small ones must not be lost.
+// Scores of 5000 and -5000, whose exponentials overflow or become 0: the loss must still be exact.
 static void test_large_scores(void **state) {
     tri_shape shapes[] = {tri_shape_of(1, 3), tri_shape_of(1)};
     bench b = bench_open(TRI_F32, &tri_op_cross_entropy, shapes, 2, NULL);
@@ -249,7 +251,8 @@ static void test_accuracy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6)};
     bench b = bench_open(TRI_F32, &tri_op_accuracy, shapes, 2, NULL);
     fill_labels(&b);
-    op_run_ok(b.session); // all 0: class 0 is predicted, samples 0 and 5 have it
+    // All scores are 0, so class 0 is predicted, which is the label of samples 0 and 5.
+    op_run_ok(b.session);
     assert_true(op_get(b.session, b.y, 0) == 2 && op_get(b.session, b.y, 1) == 5);
     op_set(b.session, b.in[0], 1 * 4 + 1, 1);
     op_set(b.session, b.in[0], 5 * 4 + 3, 1);
@@ -334,7 +337,7 @@ static void check_update(const torch_update *u, tri_dtype dtype, double toleranc
     scalars[TRI_STEP_LR] = u->lr;
     scalars[TRI_STEP_GRADIENT_SCALE] = 0.125;
     fill_wave(&b, 0, 1);
-    if (count == 4) fill_wave(&b, 3, 5); // the first update must not look at the buffer
+    if (count == 4) fill_wave(&b, 3, 5); // sgd's first update must not read its momentum buffer
     for (int t = 1; t <= 4; t++) {
         for (int64_t i = 0; i < 5; i++) op_set(b.session, b.in[1], i, 8 * wave(10 + t, i));
         scalars[TRI_STEP_UPDATE] = t;
@@ -357,8 +360,8 @@ static void test_updates(void **state) {
     }
 }
 
-// An element's random number depends on key, step, the sample's position in the step and the
-// element's index in the sample, not on how a step is cut into micro-batches.
+// Whether dropout keeps an element depends on the key, the step, the sample's position in the step
+// and the element's index in the sample, not on how the step is cut into micro-batches.
 static void test_dropout_position(void **state) {
     tri_dropout_attr attr = {.p = 0.4, .key = 99};
     for (int64_t first = 0; first < 6; first += 2) {

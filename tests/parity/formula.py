@@ -1,7 +1,9 @@
-"""What both sides of the parity tests use, in plain Python: data sets and initial weights from a
-formula, safetensors files, and sketches of tensors that are small enough to commit.
+"""What the parity tests (Trireme against PyTorch) and make_goldens.py share, in plain Python: data
+sets and initial weights from a formula, safetensors files, and sketches, which are summaries of
+tensors that are small enough to commit.
 
-Numbers that can be computed are not stored: element i of the tensor NAME is a hash of (NAME, i).
+Data and weights are not stored but computed: element i of the tensor NAME is a hash of (NAME, i).
+A golden is the expected result of one model with one optimizer: PyTorch's, in double precision.
 """
 import array
 import json
@@ -17,7 +19,8 @@ STEPS_PER_EPOCH = 5
 STEPS = 10
 LEFT_OVER = 3  # samples beyond full batches, which data.drop_last leaves out
 
-# Options as Trireme's recipes and PyTorch's constructors name them alike.
+# Optimizers and their options, under the names that both Trireme's recipes and PyTorch's
+# constructors use.
 OPTIMIZERS = {
     "sgd": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
     "nesterov": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True,
@@ -26,13 +29,14 @@ OPTIMIZERS = {
     "adamw": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
     "adadelta": {"name": "adadelta", "lr": 1.0},
 }
-# Those of the models that are not run with all of them.
+# The optimizers of those models that are not run with all of them.
 CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd"),
           "llama-tied": ("adamw",)}
 
-# Tokens of a sample, and the sizes by the names of Hugging Face's config.json. Those of llama-tiny
-# are the recipe's; in llama-small all heads share one key and value, and there are biases; in
-# llama-tied the embedding's table is the head's weight too.
+# TOKENS: the number of tokens in a sample. LLAMA: the models' sizes, under their names in Hugging
+# Face's config.json. llama-tiny has the sizes of the recipe of that name. In llama-small all heads
+# share one key and value, and there are biases. In llama-tied the embedding's table is also the
+# weight of the last layer.
 TOKENS = {"llama-tiny": 129, "llama-small": 37, "llama-tied": 24}
 SMALL = {"vocab_size": 70, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
          "num_attention_heads": 3, "num_key_value_heads": 1, "rms_norm_eps": 1e-3,
@@ -62,7 +66,8 @@ def linear(name, features_in, features_out):
 
 
 def batch_norm(name, channels):
-    """Weights around 1, so that a layer that ignored them would be seen."""
+    """The tensors of a batch norm. Its weights are spread around 1 and not all 1, so that a layer
+    that ignored them would give other results."""
     return [(f"{name}.weight", (channels,), "one"), (f"{name}.bias", (channels,), 0.1),
             (f"{name}.running_mean", (channels,), 0.1), (f"{name}.running_var", (channels,), "one"),
             (f"{name}.num_batches_tracked", (), "count")]
@@ -72,7 +77,7 @@ def llama(config):
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     queries = hidden
     keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
-    biased = 2 if config["attention_bias"] else 1  # how many of [weight, bias]
+    biased = 2 if config["attention_bias"] else 1  # how many rows of linear(): weight, bias
     rows = [("model.embed_tokens.weight", (config["vocab_size"], hidden), 0.3)]
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}"
@@ -91,7 +96,9 @@ def llama(config):
     return rows
 
 
-# Name, shape, and the bound of a uniform distribution around 0 (or "one": around 1).
+# By model: the name and shape of each tensor, and how its initial values are drawn. A number: from
+# a uniform distribution between minus and plus this number; "one": between 0.5 and 1.5; "count":
+# the tensor is a counter.
 PARAMETERS = {
     "mnist-cnn": conv("conv1", 1, 32, 3) + conv("conv2", 32, 64, 3)
     + linear("fc1", 9216, 128) + linear("fc2", 128, 10),
@@ -106,9 +113,10 @@ PARAMETERS = {
     **{name: llama(config) for name, config in LLAMA.items()},
 }
 
-# A bias in front of batch norm has no gradient but rounding noise: it does not move, or only by
-# weight decay. Optimizers that divide by the gradient's own size turn the noise into steps; the
-# running mean behind it takes part in that.
+# Tensors whose gradient is only rounding noise, or that depend on such tensors. A bias in front of
+# batch norm has no other gradient, so it should not move, except by weight decay. But optimizers
+# that divide by the gradient's own size make large steps of the noise, and the running mean of the
+# batch norm follows the bias.
 NOISE_ONLY = {"mnist-convnet": ("layer1.0.bias", "layer2.0.bias", "layer1.1.running_mean",
                                 "layer2.1.running_mean")}
 
@@ -122,7 +130,7 @@ def splitmix(x):
 
 
 def key_of(name):
-    """FNV-1a, 64 bits."""
+    """A hash of the name: FNV-1a, 64 bits."""
     h = 0xCBF29CE484222325
     for byte in name.encode():
         h = ((h ^ byte) * 0x100000001B3) & MASK
@@ -140,7 +148,7 @@ def floats(values):
 
 
 def initial_weights(model):
-    """name -> (dtype, shape, values), in the order of the model."""
+    """The model's initial tensors in its order, as a map from name to (dtype, shape, values)."""
     weights = {}
     for name, shape, bound in PARAMETERS[model]:
         count = math.prod(shape)
@@ -159,7 +167,8 @@ def samples(model):
 
 
 def text(count, vocabulary):
-    """Three of four tokens follow from the one before, by a rule; the others are random."""
+    """Token ids. Three of four tokens follow from the token before them by a rule; the others are
+    random."""
     ids = [0]
     for i in range(1, count):
         drawn = splitmix(key_of("text") + i)
@@ -168,13 +177,14 @@ def text(count, vocabulary):
 
 
 def data_set(model):
-    """Tensors by name. Images are their class's pattern and noise, half and half, in [-1, 1)."""
+    """The tensors of the model's data set by name, as in initial_weights. An image is the sum of
+    its class's pattern and of noise, which are equally large; its pixels are in [-1, 1)."""
     n = samples(model)
     if model in LLAMA:
         shape = (n, TOKENS[model])
         return {"input_ids": ("I64", shape, text(math.prod(shape), LLAMA[model]["vocab_size"]))}
     if model == "denoise-cnn":
-        shape, element = (n, 1, 30, 34), 30 * 34  # not square, no power of two
+        shape, element = (n, 1, 30, 34), 30 * 34  # images not square, sides no powers of two
         clean = uniform("denoise/targets", n * element)
         noise = uniform("denoise/noise", n * element)
         return {"inputs": ("F32", shape, floats(c + 0.5 * (x - 0.5)
@@ -221,18 +231,19 @@ _places = {}
 
 
 def places(count):
-    """For each element its bucket, twice, plus one if its sign is negative."""
+    """For each of `count` elements of a sketched tensor: 2 · its bucket, plus 1 if the element is
+    subtracted from the bucket."""
     if count not in _places:
         _places[count] = array.array("H", (splitmix(i) >> 55 for i in range(count)))
     return _places[count]
 
 
 def sketch(values):
-    """A linear map to 256 numbers that keeps distances: each element is added to, or subtracted
-    from, one bucket chosen by a hash of its index ("CountSketch": Charikar, Chen, Farach-Colton
-    2002). The square norm of a difference of sketches estimates that of the difference of the
-    tensors without bias and within a relative standard deviation of sqrt(2 / 256). Up to 256
-    elements the sketch is the tensor.
+    """Maps a tensor linearly to 256 numbers (buckets), so that distances are kept: each element is
+    added to, or subtracted from, one bucket chosen by a hash of its index ("CountSketch": Charikar,
+    Chen, Farach-Colton 2002). The squared norm of the difference of two sketches estimates that of
+    the difference of the tensors, without bias and with a relative standard deviation of
+    sqrt(2 / 256). The sketch of a tensor of at most 256 elements is the tensor itself.
     """
     if len(values) <= SKETCH_SIZE:
         return [float(v) for v in values]
@@ -247,25 +258,29 @@ def norm(values):
 
 
 def error(values, golden):
-    """Estimated ||values - golden||."""
+    """Estimates ||values - tensor||, where `golden` holds the sketch of the tensor."""
     return norm([a - b for a, b in zip(sketch(values), golden["sketch"])])
 
 
-# Two correct programs differ by rounding; how much that comes to, the goldens' own single precision
-# shows: of a tensor itself, or as a part of how far it moved, of the tensor and the optimizer of
-# the model where that is largest. A unit that rounding turns on or off moves some tensors, and when
-# it does so is chance.
+# Two correct programs differ by rounding. A result may differ from the golden by this many times
+# the difference ("rounding") between PyTorch's own single and double precision.
 TIMES_ROUNDING = 10
-MAX_TENSOR_LIMIT = 0.1  # of how far a tensor moved
-MAX_LOSS_LIMIT = 1e-3  # relative; weights say more
+# A golden with larger limits than these is refused. A tensor's limit is a fraction of how far the
+# tensor moved in training; a loss's limit is a fraction of the loss. The latter may be loose,
+# because errors show more clearly in the tensors.
+MAX_TENSOR_LIMIT = 0.1
+MAX_LOSS_LIMIT = 1e-3
 
 
 def tensor_limit(golden, name):
-    """How far from the golden a tensor may be."""
+    """How far from the golden's a tensor may be: TIMES_ROUNDING times the tensor's own rounding or
+    the distance that it moved times the model's largest relative rounding, whichever is larger. The
+    second is needed because rounding may turn a unit (such as a ReLU) on or off, and it is chance
+    which tensors this moves."""
     entry = golden["tensors"][name]
     return TIMES_ROUNDING * max(entry["rounding"], entry["moved"] * golden["rounding"]["tensors"])
 
 
 def loss_limit(rounding):
-    """Relative, of each loss."""
+    """How far each loss may be from the golden's, as a fraction of the loss."""
     return TIMES_ROUNDING * max(rounding, 2.0 ** -23)

@@ -1,5 +1,8 @@
-// A model with a weighted sum of losses. model.case chooses: different kinds of counts, one count
-// for all losses, counts that are known before the step, or one loss with a weight.
+// A model for test_loss_sums.py whose loss is a weighted sum of losses. Each of these is a mean: a
+// sum divided by its own count, such as the number of labels that are not ignored. The option
+// model.case chooses the losses: 0: losses with different kinds of counts; 1: two losses with the
+// same labels and so the same count; 2: losses whose counts are known before the step, because they
+// have no labels; 3: one loss with a weight.
 #include <trireme/trireme.h>
 
 static void loss_sums(tri_graph *g, const tri_batch *batch) {

@@ -3,11 +3,12 @@
 
 usage: /usr/bin/python3 tests/parity/make_goldens.py [MODEL …]
 
-Every run uses double precision, with the single-precision data and weights of formula.py. So the
-golden holds PyTorch's result without rounding, and how far each tensor moved from its start. Runs
-in single precision follow, with sums in different orders. The largest distance ("rounding") shows
-how far apart two correct programs may be; the test allows ten times that. A golden is refused if
-this is so much that a wrong optimizer could pass.
+A golden is the expected result of one model with one optimizer. PyTorch computes it in double
+precision, from the single-precision data and weights of formula.py. So it has almost no rounding.
+It also says how far each tensor moved from its start. Then the same run is repeated in single
+precision, with sums in different orders. The largest distance to the golden ("rounding") shows how
+far apart two correct programs may be; the test allows ten times that. A golden is refused if this
+is so much that a wrong optimizer could pass.
 """
 import array
 import functools
@@ -95,7 +96,8 @@ class MlpJax(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Queries, keys and values per head with rotary positions; groups of heads share a key."""
+    """Attention with rotary positions, where groups of heads of queries share one head of keys and
+    values."""
     def __init__(self, config):
         super().__init__()
         hidden, self.heads = config["hidden_size"], config["num_attention_heads"]
@@ -223,8 +225,9 @@ def loss_of(model, net, batch):
 
 
 def train(model, options, weights, data, dtype, shuffled=False):
-    """The losses before each step, and the tensors after the last. `shuffled`: the samples of each
-    batch in another order, which changes nothing but that of sums."""
+    """Returns the loss of each step, computed before the step's update, and the tensors after the
+    last step. `shuffled`: takes the samples of each batch in another order, which changes only the
+    order of sums."""
     net = build(model, weights).to(dtype)
     options = dict(options)
     optimizer = CLASSES[options.pop("name")](net.parameters(), **options)
@@ -276,7 +279,7 @@ def golden(model, optimizer, weights, data):
 
 
 def rounded(value):
-    """Ten digits: a hundred times finer than single precision."""
+    """Rounds all numbers to ten digits, which is a hundred times finer than single precision."""
     if isinstance(value, float):
         return float(f"{value:.10g}")
     if isinstance(value, dict):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Weighted sums of losses against PyTorch: means over the global batch, for any ranks,
-micro-batches and ignored labels. Sums without a meaning are refused.
+"""Compares training by weighted sums of losses with PyTorch's. Each loss of a sum is a mean over
+the global batch, whatever the number of ranks, the size of micro-batches and the ignored labels.
+Also checks that sums of losses without a meaning are refused. loss_sums_net.c is the model; its
+cases are chosen by number.
 
 usage: test_loss_sums.py BUILD_FOLDER, or, with PyTorch, test_loss_sums.py --golden > loss_sums.json
 """
@@ -18,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 import formula  # noqa: E402
 
 SAMPLES, BATCH, EPOCHS, LR, TOKENS = 19, 8, 2, 0.2, 6  # steps of 8, 8 and 3 samples
-LOSS_LIMIT, WEIGHT_LIMIT = 2e-6, 5e-6  # of sums in single precision
+LOSS_LIMIT, WEIGHT_LIMIT = 2e-6, 5e-6  # largest allowed relative differences
 LAYERS = {"trunk": formula.linear("trunk", 4, 8), "one": formula.linear("one", 8, 3),
           "two": formula.linear("two", 8, 3), "numbers": formula.linear("numbers", 8, 2),
           "next": formula.linear("next", 4, 5), "embed": [("embed.weight", (5, 4), 0.8)]}
@@ -32,7 +34,8 @@ WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch
 
 
 def data_set():
-    """Labels of a whole micro-batch are left out, and others."""
+    """The data set. Its ignored labels (-100) are the first three, which fill whole micro-batches,
+    and every fourth one after them."""
     def numbers(name, count):
         return formula.floats(2 * u - 1 for u in formula.uniform(name, count))
     ids = [int(3 * u) for u in formula.uniform("ids", SAMPLES * TOKENS)]
@@ -131,7 +134,8 @@ def check_case(folder, case, wanted):
 
 
 def check_terms(folder):
-    """Each term is a metric of the evaluation, by the name of its op, and can be monitored."""
+    """Checks that each loss of the sum is a metric of the evaluation, named after its op, and that
+    checkpoint.monitor accepts its name."""
     place, _, _ = train(folder, 0, 1, "checkpoint.monitor=val_cross_entropy_2")
     line = entries(place, "val")[-1]
     terms = [float(line[name]) for name in ("cross_entropy", "mse_loss", "cross_entropy_2",
@@ -141,7 +145,8 @@ def check_terms(folder):
 
 
 def check_half(folder, wanted):
-    """A scaled loss scales every term; what is left is F16's rounding."""
+    """In F16 the loss is scaled, and with it every loss of the sum. Checks that losses differ from
+    PyTorch's only by F16's rounding."""
     place, _, _ = train(folder, 0, 2, "trainer.precision=16-mixed batch.micro=2")
     close(list(losses(place).values()), wanted["losses"], 3e-3, "16-mixed")
 

@@ -17,7 +17,7 @@ import tempfile
 import formula
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# On the plain C device, with sgd; others take long.
+# Models that are also run on the device ref (plain C), with sgd. Others would take too long there.
 ALSO_ON_REF = ("mnist-convnet", "autoencoder", "mlp-jax", "llama-small")
 
 
@@ -27,7 +27,7 @@ def overrides(section, options):
 
 
 def run(program, model, options, files, run_dir, more=()):
-    """Trains for ten steps; the lines of metrics.jsonl and the final tensors."""
+    """Trains for ten steps, and returns the lines of metrics.jsonl and the final tensors."""
     recipe = "llama-tiny" if model in formula.LLAMA else model
     command = [program, "train", f"recipes/{recipe}.yaml", "data.name=tensors",
                f"data.train={files}/data.safetensors", "data.shuffle=false", "data.drop_last=true",
@@ -48,8 +48,9 @@ def run(program, model, options, files, run_dir, more=()):
 
 
 def compare(golden, lines, tensors, expected):
-    """What is wrong, in words, and the largest errors of losses and tensors, as parts of their
-    limits."""
+    """Compares a run with its golden. Returns what is wrong, in words, and the largest error of a
+    loss and of a tensor, as fractions of their limits. `expected` has the names, types and shapes
+    of all tensors."""
     wrong, worst_loss, worst_tensor = [], 0.0, 0.0
     losses = {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
     if sorted(losses) != list(range(1, formula.STEPS + 1)):
@@ -79,7 +80,8 @@ def compare(golden, lines, tensors, expected):
 
 
 def self_test():
-    """The sketch sees an error in one element of many, and finds its size."""
+    """Checks that formula.error, which compares sketches, finds an error in one element of many,
+    and its size."""
     values = [2 * u - 1 for u in formula.uniform("self-test", 5000)]
     golden = {"sketch": formula.sketch(values)}
     assert formula.error(values, golden) == 0
@@ -91,7 +93,7 @@ def self_test():
     assert 0.75 < formula.error(noise, golden) / true < 1.25
 
 
-# What each optimizer must not get away with: another value of each of its numbers.
+# For each optimizer wrong values of its options. The comparison must notice each of them.
 MISTAKES = {
     "sgd": ({"lr": 0.01001}, {"momentum": 0.899}, {"nesterov": True}, {"weight_decay": 1e-4}),
     "nesterov": ({"momentum": 0.899}, {"weight_decay": 4e-4}, {"nesterov": False}),
@@ -101,11 +103,11 @@ MISTAKES = {
               {"weight_decay": 0.09}),
     "adadelta": ({"lr": 1.001}, {"rho": 0.899}, {"eps": 1.1e-6}, {"weight_decay": 1e-4}),
 }
-MISTAKEN = "mlp-jax"  # fast, and every optimizer has a golden of it
+MISTAKEN = "mlp-jax"  # the model for this: it is fast and has a golden for every optimizer
 
 
 def check_mistakes(program, files):
-    """Wrong optimizers fail, and so does a tensor that was not trained."""
+    """Checks that the comparison notices wrong optimizers, and tensors that were not trained."""
     missed = []
     weights = formula.initial_weights(MISTAKEN)
     formula.write_safetensors(f"{files}/init.safetensors", weights)
@@ -126,7 +128,7 @@ def check_mistakes(program, files):
 
 
 def read_golden(model, optimizer):
-    """With the rounding that the model shows with any of its optimizers."""
+    """Reads a golden. Replaces its rounding by the largest of the model's goldens."""
     goldens = {}
     for name in formula.CHOICE.get(model, formula.OPTIMIZERS):
         with open(os.path.join(HERE, "goldens", f"{model}-{name}.json"), encoding="utf-8") as f:
@@ -137,8 +139,9 @@ def read_golden(model, optimizer):
 
 
 def check_initial(program, files):
-    """Weights of a fresh llama-tiny: names and shapes of the golden, norms 1, else normal with the
-    standard deviation that initializer_range says."""
+    """Checks the initial weights of llama-tiny: they have the golden's names and shapes; the
+    weights of norms are 1; all others are normally distributed with the standard deviation that the
+    option initializer_range says."""
     path = f"{files}/fresh.safetensors"
     subprocess.run([program, "checkpoint", "init", "recipes/llama-tiny.yaml",
                     "model.initializer_range=0.05", "--out", path], check=True)

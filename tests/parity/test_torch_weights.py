@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Weights travel both ways: Trireme starts from a PyTorch state_dict, PyTorch loads Trireme's file.
+"""Checks that Trireme can start from the weights of a PyTorch state_dict, and that PyTorch can load
+the weights that Trireme saves.
 
 usage: test_torch_weights.py BUILD_FOLDER
 
 Skipped where PyTorch is not installed (Debian: python3-torch python3-numpy). PyTorch initialises
 each model by its own rules; Trireme trains ten steps from these weights with a learning rate too
-small to move any of them. Its losses have to be PyTorch's, and what it saves has to be the same
-numbers, loaded by load_state_dict(strict=True).
+small to move any of them. Its losses have to be PyTorch's. The weights that it saves have to be the
+same numbers as before, and load_state_dict(strict=True) has to accept them.
 """
 import os
 import sys
@@ -26,11 +27,11 @@ except ImportError as missing:
     sys.exit(77)
 
 STILL = {"name": "sgd", "lr": 1e-30}
-STILL_LIMIT = 1e-20  # weights that are zero do move by the learning rate
+STILL_LIMIT = 1e-20  # only weights that are exactly zero can move by so small a learning rate
 
 
 def check(program, model, folder):
-    """What is wrong with this model, in words."""
+    """Runs this model in both programs. Returns what is wrong, in words."""
     torch.manual_seed(7)
     weights = {name: make_goldens.from_torch(tensor)
                for name, tensor in make_goldens.MODELS[model]().state_dict().items()}
@@ -56,7 +57,7 @@ def check(program, model, folder):
                 wrong.append(f"{name} is not what PyTorch's is")
         elif any(abs(a - b) > STILL_LIMIT for a, b in zip(saved[name][2], values)):
             wrong.append(f"{name} changed")
-    net = make_goldens.build(model, saved).eval()  # strict: every name and shape
+    net = make_goldens.build(model, saved).eval()  # fails if a name or shape differs
     with torch.no_grad():
         loss = make_goldens.loss_of(model, net, {n: make_goldens.to_torch(t)
                                                  for n, t in data.items()})

@@ -1,4 +1,5 @@
-// Checks the fraction of the machine's peak that a kernel reaches, with invented peaks and times.
+// Checks tri_bench_fraction, the fraction of the machine's peak that a kernel reaches (the shortest
+// possible time divided by the measured one), with invented peaks and times.
 #include "device/bench.h"
 
 #include <math.h>
@@ -21,11 +22,12 @@ static void near(double found, double wanted) {
 }
 
 static void the_longer_bound_counts(void **state) {
-    // The comments are the shortest possible times; the measured times are 20, 20 and 200 ms.
+    // Each comment is the shortest possible time; the measured times are 20, 20 and 200 ms.
     near(tri_bench_fraction(&peak, 1e9, 1e3, false, 0.02), 0.5);  // 10 ms for arithmetic in F32
     near(tri_bench_fraction(&peak, 1e9, 1e3, true, 0.02), 0.125); // 2.5 ms for arithmetic in BF16
     near(tri_bench_fraction(&peak, 1e3, 1e9, false, 0.2), 0.5);   // 100 ms for reading memory
-    // 64 KiB fit into the cache of 128 KiB, whose rate then decides.
+    // Below, the shortest possible time is that of moving the bytes at the rate that was measured
+    // for the largest buffer of at most so many bytes: here for 16 KiB.
     near(tri_bench_fraction(&peak, 1, 65536, false, 1e-6), 0.32768);
     near(tri_bench_fraction(&peak, 1, 16384, false, 1e-6), 0.08192);
     near(tri_bench_fraction(&peak, 1, 4e6, false, 1e-3), 0.08);
@@ -42,8 +44,9 @@ static void never_above_the_peak(void **state) {
                 assert_true(fraction >= 0 && fraction <= 1.05);
             }
     near(tri_bench_fraction(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
-    assert_true(tri_bench_fraction(&peak, 1e9, 0, false, 0.001) == 0); // Winograd
-    // A view, or rows of a table: far fewer bytes are moved than the tensors have.
+    // As Winograd's algorithm: fewer flops than the direct convolution, whose flops are counted.
+    assert_true(tri_bench_fraction(&peak, 1e9, 0, false, 0.001) == 0);
+    // As a view or an embedding: far fewer bytes are moved than the tensors have.
     assert_true(tri_bench_fraction(&peak, 0, 1e9, false, 1e-6) == 0);
     assert_true(tri_bench_fraction(&peak, 1e9, 1e9, false, 0) == 0);
 }

@@ -1,4 +1,5 @@
-// Compares convolutions and linear layers of `cpu` with `ref`.
+// Compares convolutions and linear layers of `cpu`, and their gradients, with `ref`. A task is what
+// is computed: 0: the layer itself; 1: the gradient of its input; 2: that of its weight.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
@@ -27,7 +28,7 @@ static void compare_conv(const conv_size *s, int task, tri_activation activation
     tri_shape x = tri_shape_of(s->n, s->c, s->height, s->width), y = y_shape(s, dilation);
     tri_shape weight = tri_shape_of(s->o, s->c / s->groups, s->kernel, s->kernel);
     tri_conv2d_grad_attr grad = {.conv = attr, .shape = task == 1 ? x : weight, .has_bias = bias};
-    c.tolerance = 3e-5; // Winograd's transforms round a few times more
+    c.tolerance = 3e-5; // more than usual, because Winograd's transforms add a few roundings
     if (task == 0) {
         tri_value in[] = {compare_input(&c, TRI_F32, x), compare_input(&c, TRI_F32, weight), {0}};
         if (bias) in[2] = compare_input(&c, TRI_F32, tri_shape_of(s->o));
@@ -56,20 +57,32 @@ static void all_tasks(const conv_size *s) {
 
 static void test_convolutions(void **state) {
     static const conv_size sizes[] = {
-        {2, 32, 64, 26, 26, 3, 1, 0, 1, 1}, // mnist-cnn
-        {2, 16, 16, 13, 11, 3, 1, 1, 1, 1}, // odd sizes, Winograd
-        {1, 16, 32, 8, 8, 3, 1, 1, 1, 1},   // the smallest Winograd
-        {3, 16, 16, 7, 7, 3, 1, 1, 1, 1},   // too small for Winograd
-        {2, 16, 32, 14, 14, 5, 1, 2, 1, 1}, // mnist-convnet
-        {2, 32, 16, 15, 15, 3, 2, 1, 1, 1}, // stride
-        {2, 16, 16, 9, 9, 1, 1, 0, 1, 1},   // 1×1
-        {2, 16, 16, 9, 9, 1, 2, 0, 1, 1},   {2, 1, 32, 28, 28, 3, 1, 0, 1, 1}, // few input channels
-        {2, 3, 16, 17, 15, 5, 2, 2, 1, 1},  {2, 64, 1, 20, 33, 3, 1, 1, 1, 1}, // one output channel
-        {2, 16, 1, 5, 3, 5, 1, 2, 1, 1},    {1, 32, 1, 4, 70, 3, 1, 0, 1, 1},
-        {2, 4, 6, 9, 7, 3, 1, 1, 1, 1},                                         // plain layouts
-        {2, 6, 4, 9, 7, 3, 2, 1, 2, 1},                                         // groups
-        {2, 16, 16, 9, 7, 3, 1, 1, 16, 1},                                      // depthwise
-        {1, 1, 1, 1, 1, 1, 1, 0, 1, 1},     {2, 16, 16, 12, 12, 3, 1, 2, 1, 2}, // dilation
+        // as in the recipe mnist-cnn
+        {2, 32, 64, 26, 26, 3, 1, 0, 1, 1},
+        // odd sizes, by Winograd; the smallest output for which Winograd is used; a smaller one
+        {2, 16, 16, 13, 11, 3, 1, 1, 1, 1},
+        {1, 16, 32, 8, 8, 3, 1, 1, 1, 1},
+        {3, 16, 16, 7, 7, 3, 1, 1, 1, 1},
+        // as in the recipe mnist-convnet
+        {2, 16, 32, 14, 14, 5, 1, 2, 1, 1},
+        // a stride; a kernel of 1×1; both
+        {2, 32, 16, 15, 15, 3, 2, 1, 1, 1},
+        {2, 16, 16, 9, 9, 1, 1, 0, 1, 1},
+        {2, 16, 16, 9, 9, 1, 2, 0, 1, 1},
+        // few input channels
+        {2, 1, 32, 28, 28, 3, 1, 0, 1, 1},
+        {2, 3, 16, 17, 15, 5, 2, 2, 1, 1},
+        // one output channel
+        {2, 64, 1, 20, 33, 3, 1, 1, 1, 1},
+        {2, 16, 1, 5, 3, 5, 1, 2, 1, 1},
+        {1, 32, 1, 4, 70, 3, 1, 0, 1, 1},
+        // channels that are no multiples of 16; two groups; 16 groups (depthwise); one number;
+        // dilation; one output channel and few input channels
+        {2, 4, 6, 9, 7, 3, 1, 1, 1, 1},
+        {2, 6, 4, 9, 7, 3, 2, 1, 2, 1},
+        {2, 16, 16, 9, 7, 3, 1, 1, 16, 1},
+        {1, 1, 1, 1, 1, 1, 1, 0, 1, 1},
+        {2, 16, 16, 12, 12, 3, 1, 2, 1, 2},
         {2, 5, 1, 6, 6, 2, 1, 0, 1, 1},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) all_tasks(&sizes[i]);

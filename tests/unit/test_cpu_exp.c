@@ -1,5 +1,6 @@
 // Compares the exponential functions of `cpu` with the C library's, for special, huge and tiny
-// arguments, on every instruction set; and the kernels that use them with `ref` on such scores.
+// arguments, on every instruction set; and the kernels that use these functions with `ref`, on
+// scores of such sizes.
 #include "compare_kernels.h"
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
@@ -93,7 +94,8 @@ static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, in
     }
 }
 
-// Kernels may return 0 for results below 1.2e-38, which are subnormal.
+// Checks e^x for `count` numbers x. Instead of results below 1.2e-38, which are subnormal, 0 is
+// allowed.
 static void check(const char *what, cpu_range range, const float *x, int64_t count) {
     float *y = calloc((size_t)count, sizeof *y);
     range(&(exp_job){x, y}, 0, count, 0);
@@ -127,8 +129,8 @@ static void test_numbers(void **state) {
     free(x);
 }
 
-// Compares attention (its gradient if `grad`) with `ref` as when a run diverges: some keys have the
-// score `far`. No result may be NaN.
+// Compares attention (its gradient if `grad`) with `ref` where some keys have the score `far`,
+// which may be huge, as in a run that diverges. No result may be NaN.
 static void compare_attention(float far, bool grad) {
     enum { KEYS = 70, WIDTH = 16 };
     compare_case c = compare_open(2);

@@ -1,5 +1,5 @@
-// Compares `cpu` with `ref` as on CPUs without AVX-512, and without AVX2: every op at random
-// shapes. oneDNN is limited to AVX2, too.
+// Compares every op of `cpu` with `ref` at random shapes, first as on a CPU without AVX-512, then
+// as on one without AVX2. oneDNN, too, is limited to AVX2.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 
@@ -23,7 +23,8 @@ static void test_avx2(void **state) { compare_all("avx2"); }
 
 static void test_base(void **state) { compare_all("base"); }
 
-// Tests attention with more shapes than other ops, so that several blocks of queries occur.
+// Tests attention with more random shapes than other ops, so that some have several of the blocks
+// of 64 queries into which the kernel divides the queries.
 static void test_attention(void **state) {
     setenv("TRIREME_CPU_ISA", "avx2", 1);
     const op_family *family = op_families;

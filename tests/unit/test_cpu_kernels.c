@@ -1,5 +1,5 @@
-// Compares pooling, batch norm, dropout, elementwise operations, losses, updates and reorders of
-// `cpu` with `ref`.
+// Compares pooling, batch norm, dropout, elementwise operations, losses, optimizer updates and
+// reorders (copies into another layout) of `cpu` with `ref`.
 #include "compare_kernels.h"
 
 static bool is_avx512(void) {
@@ -29,7 +29,8 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
         tri_value in[] = {compare_input(&c, TRI_F32, x), {0}};
         if (dropout > 0) in[1] = tri_position(c.graph);
         tri_node_add(c.graph, &tri_op_max_pool2d, in, 2, &attr, "pool");
-        // A convolution wants the result blocked, a linear layer plain.
+        // A convolution reads the result in blocks of 16 channels, a linear layer row-major. The
+        // kernel chooses the layout by looking at this node.
         tri_node reader = {.op = blocked ? &tri_op_conv2d : &tri_op_linear,
                            .input_count = 1,
                            .inputs = {c.graph->nodes[0].outputs[0]}};
@@ -44,7 +45,8 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
     } else {
         tri_value in[] = {compare_input(&c, TRI_U8, y), compare_input(&c, TRI_F32, y)};
         if (blocked) make_blocked(&c, in[1]);
-        // Most windows get a pixel inside the image as their largest, the others no gradient.
+        // Most windows get a random pixel inside the image as their maximum; the others get
+        // TRI_POOL_NO_GRADIENT.
         int64_t count = tri_shape_count(&y);
         uint8_t *index = compare_alloc((size_t)count);
         for (int64_t i = 0; i < count; i++) {
@@ -80,7 +82,8 @@ static void test_max_pool2d(void **state) {
                          form & 2 ? 0.25 : 0, form & 4, form & 8);
 }
 
-// PyTorch's rule: NaN is larger than any number, and of equal values the first is taken.
+// PyTorch's rule for the maximum: NaN is larger than any number, and of equal values the first is
+// taken.
 static void test_max_pool2d_nan(void **state) {
     compare_case c = compare_open(1);
     tri_max_pool2d_attr attr = {.kernel = {2, 2}, .stride = {2, 2}};
@@ -266,8 +269,9 @@ static void test_updates(void **state) {
         }
 }
 
-// While gradients are zero, Adam's states shrink to zero and do not become subnormal numbers, which
-// are slow. After the update, a thread's other computations can have subnormal results again.
+// While gradients are zero, Adam's states shrink to zero and do not become subnormal numbers, with
+// which CPUs are slow. After the update, other computations of the thread can have subnormal
+// results again.
 static void test_subnormal_states(void **state) {
     enum { COUNT = 40000 };
     static float parameter[COUNT], gradient[COUNT], first[COUNT], second[COUNT];

@@ -1,6 +1,7 @@
 // Compares a linear layer and its gradients on `cpu` with `ref`, over a grid of odd and round
 // shapes, on every instruction set of this machine, in F32 and BF16. One to four threads must give
-// the same bits.
+// the same bits. A form is a number that chooses the activation, whether there is a bias, and the
+// type of the results.
 #include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
 #include "device/ref/ref.h"
@@ -20,8 +21,8 @@ typedef struct layer_shape {
 
 enum { LAYER_SOURCES = 4, LAYER_RESULTS = 4 };
 
-// A linear layer with an activation, and its gradients. Some of the forms that are tested write
-// results in F32 although the inputs are BF16.
+// A linear layer with an activation, and its gradients, on one device. Some forms have results in
+// F32 although the inputs are BF16.
 typedef struct layer {
     tri_graph *graph;
     tri_value sources[LAYER_SOURCES], results[LAYER_RESULTS];
@@ -115,7 +116,8 @@ static void check_shape(const layer_shape *s, tri_dtype dtype, int form) {
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         // With F32, the levels amx and bf16 run the same kernels as avx512.
         if (dtype == TRI_F32 && i < 2) continue;
-        // With BF16, levels below bf16 widen the values and run the kernels of F32.
+        // With BF16, levels below bf16 convert the values to F32 and run the kernels of F32. So
+        // only some forms are tested there.
         if (dtype == TRI_BF16 && i > 1 && form % 4 != 0) continue;
         int threads = 2 + (form + (int)i) % 3;
         char what[128];
@@ -141,8 +143,8 @@ static void test_grid(void **state) {
     for (int r = 0; r < SIZES; r++)
         for (int i = 0; i < SIZES; i++)
             for (int o = 0; o < SIZES; o++) {
-                // A third of the shapes is enough: any two of rows, in and out still have all
-                // pairs of sizes.
+                // Only a third of the shapes is tested; for any two of rows, in and out these still
+                // have all pairs of sizes.
                 if ((r + i + o) % 3) continue;
                 layer_shape s = {sizes[r], sizes[i], sizes[o]};
                 check_shape(&s, form % 2 ? TRI_BF16 : TRI_F32, form / 2);
@@ -165,7 +167,8 @@ static void test_large(void **state) {
     }
 }
 
-// An infinity in one row must not reach other rows, as it would through padding that is not zero.
+// An infinity in one row of x must not make other rows of y infinite or NaN. It would if a kernel
+// read it as padding of another row, where there must be zeros.
 static void test_infinite(void **state) {
     static const layer_shape s = {19, 45, 21};
     static const char *const levels[] = {"amx", "bf16", "avx2"};

@@ -1,5 +1,5 @@
 // Compares `cpu` with `ref`: every op and a small network at random shapes, on one thread and on
-// all.
+// all. An op_family (tests/support/op_families.c) builds random graphs of related ops.
 #include "device/cpu/cpu.h"
 #include "ops/ops.h"
 #include "support/op_compare.h"
@@ -28,21 +28,21 @@ static void compare_attention(const char *isa, int threads, uint64_t seed, int r
     unsetenv("TRIREME_CPU_ISA");
 }
 
-// Tests the attention kernels that use AMX, and those that use AVX512_BF16, with so many queries
-// and keys that both are divided into several blocks.
+// Tests the kernels for attention of BF16 on CPUs with AMX, and on CPUs with AVX512_BF16 but
+// without AMX, with so many queries and keys that both are divided into several blocks.
 static void test_attention(void **state) {
     compare_attention("amx", 1, 100, 40);
     compare_attention("amx", 3, 200, 20);
     compare_attention("bf16", 2, 300, 20);
 }
 
-// 0 threads: as many as OMP_NUM_THREADS says, else one for each core.
+// 0 threads means as many as OMP_NUM_THREADS says or, if it is not set, one for each core.
 static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }
 
-// Ops that no op_family draws: views, whose kernel does no more than copy, and the op that looks
-// for numbers that are not finite.
+// Ops that are in no op_family: reshape and copy_to, whose kernels at most copy, and the op that
+// looks for numbers that are not finite.
 static const tri_op *const alone[] = {&tri_op_reshape, &tri_op_copy_to, &tri_op_first_not_finite};
 
 static bool is_alone(const tri_op *op) {

@@ -1,4 +1,5 @@
-// Checks that the kernels of transformers give the same bits on any number of threads.
+// Checks that the kernels of transformers give the same bits on any number of threads. An op_family
+// (tests/support/op_families.c) builds random graphs of related ops.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 

@@ -1,5 +1,6 @@
-// Tests how waiting threads choose between spinning and yielding: first the rule by which they
-// choose, with made-up times, then a process that shares its core with another program.
+// Tests the choice whether OpenMP threads that wait for each other spin or yield their cores: first
+// the rule that chooses, with made-up times, then in a process that shares its core with another
+// program.
 #include "base/cpu_share.h"
 #include "device/cpu/wait_policy.h"
 
@@ -27,7 +28,8 @@ typedef struct machine {
     uint64_t spinning, yielding;
 } machine;
 
-// Runs for `tenths` of a second and returns in how many of them threads yielded.
+// Lets the rule choose on machine m for `tenths` tenths of a second, and returns in how many of
+// them threads yielded.
 static int choose_for(cpu_wait_choice *c, int tenths, machine m) {
     int yielded = 0;
     for (int i = 0; i < tenths; i++) {
@@ -57,7 +59,7 @@ static void test_shared_cores(void **state) {
     assert_false(c.yields);
 }
 
-// Another thread needs little time: threads are delayed, but spinning is still faster.
+// Threads are delayed for some of the time, but spinning is still faster.
 static void test_delayed_and_faster(void **state) {
     cpu_wait_choice c = {0};
     assert_in_range(choose_for(&c, 6000, (machine){40, 1000, 400}), 1, 50);
@@ -66,7 +68,8 @@ static void test_delayed_and_faster(void **state) {
     assert_in_range(choose_for(&other, 6000, (machine){40, 1000, 1050}), 1, 50);
 }
 
-// Kernels take long, so that few run in a tenth of a second, after which the choice is updated.
+// Parallel loops take so long that only a few run in a tenth of a second, after which the choice is
+// updated each time.
 static void test_little_work(void **state) {
     cpu_wait_choice c = {0};
     choose_for(&c, 40, (machine){90, 2, 4});
@@ -86,7 +89,8 @@ static void test_chosen_by_the_user(void **state) {
     unsetenv("GOMP_SPINCOUNT");
 }
 
-// Runs parallel loops until the threads have yielded for a second, which is longer than a trial.
+// Runs parallel loops until the threads have yielded for a second without a break, which is longer
+// than a trial takes here. Gives up after `seconds`.
 static void work(double seconds, cpu_wait_policy *policy) {
     volatile double sums[2] = {0};
     double now = omp_get_wtime(), end = now + seconds, last_spun = now;
@@ -100,8 +104,8 @@ static void work(double seconds, cpu_wait_policy *policy) {
     }
 }
 
-// Measures the CPU seconds that two threads use for a parallel region in which one of them sleeps
-// for 20 ms, while the other waits.
+// Measures how many seconds of CPU time two threads use for a parallel region in which one of them
+// sleeps for 20 ms, while the other one waits for it.
 static double used_by_waiting(void) {
     enum { ROUNDS = 20 };
     struct timespec from, to;
@@ -116,7 +120,8 @@ static double used_by_waiting(void) {
     return used / ROUNDS;
 }
 
-// Two threads and another program share one core.
+// Two threads and another program share one core: the threads must begin to yield, and then use
+// little CPU time while they wait for each other.
 static void test_beside_others(void **state) {
     tri_cpu_share share;
     if (!tri_cpu_share_read(&share)) {

@@ -1,6 +1,7 @@
-// Compares our Winograd convolutions and their gradients with `ref`, for AVX-512 and for AVX2:
-// random shapes, exact zeros, and the same bits on any number of threads and, except for the
-// gradient of the weight, in any batch.
+// Compares our Winograd convolutions and their gradients with `ref` at random shapes, for AVX-512
+// and for AVX2. Checks that results that must be zero are exactly zero. Checks that results have
+// the same bits on any number of threads and, except for the gradient of the weight, in a batch of
+// any size.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
@@ -123,7 +124,9 @@ static void test_weight_same_bits(void **state) {
     for (int i = 0; i < 20; i++) {
         compare_seed = (uint64_t)i;
         size s = random_size();
-        s.n = 5 + 30 * (i % 2); // groups get less than a block of tiles, or several blocks
+        // With 5 samples, each group of tiles (winograd_grad_weight.c) is at most one block of 48
+        // tiles; with 35 samples, some groups have several blocks.
+        s.n = 5 + 30 * (i % 2);
         int64_t x = s.c * s.height * s.width;
         int64_t y = s.o * (s.height + 2 * s.padding - 2) * (s.width + 2 * s.padding - 2);
         void *in[TRI_MAX_INPUTS] = {numbers(s.n * x), numbers(s.n * y)};
@@ -160,15 +163,15 @@ static void test_weight_zeros(void **state) {
     free(dy);
 }
 
-// A result is exactly zero if it is computed from zeros alone: those of an image of zeros, and
-// those of a channel whose weights are zeros.
+// A result is exactly zero if one factor of each of its products is zero: all results of an image
+// of zeros, and those of a channel whose weights are zeros.
 static void test_zeros(void **state) {
     size s = {.n = 2, .c = 32, .o = 48, .height = 11, .width = 13, .padding = 1};
     int64_t x = s.c * 11 * 13, y = s.o * 11 * 13, taps = s.o * s.c * 9;
     float *weight = numbers(taps);
-    for (int64_t i = 0; i < s.c * 9; i++) weight[i] = 0; // those of output channel 0
+    for (int64_t i = 0; i < s.c * 9; i++) weight[i] = 0; // the weights of output channel 0
     for (int64_t i = 0; i < taps; i++)
-        if (i / 9 % s.c == 5) weight[i] = 0; // those of input channel 5
+        if (i / 9 % s.c == 5) weight[i] = 0; // the weights of input channel 5
     for (task what = FORWARD; what < GRAD_WEIGHT; what++) {
         int64_t from = what == FORWARD ? x : y, to = what == FORWARD ? y : x;
         float *in = numbers(2 * from);

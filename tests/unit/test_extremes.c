@@ -1,5 +1,6 @@
-// Every number of a recipe at its limits and beyond is either refused with one line or accepted. A
-// recipe that is accepted is then planned and run on the device `null`, which computes nothing.
+// Checks recipes in which one number has an extreme value: each is either refused with an error
+// message of one line, or accepted. A recipe that is accepted is then planned and run on the device
+// `null`, which computes nothing.
 #include "support/arena_fixture.h"
 #include "support/null_train.h"
 
@@ -36,9 +37,9 @@ static void check_line(tri_status status, const char *override) {
         fail_msg("%s: %s '%s'", override, tri_status_name(status), line);
 }
 
-// Reads a recipe with `key` set to `value` and, if it is valid, trains. `name`: an override that
-// has to come first, because only the variant that it chooses (an optimizer, a schedule, …) has
-// the key; NULL: none is needed.
+// Reads a recipe with `key` set to `value` and, if the recipe is valid, trains. `name` is an
+// override that has to come first, because only the variant that it chooses (an optimizer, a
+// schedule, …) has the key; NULL: no such override is needed.
 static void try_value(const char *name, const char *key, const char *value) {
     const char *overrides[3];
     int count = 0;
@@ -75,7 +76,7 @@ static void every_number_at_its_ends(void **state) {
     assert_true(tried > 400 && taken > 100);
 }
 
-// A number above the number of samples means all of them.
+// A limit or interval that is larger than the number of batches or samples means all of them.
 static void more_than_there_are_is_all(void **state) {
     static const char *const overrides[] = {"trainer.limit_val_batches=1000000000000000",
                                             "trainer.limit_train_batches=1000000000000000",
@@ -92,7 +93,8 @@ static void more_than_there_are_is_all(void **state) {
     }
 }
 
-// A model's options, which have no rows in an option table, are refused too if they make no sense.
+// A model's options are not in the option tables of recipes, but values that make no sense are
+// refused here too.
 static void models_refuse_what_they_cannot_be(void **state) {
     static const char LLAMA[] = "model: {name: llama, hidden_size: 8, num_attention_heads: 2}\n"
                                 "data: {name: synthetic, vocabulary: 16, sequence: 4}\n"

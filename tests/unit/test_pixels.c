@@ -1,5 +1,6 @@
-// Checks that bytes of images are scaled by vector code only where this gives the same bits as
-// dividing each value.
+// Checks tri_pixels_apply, which maps each byte of an image to its normalised value by a table. If
+// the table follows the formula (byte / 255 - shift) / divisor, vector code may compute the values
+// instead, but only if it gives the same bits as the table.
 #include "tensor/pixels.h"
 
 #include <setjmp.h>
@@ -43,11 +44,11 @@ static void test_same_bits(void **state) {
 static void test_wrong_hints(void **state) {
     tri_pixels pixels;
     fill(&pixels, 0.25f, 2);
-    pixels.values[255] = 1; // not affine
+    pixels.values[255] = 1; // this value does not follow the formula
     tri_pixels_hint(&pixels, 0.25f, 2);
     assert_false(pixels.is_affine);
     expect_values(&pixels);
-    fill(&pixels, 0, 1e-30f); // the products overflow
+    fill(&pixels, 0, 1e-30f); // an extreme divisor, with values up to 1e30
     tri_pixels_hint(&pixels, 0, 1e-30f);
     expect_values(&pixels);
     fill(&pixels, 0, 1e38f);

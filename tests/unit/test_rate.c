@@ -1,5 +1,5 @@
-// The learning rates of all schedules, and the error if a schedule depends on the run's length but
-// the run has no end.
+// Checks the learning rates of all schedules, and the error if a schedule depends on the run's
+// length but the run has no end.
 #include "train/rate.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static void test_follows_the_schedule(void **state) {
     assert_float_equal(tri_rate_at(&rate, 6), 0.5, 1e-12);
 }
 
-// The learning rate rises linearly over the warm-up to the first rate of the schedule behind it,
-// even if the run ends soon after the warm-up or before the warm-up's end.
+// The learning rate rises linearly over the warm-up to the first rate (`first`) of the schedule
+// that follows, even if the run ends soon after the warm-up or before the warm-up's end.
 static void test_warms_up_to_where_the_schedule_begins(void **state) {
     (void)state;
     static const struct {
@@ -98,8 +98,9 @@ typedef struct course {
 } course;
 
 #define D .every = TRI_EVERY_EPOCH, .second_stairs = -1
-// Numbers that DeepSpeed's own classes give for an optimizer of lr 0.5: the rate of each update, if
-// the scheduler steps after it.
+// Learning rates that DeepSpeed's own classes give for an optimizer of lr 0.5, if the scheduler
+// steps after each update. A row has the schedule's options, the steps of its warm-up, and then
+// pairs of the number of an update and its learning rate.
 static const course deepspeeds[] = {
     {{.name = "warmup", D, .warmup_min_lr = 0.001, .max_lr = 0.01},
      100,

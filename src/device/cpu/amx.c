@@ -10,7 +10,7 @@ enum {
     AMX_BF16 = 1 << 22,   // bit of EDX: AMX multiplies BF16
     AMX_TILE = 1 << 24,   // bit of EDX: there are AMX tiles
     AMX_REQUEST = 0x1023, // arch_prctl's ARCH_REQ_XCOMP_PERM
-    AMX_STATE = 18,       // the state component XFEATURE_XTILE_DATA
+    AMX_STATE = 18,       // the CPU's state component XFEATURE_XTILE_DATA: the tiles' contents
     AMX_TILES = 8,
 };
 

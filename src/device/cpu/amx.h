@@ -1,6 +1,7 @@
 // Matrix products by AMX, the instructions of Intel's CPUs that multiply 16 × 32 by 32 × 16 BF16
-// values at once: whether this process may use them, how operands are packed, and blocks of
-// products.
+// values at once: whether this process may use them, how operands are packed (copied into the order
+// in which the instructions read them), and products of blocks of 32 × 32 results. A tile is a
+// register of AMX: 16 rows of 64 bytes. k is the axis of a product that is summed over.
 #ifndef TRIREME_DEVICE_CPU_AMX_H
 #define TRIREME_DEVICE_CPU_AMX_H
 
@@ -38,7 +39,7 @@ static inline int64_t cpu_amx_blocks(int64_t count) {
 
 // Packs the right operand `b`, [k, columns], into [columns / 32][k / 32] chunks. pack_b_rows reads
 // it transposed, stored as [columns, k]; pack_b_plain reads it stored as [k, columns]. `stride` is
-// the distance between the rows stored in memory.
+// the distance in elements between the rows as they are stored.
 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
@@ -52,7 +53,9 @@ void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int
 // 32 rows of the left operand `a`. They are packed in chunks, or are read in place from the tensor.
 typedef struct cpu_amx_rows {
     const uint16_t *data;
-    int64_t row, chunk; // distances in bytes: from row to row, and from 32 of k to the next 32
+    // Distances in bytes: `row` from one row to the next, `chunk` from 32 values of k in a row to
+    // the row's next 32.
+    int64_t row, chunk;
 } cpu_amx_rows;
 static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
     return (cpu_amx_rows){chunks, CPU_AMX_SIDE * sizeof(uint16_t),
@@ -61,19 +64,20 @@ static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
 
 typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums;
 
-// Multiplies 32 rows of `a` by 32 columns of b over `chunks` chunks of k and stores the products in
-// `sums` [32][32], or adds them to what `sums` holds. Computes only the first 16 rows if `height`
-// is at most 16, and only the first 16 columns if `width` is.
+// Multiplies 32 rows of `a` by 32 packed columns of `b` over `chunks` chunks of k and stores the
+// results in `sums` [32][32], or adds them to what `sums` holds. Computes only the first 16 rows if
+// `height` is at most 16, and only the first 16 columns if `width` is.
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
                    cpu_amx_sums mode, int64_t height, int64_t width);
 
-// Work for another block that is done while the tiles multiply, and so costs little time: storing
-// the other block's finished sums as BF16, and prefetching `lines` cache lines for each chunk of k.
+// Work for other blocks that is done while the tiles multiply for this one, and so costs little
+// time: storing an earlier block's finished sums as BF16, and prefetching `lines` cache lines for
+// each chunk of k.
 typedef struct cpu_amx_beside {
-    const float *sums; // [32][32] sums to store; NULL: none
+    const float *sums; // [32][32] sums to store; NULL: nothing is stored
     uint16_t *c;       // where the first of these sums is stored
-    int64_t c_row;     // stride in elements
-    const char *ahead; // the line to prefetch first
+    int64_t c_row;     // distance in elements between the rows of c
+    const char *ahead; // the cache line to prefetch first
     // For each chunk of k, `lines` cache lines are prefetched, `line` bytes apart. The first line
     // of the next chunk lies `chunk` bytes behind the first line of this one.
     int64_t line, chunk, lines;
@@ -86,9 +90,9 @@ void cpu_amx_block_beside(const cpu_amx_rows *a, const uint16_t *b, int64_t chun
 // Stores the sums of `beside` that no call of cpu_amx_block_beside has stored yet.
 void cpu_amx_store_beside(cpu_amx_beside *beside);
 
-// Conversions between F32 and BF16. Every CPU with AMX has these instructions. They are written as
-// assembly, because the compiler's intrinsics are only allowed in functions with another target
-// attribute.
+// Conversions between F32 and BF16 by instructions of AVX512_BF16, which every CPU with AMX has.
+// They are written as assembly, because the compiler's intrinsics are only allowed in functions
+// with another target attribute.
 CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
     __m256i narrow;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));

@@ -1,5 +1,7 @@
 // Attention with AVX-512. Computes six queries at a time against all keys that they attend to, so
-// that the matrix of all scores never exists. Packs keys and values once for all queries.
+// that the matrix of all scores never exists. Packs keys and values once for all queries: copies
+// them into the order in which the products (tile.h) read them. A panel is 64 columns of a packed
+// head of v.
 #include "device/cpu/attention.h"
 
 #include "device/cpu/simd.h"
@@ -43,8 +45,9 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
 
 void attention_release(tri_kernel *kernel) { free(kernel->state); }
 
-// How many floats each buffer in the workspace has. The packed k and v of all heads come first,
-// then the other three buffers of each thread.
+// How many floats each buffer in the workspace has. The packed k and v of all heads come first.
+// Then each thread has buffers of its own for six queries: their scores, their rows of q times the
+// scale, and their outputs.
 typedef struct forward_space {
     int64_t k, v, scores, rows, out;
 } forward_space;
@@ -72,9 +75,9 @@ typedef struct forward_job {
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;
-    float *packed_k; // [sample][kv head][key block][width][64 keys]
-    float *packed_v; // [sample][kv head][panel][key][64 columns]
-    float *thread_workspaces;
+    float *packed_k;          // [sample][kv head][key block][width][64 keys]
+    float *packed_v;          // [sample][kv head][panel][key][64 columns]
+    float *thread_workspaces; // by thread: its buffers (forward_space)
 } forward_job;
 
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {

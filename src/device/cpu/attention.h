@@ -1,5 +1,7 @@
 // What all kernels of attention and of its gradient share: sizes, arguments, and where the rows of
-// queries and keys lie.
+// queries and keys lie. Tensors are [sample][query or key][head][width]. Several heads of q may
+// read the same head of k and v. The score of a query for a key is scale · (q · k); a probability
+// is the softmax of a query's scores at one key.
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
 
@@ -9,11 +11,14 @@ enum { ATTENTION_KEYS = 64 }; // the kernels go through the keys in blocks of th
 
 typedef struct attention_state {
     const cpu_device *device;
+    // Numbers of samples, of queries and keys in a sample, of heads of q and y, and of elements in
+    // a row of one head (width).
     int64_t samples, queries, keys, heads, width;
-    int64_t kv_heads;           // heads of k and v
-    int64_t group;              // how many heads of q read the same head of k and v
-    int64_t key_blocks, panels; // blocks of 64 keys, panels of 64 columns of a head
-    float scale;
+    int64_t kv_heads; // number of heads of k and v
+    int64_t group;    // how many heads of q read the same head of k and v
+    // Numbers of blocks of 64 keys, and of panels: a panel is 64 columns of a head.
+    int64_t key_blocks, panels;
+    float scale; // factor of q · k in a score
     bool causal;
     bool bf16; // true: tensors are BF16; false: F32
 } attention_state;
@@ -21,7 +26,8 @@ typedef struct attention_state {
 // The tensors of one call. The forward kernels have no y, dy, dk and dv.
 typedef struct attention_call {
     const void *q, *k, *v, *y, *dy;
-    // [sample][head][query]: logarithm of the sum of exp(scores); the forward kernels write it.
+    // [sample][head][query]: logarithm of the sum of exp(scores). The forward kernels write it, the
+    // gradient kernels read it.
     float *log_sum_exp;
     void *out, *dk, *dv; // out is y of a forward kernel, or dq of a gradient kernel
     float *workspace;
@@ -66,7 +72,8 @@ tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_arg
 // ds = scale · probability · (dy·v − out[t]). Needs AVX-512.
 void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
-// The index of the first element of a query, or of a key, of a head.
+// The index in q and y (attention_query) or in k and v (attention_key) of the first element of the
+// row of query t, or of key `key`, of head `head` in sample n.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {
     return ((n * s->queries + t) * s->heads + head) * s->width;
@@ -76,7 +83,7 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
 // Counts the keys to which query t attends: all, or under a causal mask those that are not later
-// than it. Kernels leave out the others, whose probability is 0.
+// than the query. Kernels leave out the other keys, whose probability is 0.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }
@@ -84,13 +91,13 @@ static inline const void *attention_at(const attention_state *s, const void *ten
                                        int64_t element) {
     return (const char *)tensor + element * (s->bf16 ? 2 : 4);
 }
-// Finds the first query that attends to a key. Under a causal mask earlier queries do not, and
-// kernels skip them.
+// Finds the first query that attends to a key. Under a causal mask the queries before it do not
+// attend to the key, and kernels skip them.
 static inline int64_t attention_first_query(const attention_state *s, int64_t key) {
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;
 }
-// How many columns of the head belong to panel p; at most 64.
+// How many columns of the head belong to panel number `panel`; at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {
     int64_t left = s->width - 64 * panel;
     return left < 64 ? left : 64;

@@ -1,5 +1,6 @@
-// Attention of BF16 by AMX. Computes 32 queries at a time against all keys that they attend to, so
-// that the matrix of all scores never exists. Packs keys and values once for all queries.
+// Attention of BF16 by AMX. Computes a block of 32 queries at a time against all keys that they
+// attend to, so that the matrix of all scores never exists. Packs keys and values once for all
+// queries: copies them in chunks of 32 × 32 values, as AMX reads them (amx.h).
 //
 // Each probability enters its product with v as the sum of two BF16 values, p and p_rest. A single
 // one would make y less exact than probabilities in F32 do, and the gradient, which subtracts
@@ -15,11 +16,13 @@ bool attention_amx_supports(const tri_device_description *device, const tri_grap
            attention_supports(device, graph, node);
 }
 
-// How many elements each buffer in the workspace has: packed k and v of all heads, then one set of
-// the other buffers for each thread. Buffers are BF16, but `scores` and `out` are F32.
+// How many elements each buffer in the workspace has. The workspace begins with the packed k and v
+// of all heads; then each thread has one set of the other buffers. Buffers are BF16, but `scores`
+// and `out` are F32.
 typedef struct forward_space {
-    int64_t k, v;              // elements of K and of V of one head
-    int64_t q, p, scores, out; // sizes for one thread; p: for query_block.p and p_rest together
+    int64_t k, v; // packed k, and packed v, of one head
+    // Buffers of one thread (query_block); `p` is the size of query_block.p and p_rest together.
+    int64_t q, p, scores, out;
 } forward_space;
 
 static forward_space space_of(const attention_state *s) {
@@ -49,16 +52,19 @@ typedef struct forward_job {
     const attention_state *state;
     forward_space space;
     attention_call call;
-    uint16_t *k, *v;         // [sample][kv head], packed
-    char *thread_workspaces; // [thread]
+    uint16_t *k, *v;         // [sample][kv head]: packed keys, packed values
+    char *thread_workspaces; // by thread: its buffers (query_block)
 } forward_job;
 
 // Queries [first, first + count) of one head, and the buffers of the thread that computes them.
 typedef struct query_block {
     const forward_job *job;
-    const uint16_t *k, *v;
-    uint16_t *q, *p, *p_rest; // BF16; each probability is the sum of its values in p and p_rest
-    float *scores, *out;      // scores and results, in blocks [32][32]
+    const uint16_t *k, *v; // packed keys and values of the head
+    // q: packed queries. p, p_rest: each probability is the sum of its values in both.
+    uint16_t *q, *p, *p_rest;
+    // scores [block of keys][32 queries][32 keys], outputs [block of columns][32 queries][32
+    // columns].
+    float *scores, *out;
     int64_t n, head, first, count;
     int64_t blocks; // blocks of 32 keys, up to the last key to which any of the queries attends
 } query_block;
@@ -93,8 +99,8 @@ static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) 
     for (int64_t i = 0; i < f->count; i++) largest[i] = _mm512_reduce_max_ps(most[i]);
 }
 
-// Stores exp(score − largest) as the sum of two BF16 values, p + p_rest, which is 0 for masked
-// keys. sums[i] is query i's sum of these exponentials.
+// Stores exp(score − largest) as two BF16 values in p and p_rest, whose sum it is; both are 0 for
+// masked keys. sums[i] becomes query i's sum of these exponentials.
 static CPU_AVX512 void compute_probabilities(const query_block *f, const float *largest,
                                              float *sums) {
     const attention_state *s = f->job->state;
@@ -131,8 +137,9 @@ static CPU_AVX512 void store_row(const query_block *f, int64_t row, float factor
     }
 }
 
-// Computes a block of queries. Buffer rows beyond `count` hold values of earlier calls. These
-// affect only the same rows of the products, which nobody reads.
+// Computes a block of queries. A head's last block may have fewer than 32 queries (`count`). Then
+// the buffers' rows beyond `count` hold values of earlier calls. These affect only the same rows of
+// the products, which nobody reads.
 static void forward_rows(const query_block *f) {
     const attention_state *s = f->job->state;
     int64_t width = cpu_amx_blocks(s->width), all = cpu_amx_blocks(s->keys);
@@ -159,8 +166,9 @@ static void forward_rows(const query_block *f) {
     for (int64_t i = 0; i < f->count; i++) store_row(f, i, 1 / sums[i]);
 }
 
-// Under a causal mask late queries attend to more keys. Early and late blocks of a head therefore
-// alternate, so that every thread's range has about the same work.
+// Computes blocks [begin, end) of 32 queries. Under a causal mask late queries attend to more keys.
+// Early and late blocks of a head therefore alternate, so that every thread's range has about the
+// same work.
 static void forward_range(void *context, int64_t begin, int64_t end, int thread) {
     const forward_job *job = context;
     const attention_state *s = job->state;

@@ -1,5 +1,6 @@
 // The gradient of attention of BF16 by AMX. Recomputes the scores of 128 keys by 128 queries at a
-// time.
+// time. Operands are packed in chunks of 32 × 32 values (amx.h), so blocks are counted in 32 keys,
+// 32 queries or 32 columns (of the head's width).
 //
 // Scores are computed transposed, one row for each key, so that the probabilities p and the
 // gradients of the scores ds come out as left operands of dv = pᵀ·dy and dk = dsᵀ·q. One thread
@@ -107,8 +108,9 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` gets a second copy
-// of ds, in the order of a right operand.
+// Computes p and ds of one block of keys and one block of queries as BF16, from the transposed
+// scores and dp. `key` and `query` are the blocks' numbers. `pairs` gets a second copy of ds, in
+// the order of a right operand.
 static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t query, uint16_t *p,
                                      uint16_t *ds, uint16_t *pairs) {
     const attention_state *s = g->s;
@@ -169,8 +171,8 @@ static void compute_probabilities(const grad_head *g) {
     }
 }
 
-// Adds what the current block contributes to the gradients of keys and values: dk += dsᵀ·q and
-// dv += pᵀ·dy.
+// Adds what the current blocks (grad_head) contribute to the gradients of keys and values:
+// dk += dsᵀ·q and dv += pᵀ·dy.
 static void add_to_keys(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t key = g->key; key < g->end_key; key++) {
@@ -189,11 +191,12 @@ static void add_to_keys(const grad_head *g) {
     }
 }
 
-// Adds what the current block contributes to the gradient of queries: dqᵀ += kᵀ·dsᵀ.
+// Adds what the current blocks (grad_head) contribute to the gradient of the queries:
+// dqᵀ += kᵀ·dsᵀ.
 static void add_to_queries(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t query = g->query; query < g->end_query; query++) {
-        int64_t chunks = 0; // blocks of keys to which any of these queries attends
+        int64_t chunks = 0; // number of key blocks with a key to which one of these queries attends
         while (g->key + chunks < g->end_key && first_query(g, g->key + chunks) <= query) chunks++;
         if (chunks == 0) continue;
         const uint16_t *ds = z->ds_pairs + (query - g->query) * GRAD_BLOCKS * CPU_AMX_CHUNK;

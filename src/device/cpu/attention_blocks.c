@@ -1,6 +1,6 @@
-// Attention and its gradient for CPUs without AVX-512. Computes 64 queries at a time against all
-// keys that they attend to: matrix products by oneDNN, softmax in plain C. Copies queries, keys and
-// values as F32, so that the rows of a head lie together.
+// Attention and its gradient for CPUs without AVX-512. Computes a block of 64 queries at a time
+// against all keys that they attend to: matrix products by oneDNN, softmax in plain C. Copies
+// queries, keys and values as F32, so that the rows of a head lie together.
 #include "device/cpu/attention.h"
 #include "device/cpu/class_row.h"
 
@@ -14,7 +14,7 @@ typedef struct block_space {
     float *k, *v;   // [key][width]
     float *q, *out; // [query of the block][width]; out is y, then dq
     float *p;       // [query of the block][scores_stride]: scores, then probabilities
-    float *dk, *dv; // [key][width]: sums over the heads of q that read this head
+    float *dk, *dv; // [key][width]: sums over the heads of q that read this head of k and v
     float *dy;      // [query of the block][width]
     float *ds; // [query of the block][scores_stride]: dy · v, then the gradients of the scores
 } block_space;
@@ -46,7 +46,7 @@ static int64_t space_at(const attention_state *s, bool gradient, float *base, bl
 typedef struct block_job {
     const attention_state *state;
     attention_call call;
-    atomic_int failure; // a dnnl_status_t
+    atomic_int failure; // the dnnl_status_t of an sgemm that has failed; else dnnl_success
 } block_job;
 
 // The work of one thread at a time: queries [first, first + rows) of a head.
@@ -55,8 +55,10 @@ typedef struct block_work {
     const attention_state *s;
     block_space z;
     int64_t n, head, first, rows;
-    int64_t visible;             // how many keys the last of these queries attends to
-    float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
+    int64_t visible; // how many keys the last of these queries attends to
+    // By query of the block: 1 / the sum of its row of p. The forward kernel multiplies the query's
+    // output by it instead of dividing the row.
+    float factor[BLOCK_QUERIES];
 } block_work;
 
 // A copy from rows of a head in a tensor to a dense matrix of F32, which sgemm needs (gather), or
@@ -64,9 +66,9 @@ typedef struct block_work {
 typedef struct row_copy {
     const void *from;
     void *to;
-    const float *factor; // by row: scatter multiplies the row by it; NULL: 1
-    int64_t width;
-    int64_t stride; // distance between rows in the tensor
+    const float *factor; // by row: scatter multiplies the row by it; NULL: rows are only copied
+    int64_t width;       // elements of a row
+    int64_t stride;      // distance in elements between the rows in the tensor
 } row_copy;
 
 CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool bf16) {
@@ -107,7 +109,8 @@ static float *log_sum_exp_of(const block_work *b) {
     return b->job->call.log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
 }
 
-// Replaces rows of scores by exp(score − largest), 0 for masked keys.
+// Replaces each score of rows [begin, end) of p by exp(score − the row's largest score), or by 0 if
+// the key is masked. Sets the rows' factor and log_sum_exp.
 CPU_BODY softmax_body(void *context, int64_t begin, int64_t end) {
     block_work *b = context;
     float *log_sum_exp = log_sum_exp_of(b);
@@ -133,7 +136,8 @@ CPU_SCALAR float dot(const float *a, const float *b, int64_t count) {
     return sum;
 }
 
-// Computes p and ds, the gradient of the scores, from scaled scores and dy · v.
+// Computes the probabilities p and ds, the gradient of the scores, for rows [begin, end) of the
+// block. Before the call z.p holds the scaled scores, and z.ds holds dy · v.
 CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
     const block_work *b = context;
     const float *log_sum_exp = log_sum_exp_of(b), scale = b->s->scale;
@@ -187,8 +191,8 @@ static void load_keys(const block_work *b) {
     gather(s, b->job->call.v, at, s->kv_heads, s->keys, b->z.v);
 }
 
-// Begins the block of queries from `first` on: computes the scaled scores of these queries with all
-// keys to which the last of them attends.
+// Begins the block of queries from query number `first` on: computes the scaled scores of these
+// queries for all keys to which the last of them attends.
 static void load_scores(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     int64_t left = s->queries - first;
@@ -285,8 +289,9 @@ static tri_status blocks_workspace(const tri_device_description *device, const t
 
 static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     const attention_state *s = job->state;
-    // sgemm runs on one thread, even for a single head, so that results do not depend on the number
-    // of threads.
+    // Each sgemm runs on the one thread that calls it, even if there is only a single head, so that
+    // results do not depend on the number of threads. cpu_parallel uses the device's threads in
+    // spite of this setting.
     omp_set_num_threads(1);
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
     cpu_use_threads(&s->device->head.description);

@@ -1,6 +1,7 @@
 // The gradient of attention with AVX-512. Recomputes the scores of 96 queries by 64 keys at a time.
 // One thread computes a head of k and v with all heads of q that read it, so that the terms of a
-// sum are added in the same order whatever the number of threads.
+// sum are added in the same order whatever the number of threads. A panel is 64 columns of a head;
+// buffers hold a head panel by panel, as the products (tile.h) read it.
 #include "device/cpu/attention.h"
 
 #include "device/cpu/simd.h"
@@ -41,9 +42,9 @@ tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_arg
 
 // The buffers of one thread.
 typedef struct grad_space {
-    float *k_columns, *v_columns; // [key block][width][64]
-    float *k, *q, *dy;            // [panel][key or query][64]
-    float *dq, *dk, *dv;          // [panel][key or query][64]: sums
+    float *k_columns, *v_columns; // [key block][width][64 keys]: k and v, transposed
+    float *k, *q, *dy;            // [panel][key or query][64 columns]
+    float *dq, *dk, *dv;          // [panel][query or key][64 columns]: the gradients' sums so far
     float *p;                     // [96 queries][64 keys]: scores, then probabilities
     float *ds;   // [96 queries][64 keys]: dy · v, then the gradients of the scores
     float *y_dy; // [query]: the scalar product of the query's rows of y and dy
@@ -115,7 +116,8 @@ static void pack_queries(const grad_head *g) {
     attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
-// Computes out[i][64] = row t + i of `a` times the first `visible` columns of a key block.
+// Computes the scalar products of rows t to t + rows − 1 of `a` (q or dy) with the first `visible`
+// keys of key block number `block`, packed in `columns`: out[i][key], in rows of 64.
 static void product_with_block(const grad_head *g, const float *a, const float *columns,
                                int64_t block, int64_t t, int64_t rows, int64_t visible,
                                float *out) {
@@ -136,8 +138,9 @@ static void product_with_block(const grad_head *g, const float *a, const float *
 
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
-// Computes p and ds of one query from its scores and dy · v. Both are 0 from `visible` on, where
-// keys are masked.
+// Computes the probabilities p and the scores' gradients ds of one query for a block of keys.
+// Before the call p holds the query's scores without the scale, and ds holds dy · v. Both become 0
+// from key number `visible` of the block on, because those keys are masked or do not exist.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
                                          int64_t visible, float *p, float *ds) {
     __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);
@@ -153,7 +156,8 @@ static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum
     }
 }
 
-// Queries [first, end) and a block of keys. The last query attends to at least one of these keys.
+// Queries [first, end) and the keys [key, key + keys) of a key block. The last query attends to at
+// least one of these keys.
 typedef struct grad_block {
     int64_t first, end, key, keys;
 } grad_block;
@@ -196,8 +200,8 @@ static void add_to_queries(const grad_head *g, const grad_block *b, int64_t pane
     }
 }
 
-// sums += weightsᵀ · rows, where weights [query][key] are p or ds, rows belong to queries and sums
-// to keys.
+// Adds weightsᵀ · rows to `sums`, for one panel of columns. `weights` [query][key] is p or ds,
+// `rows` is dy or q with a row for each query, and `sums` is dv or dk with a row for each key.
 static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
                         const float *weights, const float *rows, float *sums) {
     const attention_state *s = g->s;
@@ -217,7 +221,8 @@ static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
     }
 }
 
-// Stores panels [panel][row][64] as rows of a tensor.
+// Stores panels [panel][row][64] as rows of the tensor `to`, from its element `at` on, with a
+// distance of `stride` elements between rows.
 static CPU_AVX512 void unpack(const attention_state *s, const float *from, int64_t rows, void *to,
                               int64_t at, int64_t stride) {
     for (int64_t r = 0; r < rows; r++)

@@ -3,15 +3,17 @@
 // rectangle is the result's window. In the gradient the source is dy, the rectangle is all windows
 // that contain the result's pixel, and the sum is weighted.
 //
-// A tensor in blocks of 16 channels is computed 16 channels at a time, a plain tensor one channel
-// at a time.
+// A tensor in blocks of 16 channels is computed 16 channels at a time, a plain (row-major) tensor
+// one channel at a time. A plane is what is computed at a time: one channel, or a block of 16, of
+// one sample.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
-// One axis of the pooling. Result i reads the range [begin[i], end[i]) of the source, which is a
-// range of pixels in the forward pass and of windows in the gradient.
+// One axis, height or width, of the pooling: how many elements the source and the result have along
+// it. Element i of the result reads elements [begin[i], end[i]) of the source, which are pixels of
+// x in the forward pass, and pixels of dy, that is windows, in the gradient.
 typedef struct avg_axis {
     int64_t source, result;
     int64_t *begin, *end;
@@ -21,8 +23,10 @@ typedef struct avg_state {
     const cpu_device *device;
     int64_t planes; // number of planes: samples × channels, or samples × blocks of 16 channels
     avg_axis axis[2];
-    float *weight;       // by window: 1 / the number of the window's elements
-    bool backward, bf16; // backward: the source has one element for each window
+    float *weight; // by window: 1 / the number by which the window's sum is divided
+    // backward: the kernel computes the gradient, so the source (dy) has one element for each
+    // window. bf16: source and result are BF16, else F32.
+    bool backward, bf16;
     // Only for the kernel that computes 16 channels at a time: whether the source or the result has
     // the plain layout instead of blocks of 16 channels. Such a tensor is converted block by block,
     // in the workspace.
@@ -33,7 +37,8 @@ typedef struct avg_job {
     const avg_state *state;
     const void *from;
     void *to;
-    // For each thread: a plane of 16 channels of the source, and one of the result.
+    // For each thread a plane of 16 channels of the source, and one of the result; used where
+    // plain_source or plain_result is set.
     float *workspace;
 } avg_job;
 
@@ -77,7 +82,8 @@ CPU_BODY avg_planes_typed(void *context, int64_t begin, int64_t end, bool bf16) 
 }
 CPU_TYPED_RANGES(avg_planes)
 
-// Computes pixel (r, c) of y or, with `backward`, of dx, for 16 channels at once.
+// Computes pixel (r, c) of y or, with `backward`, of dx, for 16 channels at once. The plane of the
+// source begins with element `at` of `from`.
 CPU_INLINE __m512 sum_rectangle(const avg_state *s, const void *from, bool bf16, int64_t at,
                                 int64_t r, int64_t c) {
     const avg_axis *rows = &s->axis[0], *columns = &s->axis[1];
@@ -126,9 +132,9 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
     }
 }
 
-// Computes for each element i of x the pooling windows [begin[i], end[i]) that contain it, from the
-// ranges of the windows. These windows are consecutive, because from one window to the next neither
-// the begin nor the end moves back.
+// Computes, for each element i of x along one axis, which pooling windows [begin[i], end[i])
+// contain it, from the elements that each window contains. The windows that contain an element are
+// consecutive, because from one window to the next neither its begin nor its end moves back.
 static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)
@@ -209,8 +215,8 @@ static tri_status avg_prepare(tri_device *device, const tri_graph *graph, const 
     return TRI_OK;
 }
 
-// True if the value has a plain layout. With one pixel, the plain layout and blocks of 16 channels
-// are the same layout; the result is then false.
+// Whether the value has a plain layout and so has to be converted to blocks of 16 channels. If the
+// value has a single pixel, both layouts are the same; the result is then false.
 static bool is_plain(const tri_graph *graph, tri_value value) {
     const tri_value_info *info = tri_value_get(graph, value);
     return tri_layout_is_plain(&info->layout) && info->shape.dims[2] * info->shape.dims[3] != 1;
@@ -233,8 +239,8 @@ static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph
     return TRI_OK;
 }
 
-// x and dx are in blocks of 16 channels, because convolutions write x and read dx so. y is in
-// blocks too if its readers want that. dy stays as it is: in blocks or plain.
+// x and dx are in blocks of 16 channels, because convolutions write x and read dx in this layout. y
+// is in blocks too if the nodes that read it want that. dy stays as it is: in blocks or plain.
 static void avg_blocked_layouts(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);

@@ -11,12 +11,15 @@ typedef struct class_job {
     const cpu_class_rows *rows;
     double *of_row; // by row: the row's loss; for accuracy, 1 if the prediction is right, else 0
     void *gradient;
-    float *terms;  // [parts][classes]: exp(score − largest) of a row, if the gradient is BF16
-    int64_t parts; // into how many ranges the rows are divided
-    float seed;
+    // [parts][classes]: for each range of rows, exp(score − largest) of the row that is being
+    // computed. Used only if the gradient is BF16.
+    float *terms;
+    int64_t parts; // number of ranges into which the rows are divided
+    float seed;    // the gradient is that of `seed` times the sum of the losses
 } class_job;
 
-// Computes the loss of a row from the sum of exp(score − largest). A label is never ignored here.
+// Computes the loss of a row from the row's sum of exp(score − largest). Callers leave out rows
+// whose label is ignored.
 CPU_SCALAR double loss_of_row(float sum, float largest, float score_of_label) {
     return log((double)sum) + (double)largest - (double)score_of_label;
 }
@@ -95,7 +98,7 @@ tri_status cpu_class_check_labels(const cpu_class_rows *rows) {
     return TRI_OK;
 }
 
-// How many rows are worth a second thread.
+// Number of rows from which it pays to start another thread.
 static int64_t grain_of(const cpu_class_rows *rows) { return 1 + 4096 / rows->classes; }
 
 void cpu_class_losses(const cpu_device *device, const cpu_class_rows *rows, double *losses) {

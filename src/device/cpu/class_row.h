@@ -1,6 +1,6 @@
-// The maximum of a row of scores, and the sum of their exponentials. Each loop has 64 independent
-// accumulators, so that compilers vectorise it. The functions are inlined into loops that the macro
-// CPU_RANGES compiles for AVX-512, for AVX2 and for any CPU.
+// The maximum of a row of scores (one for each class), and the sum of their exponentials. Each loop
+// has 64 independent accumulators, so that compilers vectorise it. The functions are inlined into
+// loops that the macro CPU_RANGES compiles for AVX-512, for AVX2 and for any CPU.
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
 #define TRIREME_DEVICE_CPU_CLASS_ROW_H
 

@@ -1,5 +1,7 @@
-// Joins row-major tensors of any type along one axis. The gradient takes the part of one input out
-// of the joined tensor's gradient. Both copy runs of consecutive elements.
+// Joins row-major tensors of any type along one axis. The gradient copies the elements of one input
+// out of the joined tensor's gradient. A row is all elements of a tensor that have the same indices
+// along the axes before the joined one. A run is one input's elements of a row; they are
+// consecutive in the joined tensor, so they are copied at once.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
@@ -13,10 +15,10 @@ typedef struct concat_run {
 
 typedef struct concat_state {
     const cpu_device *device;
-    int64_t outer;
-    size_t row_bytes; // size of a row of the joined tensor
-    int runs;
-    int input[TRI_MAX_INPUTS];
+    int64_t outer;             // number of rows
+    size_t row_bytes;          // size of a row of the joined tensor
+    int runs;                  // number of runs in a row: one for each input that is present
+    int input[TRI_MAX_INPUTS]; // by run: the index of its input among the node's inputs
     concat_run run[TRI_MAX_INPUTS];
 } concat_state;
 
@@ -26,8 +28,8 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Copies runs [begin, end). Each row of the joined tensor has `runs` runs, one from each input that
-// is present: run i is number i % runs of row i / runs.
+// Copies runs [begin, end) of all rows to the joined tensor: run i is number i % runs of row
+// i / runs.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;
@@ -49,7 +51,7 @@ static void cut_range(void *context, int64_t begin, int64_t end, int thread) {
                (const char *)job->from[0] + (size_t)i * s->row_bytes + run->offset, run->bytes);
 }
 
-// How many bytes one index of axis `dim` covers: all elements along the axes behind it.
+// Size in bytes of one step along axis `dim`: of all elements along the axes behind it.
 static size_t inner_bytes(const tri_value_info *x, int64_t dim) {
     size_t bytes = tri_dtype_bytes(x->dtype);
     for (int64_t i = dim + 1; i < x->shape.rank; i++) bytes *= (size_t)x->shape.dims[i];

@@ -1,7 +1,8 @@
 // Convolutions by oneDNN, and the rules by which these and our own are chosen.
 //
-// The home layout of a weight [O, C/groups, kh, kw] is a function of its shape. At the end of each
-// line stands the kernel that uses it, or the file of that kernel:
+// The home layout of a weight [O, C/groups, kh, kw], in which the weight and its gradient are kept,
+// is a function of its shape (C input channels, O output channels). At the end of each line stands
+// the kernel that uses it, or the file of that kernel:
 //   groups 1, C and O multiples of 16   OIhw16i16o, x and y nChw16c            ("blocked")
 //   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
 //   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
@@ -11,18 +12,19 @@
 // Convolutions use Winograd's F(4×4, 3×3) if the kernel is 3×3 with stride and dilation 1, one
 // group and padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless
 // the attribute `direct` forbids it. These kernels are our own (winograd.c,
-// winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. Only
-// with AVX-512 the gradient of a weight of more than 96 × 96 channels is oneDNN's, if the library
-// has Winograd (oneDNN 2), because it is up to a fifth faster there.
+// winograd_grad_weight.c), for AVX-512, with blocked layouts, and for AVX2, with plain ones. There
+// is one exception: with AVX-512 and an oneDNN that has Winograd (oneDNN 2), the gradient of a
+// weight with C · O > 96 · 96 is computed by oneDNN, because it is up to a fifth faster there.
 //
-// BF16 never uses Winograd, and needs AVX512_BF16. Its layouts are those above with pairs of input
-// channels innermost. The gradient of a weight is F32, and is reordered to the home layout.
+// BF16 never uses Winograd, and needs AVX512_BF16. Its weights have the layouts above with pairs of
+// input channels innermost or, for the gradient of the input, pairs of output channels. The
+// gradient of a weight is F32, and is reordered to the home layout.
 #include "device/cpu/conv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINOGRAD_MIN_OUTPUT = 8 };
+enum { WINOGRAD_MIN_OUTPUT = 8 }; // least height and width of an output for which Winograd is used
 
 static conv_shape shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
                            const tri_shape *y) {
@@ -107,7 +109,8 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
         out->stride[i] = s->stride[i];
         out->dilation[i] = s->dilation[i] - 1;
         out->before[i] = s->padding[i];
-        // With a stride, the last outputs may not reach the end of the padding.
+        // How far the last output reaches beyond the input. With a stride this may be less than
+        // `padding`.
         out->after[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
                         s->in[i] - s->padding[i];
     }

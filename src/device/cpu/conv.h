@@ -1,10 +1,13 @@
-// What the kernels of convolutions share: sizes, layouts, and descriptions of oneDNN's primitives.
+// What the kernels of convolutions and of their gradients share: sizes, layouts, and descriptions
+// of oneDNN's primitives. A task (conv_task) is which of the three a kernel computes: the
+// convolution, the gradient of its input, or that of its weight.
 #ifndef TRIREME_DEVICE_CPU_CONV_H
 #define TRIREME_DEVICE_CPU_CONV_H
 
 #include "device/cpu/internal.h"
 
-// The sizes of a convolution. Arrays hold the height's value and the width's.
+// The sizes of a convolution: n samples, c input channels, o output channels. Arrays hold the
+// height's value and the width's.
 typedef struct conv_shape {
     int64_t n, c, o, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
@@ -12,6 +15,7 @@ typedef struct conv_shape {
     tri_dtype dtype; // type of x, weight and y; the gradient of the weight is always F32
 } conv_shape;
 
+// The layouts of a convolution's tensors, and of their gradients.
 typedef struct conv_formats {
     cpu_format x, weight, y;
 } conv_formats;
@@ -20,22 +24,26 @@ typedef struct conv_formats {
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
 // Chooses layouts by the rules at the top of conv.c: all plain if no blocked layout applies.
 conv_formats conv_formats_of(const conv_shape *s);
+// Whether Winograd's algorithm F(4×4, 3×3) may compute the convolution (rules at the top of
+// conv.c).
 bool conv_is_winograd(const conv_shape *s);
-// For tri_kernel_def.is_winograd of kernels that know no other algorithm.
+// Returns true: the member is_winograd (tri_kernel_def) of kernels that know only this algorithm.
 bool conv_always_winograd(const tri_graph *graph, const tri_node *node);
+// Sets the layouts of the node's inputs and outputs to those that `formats` has for them.
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
 
-// A request to oneDNN: the convolution of one node.
+// A request to oneDNN: the convolution of one node, or one of its gradients.
 typedef struct conv_request {
     conv_task task;
     conv_shape shape;
     conv_formats formats;
-    bool bias;
+    bool bias;                 // CONV_FORWARD adds a bias; CONV_GRAD_WEIGHT computes its gradient
     tri_activation activation; // the activation that CONV_FORWARD applies
-    double slope;
+    double slope;              // of leaky ReLU
 } conv_request;
 
-// Makes the description of oneDNN's primitive for the request. TRI_UNSUPPORTED: oneDNN has none.
+// Makes the description of oneDNN's primitive for the request. Returns TRI_UNSUPPORTED if oneDNN
+// has no such primitive.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
 // Finds what a plan has to know of the primitive for this request.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);

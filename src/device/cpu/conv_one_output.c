@@ -5,9 +5,9 @@
 // at the end.
 //
 // Backward: oneDNN is fast for the mirrored convolution, which makes C channels from the one
-// channel of dy with the weight rotated by 180°. What it makes of dy is the gradient of the input.
-// The gradient of its weight, for the input dy and the output's gradient x, is our weight's
-// gradient, rotated by 180°.
+// channel of dy with the weight rotated by 180°. Its output for dy is the gradient of our input.
+// The gradient of its weight, with dy as its input and our x as its output's gradient, is the
+// gradient of our weight, rotated by 180°.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
@@ -23,7 +23,7 @@ typedef struct one_output_state {
     bool bias;
     int64_t activation;
     float slope;
-    int64_t taps;            // taps of one channel
+    int64_t taps;            // weights of one channel: kernel height · kernel width
     cpu_primitive primitive; // used only by the gradients
 } one_output_state;
 
@@ -32,7 +32,7 @@ typedef struct one_output_job {
     const float *x, *weight; // weight: [C/16][kh][kw][16]
     const float *bias;
     float *y;
-    float *rows; // one buffer [width][16] for each thread
+    float *rows; // for each thread a buffer [width of y][16]: the 16 sums of each pixel of a row
 } one_output_job;
 
 // Packs a plain weight [C][kh][kw] into [C/16][kh][kw][16], rotated by 180° if `rotate` is set.

@@ -1,5 +1,5 @@
 // The device `cpu`: opens it, finds out which instruction sets it may use, lists its kernels, and
-// does what is no op: memory, copies, sums.
+// does what is no op of the graph: allocates memory, copies, sets to zero, adds.
 #include "device/cpu/cpu.h"
 
 #include "base/limits.h"
@@ -79,8 +79,9 @@ static tri_status cpu_describe(const tri_device_config *config, tri_device_descr
     if (out->threads < 1 || out->threads > TRI_MAX_THREADS)
         return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
                         TRI_MAX_THREADS);
-    // OpenMP never starts more threads than OMP_THREAD_LIMIT. With a larger number oneDNN would
-    // leave the ranges of the missing threads out.
+    // OpenMP never starts more threads than OMP_THREAD_LIMIT. If `threads` were larger, oneDNN
+    // would divide its work among that many threads, and nobody would do the work of those that
+    // were never started.
     if (out->threads > omp_get_thread_limit()) out->threads = omp_get_thread_limit();
     return limit_isa(getenv("TRIREME_CPU_ISA"), &out->features);
 }
@@ -114,7 +115,8 @@ static void cpu_close(tri_device *head) {
 }
 
 static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out) {
-    // Large buffers use huge pages if the system has them, because that saves misses of the TLB.
+    // Large buffers use huge pages if the system has them, because fewer pages cause fewer misses
+    // of the TLB.
     bool huge = size_bytes >= CPU_HUGE_PAGE_BYTES;
     size_t alignment = huge ? CPU_HUGE_PAGE_BYTES : 64;
     if (size_bytes > SIZE_MAX - alignment ||

@@ -1,5 +1,7 @@
-// Dropout of plain tensors and, with AVX-512, of tensors in blocks of 16 channels. It draws the
-// same random words as tri_philox_at.
+// Dropout of plain tensors and, with AVX-512, of tensors in blocks of 16 channels. Whether an
+// element is kept depends on a random word, which is drawn by Philox from the layer's key, the
+// step, the sample's number and the element's number in its sample. It is the same word as that of
+// tri_philox_at.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
@@ -15,17 +17,21 @@ enum {
 typedef struct dropout_state {
     const cpu_device *device;
     cpu_dropout dropout;
-    int64_t samples, elements; // `elements` is of one sample
-    // Pixels of one plane if the tensor is in blocks of channels; 0: the layout is plain.
+    int64_t samples, elements; // number of samples, and of elements in each sample
+    // Pixels of one plane (a block of 16 channels of a sample) if the tensor is in such blocks; 0:
+    // the layout is plain.
     int64_t pixels;
-    int64_t run, stride, first; // as in tri_dropout_attr; an unsliced tensor is a single run
-    bool bf16;                  // true: BF16; false: F32
+    // Which elements of its full sample a sample of x has, if x is a slice of a larger tensor: runs
+    // of `run` elements, which begin at elements first, first + stride, first + 2 · stride, … of
+    // the full sample. If x is no slice, a sample is a single run.
+    int64_t run, stride, first;
+    bool bf16; // true: BF16; false: F32
 } dropout_state;
 
 typedef struct dropout_job {
     const dropout_state *state;
     cpu_dropout dropout;
-    uint32_t first_sample;
+    uint32_t first_sample; // position of x's first sample in the step's global batch
     const void *x;
     void *y;
     uint16_t *keep; // workspace: for each thread, the masks of one plane
@@ -35,10 +41,10 @@ typedef struct dropout_job {
 typedef struct dropout_span {
     const cpu_dropout *dropout;
     uint32_t sample;
-    uint64_t first; // number of the first element in its sample, a multiple of 64
+    uint64_t first; // number of the first element in its full sample, a multiple of 64
     const void *x;
     void *y;
-    int64_t at;
+    int64_t at; // index of the first element in x and y
 } dropout_span;
 
 CPU_SCALAR void draw_words(const dropout_span *span, uint32_t block,

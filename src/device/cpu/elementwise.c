@@ -10,9 +10,9 @@ enum { ELEMENTWISE_GRAIN = 1 << 14 };
 typedef struct elementwise_state {
     const cpu_device *device;
     cpu_range range;
-    int inputs;
-    int64_t count;
-    float slope;
+    int inputs;    // how many tensors the op reads: 1 or 2
+    int64_t count; // elements of each tensor, with the padding of its layout
+    float slope;   // of leaky ReLU
 } elementwise_state;
 
 typedef struct elementwise_job {

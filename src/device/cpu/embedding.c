@@ -1,5 +1,6 @@
-// Embedding: copies rows of a table by id. Its gradient adds rows of dy to rows of the table; each
-// thread computes a range of the table's rows, so that every row is summed in the order of the ids.
+// Embedding: copies rows of a table by id. Its gradient adds rows of dy to rows of the table's
+// gradient; each thread computes a range of these rows, so that every row is summed in the order of
+// the ids. On a rank that has only a slice of the table, ids of other rows give zeros.
 #include "device/cpu/scalar.h"
 
 #include "device/ref/node.h"
@@ -9,16 +10,16 @@
 
 typedef struct embedding_state {
     const cpu_device *device;
-    tri_embedding_attr attr;
-    int64_t ids, rows, width;
-    bool bf16; // true: the table (or, in the gradient, dy) is BF16; false: F32
+    tri_embedding_attr attr;  // which rows of the full table this table has
+    int64_t ids, rows, width; // number of ids; rows of the table; elements of a row
+    bool bf16;                // true: the table (or, in the gradient, dy) is BF16; false: F32
 } embedding_state;
 
 typedef struct embedding_job {
     const embedding_state *state;
     const int64_t *ids;
     const void *from; // the table, or dy
-    void *to;
+    void *to;         // y, or the gradient of the table
 } embedding_job;
 
 static void gather_range(void *context, int64_t begin, int64_t end, int thread) {

@@ -14,8 +14,8 @@ typedef struct cpu_epilogue {
     float slope; // factor of negative numbers in leaky ReLU
 } cpu_epilogue;
 
-// Adds elements `at` to `at` + 15 of the bias to 16 sums and applies the activation. `inside` masks
-// the vector lanes for which the bias has elements. For functions marked CPU_AVX512.
+// Adds elements `at` to `at` + 15 of the bias to 16 sums and applies the activation. `inside`
+// selects the vector lanes for which the bias has elements. For functions marked CPU_AVX512.
 CPU_INLINE __m512 cpu_epilogue_apply(const cpu_epilogue *epilogue, bool bf16, int64_t at,
                                      __mmask16 inside, __m512 value) {
     if (epilogue->bias) value = _mm512_add_ps(value, cpu_load(epilogue->bias, bf16, at, inside));

@@ -13,6 +13,8 @@ typedef struct gated_state {
 } gated_state;
 
 typedef struct gated_job {
+    // a: x or, in the gradients of sigmoid and tanh, y. b: dy in these gradients and in that of
+    // gelu. For silu_mul a is gate and b is up, and its gradient also reads dy.
     const void *a, *b, *dy;
     void *out, *out2;
     bool tanh;
@@ -116,8 +118,8 @@ CPU_BODY sigmoid_grad_typed(void *context, int64_t begin, int64_t end, bool bf16
 }
 CPU_TYPED_RANGES(sigmoid_grad)
 
-// Computes tanh(x) as 1 − 2 / (e^2x + 1). For small x this loses digits; there a polynomial is used
-// (Cephes, tanhf).
+// Computes tanh(x) as 1 − 2 / (e^2x + 1). For small x this loses digits, so there a polynomial is
+// used, that of tanhf in the Cephes library.
 CPU_SCALAR float tanh_of(float x) {
     float size = x < 0 ? -x : x, z = x * x;
     float p = -5.70498872745e-3f;

@@ -1,13 +1,15 @@
-// Matrix products of F32. The loops follow Goto and van de Geijn, "Anatomy of High-Performance
-// Matrix Multiplication", 2008: a block of b is packed into panels of 64 columns that stay in the
-// L2 cache, six rows of `a` stay in the L1 cache, and a tile of 6 × 64 sums stays in registers.
+// Matrix products of F32, c = a·b; k is the axis that is summed over. The loops follow Goto and van
+// de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008: a block of b is packed
+// (copied) into panels of 64 columns that stay in the L2 cache, six rows of `a` stay in the L1
+// cache, and a tile of 6 × 64 sums stays in registers.
 //
 // If `a` has few rows and packing would have to transpose b, packing costs more than the product.
 // Then cᵀ = bᵀ·aᵀ is computed instead, which reads b in place and packs only the few rows of `a`.
 #include "device/cpu/gemm.h"
 
 enum {
-    K_BLOCK_ROWS = 512, // largest block of k if tiles read rows of `a`: six rows take 12 KB
+    // Largest block of k if tiles read contiguous rows of `a`: six rows take 12 KB of the L1 cache.
+    K_BLOCK_ROWS = 512,
     // If `a` is packed and k is at most this, the rows are packed in groups of 16, [k][16]: such a
     // group and a panel of b fit into the L1 cache. If k is larger, each row is packed by itself:
     // then a tile reads only its six rows, and these fit into the L1 cache up to k = K_BLOCK_ROWS.
@@ -20,7 +22,7 @@ enum {
     // If at most this many tiles read a block of b, they are finished before the hardware has
     // loaded the next block of b. So the next block is then prefetched.
     FEW_TILES = 32,
-    TILES_AHEAD = 2,           // a tile prefetches c for the tile after the next one
+    TILES_AHEAD = 2,           // a tile prefetches the sums in c of the tile after the next one
     SHARED_PRODUCTS = 1 << 17, // a product of fewer multiplications is not worth a second thread
 };
 
@@ -45,8 +47,8 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-// Whether tiles can read the left operand, `a`, in place: all rows have the same distance from one
-// to the next, and each row is contiguous, at least in blocks of 64 elements.
+// Whether tiles can read rows of the left operand, `a`, in place: all rows have the same distance
+// from one to the next, and each row is contiguous, at least in blocks of 64 elements.
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
@@ -61,6 +63,7 @@ static bool packs_rows(const cpu_gemm *g) { return packs_a(g) && g->k > K_GROUPS
 static bool packs_groups(const cpu_gemm *g) { return packs_a(g) && g->k <= K_GROUPS; }
 // Whether tiles read contiguous rows of `a`, in place or packed.
 static bool has_rows(const cpu_gemm *g) { return reads_a(g) || packs_rows(g); }
+// Whether tiles read the right operand, b, in place: it is already stored in whole panels.
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
@@ -96,8 +99,8 @@ cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m
 // Whether the transposed product cᵀ = bᵀ·aᵀ is computed instead of c = a·b. Its tiles apply no
 // epilogue: store_transposed does, when it transposes the sums back into c.
 static bool computes_transposed(const cpu_gemm *g) {
-    // The transposed product is faster if packing b, which transposes it, costs more than packing a
-    // and writing c twice.
+    // The transposed product is faster if packing b, which transposes it, costs more than packing
+    // `a` and writing c twice.
     bool pays = (double)g->m * (double)(g->k + 2 * g->n) < (double)g->k * (double)g->n;
     return pays && !g->accumulate && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
@@ -117,8 +120,8 @@ static cpu_gemm_split split_of(const tri_device_description *device, const cpu_g
                              packs_groups(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
 }
 
-// How much of k is computed at a time, so that the packed operands stay in the caches: k in equal
-// blocks, rounded up to 64.
+// How much of k is computed at a time: k is divided into equal blocks, rounded up to a multiple of
+// 64, that are small enough for the packed operands to stay in the caches.
 static int64_t k_block_of(const cpu_gemm *g) {
     int64_t most = has_rows(g) ? K_BLOCK_ROWS : K_GROUPS, blocks = (g->k + most - 1) / most;
     return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
@@ -148,10 +151,11 @@ size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *
 // What one thread is computing at a time: a range of k, of panels and of rows.
 typedef struct block {
     int64_t k_begin, k_count, panel, panels, first_row, end_row;
-    const float *b[PANELS_MAX];
-    // panels of the next block, to be prefetched; NULL: not prefetched
+    const float *b[PANELS_MAX]; // by panel of the range: where tiles read it
+    // By panel: where the same panel of the next block of b lies, which tiles prefetch; NULL: they
+    // do not prefetch it.
     const float *next_b[PANELS_MAX];
-    float *a; // a, packed in groups of rows; NULL: tiles read rows of a instead
+    float *a; // `a`, packed in groups of 16 rows; NULL: tiles read it in another form (select_rows)
     // If each row of `a` is contiguous: where row first_row lies, and the distance between rows.
     const float *rows;
     int64_t row_stride;
@@ -161,8 +165,9 @@ static int64_t tiles_of(const block *b) {
     return (b->end_row - b->first_row + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Packs b(k_begin + p, column + j) into panels [p][64 of j], with zeros beyond n. A transposed b is
-// packed in steps of 64 rows p, because cpu_matrix has a regular stride only within 64 rows.
+// Packs the block's rows and columns of b into panels [k][64 columns], with zeros beyond column n.
+// If b is transposed, at most 64 of its rows are packed at a time, because a cpu_matrix has a
+// regular distance between rows only within 64 rows.
 static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
     int64_t panel = b->k_count * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
     int64_t end = column + b->panels * CPU_TILE_COLUMNS, offset = 0, part;
@@ -192,8 +197,9 @@ typedef struct gemm_job {
     float *workspace;
 } gemm_job;
 
-// Prefetches the rows of the next tile. It is called once for each panel and prefetches an equal
-// number of cache lines each time, so that the requests are spread out.
+// Prefetches rows of `a` for the next tile, which begins with row `row`. The caller calls it once
+// for each panel; each call prefetches an equal number of cache lines, so that the requests are
+// spread out.
 static inline void prefetch_rows(const block *b, int64_t row, int64_t panel) {
     int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
     int64_t end = lines * (panel + 1) / b->panels;
@@ -214,7 +220,7 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
         job->a_row = 1;
         job->a_k = CPU_TILE_GROUP;
         if (*rows > left) *rows = left;
-    } else { // tiles as equal as possible, because a tile of few rows waits for loads of b
+    } else { // tiles as equal as possible, because a tile of few rows has to wait for loads of b
         int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
         *rows = (left + tiles - 1) / tiles;
         job->a =
@@ -225,7 +231,7 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
     }
 }
 
-// Packs the block's rows of the left operand, `a`, for the block's range of k. If they need no
+// Packs the block's rows of the left operand, `a`, for the block's range of k. If the rows need no
 // packing, sets where the tiles read them in place.
 static void choose_rows(const cpu_tile_code *code, const cpu_gemm *g, block *b, float *packed) {
     static const cpu_epilogue none = {0};
@@ -244,9 +250,10 @@ static void choose_rows(const cpu_tile_code *code, const cpu_gemm *g, block *b, 
     }
 }
 
-// Chooses what a tile prefetches into the L2 cache. If there is a next block of b, each tile
-// prefetches an equal part of it; otherwise c of a later tile, if the rows of c are contiguous. The
-// hardware's own prefetches come too late if only a few tiles use the same data.
+// Chooses what a tile prefetches into the L2 cache. If next_b is set, each tile prefetches an equal
+// part of the next block of b. Otherwise, if c is stored in panels, a tile prefetches the sums in c
+// of a later tile. The hardware's own prefetches come too late if only a few tiles use the same
+// data. `tile` is the number of this tile among `tiles` in its panel, and `j` the panel's number.
 static void set_ahead(const block *b, int64_t j, int64_t tile, int64_t tiles, int64_t rows,
                       cpu_tile *job) {
     enum { LINE = GEMM_LINE * sizeof(float), ROW = CPU_TILE_COLUMNS * sizeof(float) };
@@ -283,7 +290,8 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
     }
 }
 
-// Transposes a thread's rectangle of the transposed product back into c.
+// Transposes a thread's rectangle of the transposed product cᵀ into the caller's c, and applies the
+// epilogue.
 static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end_row,
                              int64_t column, int64_t end_column) {
     const cpu_gemm *g = job->gemm, *original = job->original;
@@ -298,7 +306,8 @@ static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end
 }
 
 // Sets next_b: the panels of the next block of b, which tiles prefetch. They are NULL unless b is
-// read in place and at most FEW_TILES tiles read the current block.
+// read in place and at most FEW_TILES tiles read the current block. `most` is the most panels that
+// the next block can have.
 static void find_next(const cpu_gemm *g, block *b, int64_t first_panel, int64_t end_panel,
                       int64_t most) {
     int64_t panel = b->panel + b->panels, k = b->k_begin;

@@ -1,4 +1,6 @@
-// Matrix products of F32, c = a·b, of any sizes and on any instruction set.
+// Matrix products of F32, c = a·b, of any sizes and on any instruction set. k is the axis that is
+// summed over. A panel is 64 columns of b or c. To pack an operand is to copy it into the order in
+// which the tiles of the product (tile.h) read it.
 #ifndef TRIREME_DEVICE_CPU_GEMM_H
 #define TRIREME_DEVICE_CPU_GEMM_H
 
@@ -19,8 +21,9 @@ cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride);
 cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 
 typedef struct cpu_gemm {
-    int64_t m, n, k;    // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
-    cpu_matrix a, b, c; // c.column is 1; a.row or a.column is 1, and b.row or b.column too
+    int64_t m, n, k; // sizes: a [m, k], b [k, n], c [m, n]; each is at least 1
+    // c.column is 1. a.row or a.column is 1, and b.row or b.column: rows or columns are contiguous.
+    cpu_matrix a, b, c;
     cpu_epilogue epilogue;
     bool accumulate; // true: adds the product to what c holds; false: overwrites c
 } cpu_gemm;
@@ -28,10 +31,10 @@ typedef struct cpu_gemm {
 // How c is divided among the threads. Each thread computes one rectangle and itself packs the
 // operands that it needs, so that threads never wait for each other.
 typedef struct cpu_gemm_split {
-    int64_t unit; // rows are divided in multiples of this number
+    int64_t unit; // a rectangle's rows are a multiple of this number, except at the end of c
     // c consists of `groups` groups of `unit` rows, and of `panels` panels of 64 columns.
     int64_t groups, panels;
-    // How many rectangles c is cut into, from top to bottom and from left to right.
+    // How many rectangles c is cut into: `rows` from top to bottom, `columns` from left to right.
     int rows, columns;
 } cpu_gemm_split;
 

@@ -1,5 +1,7 @@
-// Matrix products c = a·b of BF16 by AMX. A tile holds 16 rows × 32 k of `a`, or 16 pairs × 16
-// columns of `b`, or 16 × 16 sums in F32.
+// Matrix products c = a·b of BF16 by AMX; k is the axis that is summed over. A tile is a register
+// of AMX: it holds 16 rows × 32 k of `a`, or 16 pairs × 16 columns of `b` (a pair is two values of
+// neighbouring k), or 16 × 16 sums in F32. To pack an operand is to copy it into chunks of 32 × 32
+// values (amx.h).
 //
 // A block of 32 × 32 sums stays in four tiles. The 32 rows of `a` that it needs stay in the L1
 // cache, at least for the most part, and a packed block of `b` stays in the L2 cache. Rows of `a`
@@ -31,11 +33,13 @@ static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
-    int64_t k_packed;   // range of k for which b is packed at a time
-    int64_t columns;    // columns of b that are packed at a time
-    int64_t rows;       // rows of `a` that are packed at a time
-    int64_t a, b, sums; // sizes of a thread's buffers, in elements: BF16, BF16 and F32
-    // k is larger than k_packed: the sums of all rows are kept from one range of k to the next.
+    int64_t k_packed; // for how many k b is packed at a time
+    int64_t columns;  // columns of b that are packed at a time
+    int64_t rows;     // rows of `a` that are packed at a time
+    // Sizes of a thread's buffers, in elements: packed `a` (BF16), packed b (BF16), and sums (F32).
+    int64_t a, b, sums;
+    // True: k is larger than k_packed, so the sums of all rows are kept from one range of k to the
+    // next.
     bool several_packed;
 } amx_plan;
 
@@ -51,7 +55,8 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
-    // Packed rows are kept in the buffer if several blocks of b are multiplied by them.
+    // If a thread's columns take several blocks of b, more than 32 rows of `a` are packed at a
+    // time.
     bool kept = p.packs_a && p.columns < columns;
     p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
@@ -72,10 +77,10 @@ typedef struct amx_block {
     int64_t first_row, end_row;      // rows of c that the thread computes
     int64_t column, columns;         // columns for which b is packed
     int64_t k_begin, k_count;        // range of k for which b is packed
-    int64_t packed_row, packed_rows; // the first row of `a` in the buffer, and how many there are
-    uint16_t *a, *b;
-    float *sums;
-    cpu_amx_beside beside; // finished sums that are not stored yet, and what to prefetch
+    int64_t packed_row, packed_rows; // first row of `a` in its buffer, and how many rows lie there
+    uint16_t *a, *b;                 // buffers of packed operands
+    float *sums;                     // buffer of sums
+    cpu_amx_beside beside;           // finished sums that are not stored yet, and what to prefetch
 } amx_block;
 
 static void pack_b(const cpu_bf16_gemm *g, const amx_block *b) {
@@ -96,7 +101,7 @@ static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
                             b->k_count, b->a);
 }
 
-// Applies the epilogue to a block of finished sums and stores the block in c.
+// Applies the epilogue to a block of finished sums, at most 32 × 32, and stores the block in c.
 static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
     cpu_epilogue epilogue = g->epilogue;
@@ -155,7 +160,7 @@ static void multiply_whole(const cpu_bf16_gemm *g, amx_block *b, const cpu_amx_r
     b->beside.c_row = g->n;
 }
 
-// Copies a block of c, to which the product is added, to where its sums are kept.
+// Copies a block of c, to which the product will be added, to the buffer of the block's sums.
 static CPU_AVX512 void load_sums(const cpu_bf16_gemm *g, float *sums, int64_t row, int64_t rows,
                                  int64_t column, int64_t columns) {
     const float *c = (const float *)g->c + row * g->n + column;

@@ -1,5 +1,6 @@
-// Matrix products of BF16 with AVX512_BF16. Operands are packed as in gemm.c, but each 4-byte
-// element is a pair: the BF16 values of two neighbouring k.
+// Matrix products of BF16, c = a·b, with AVX512_BF16; k is the axis that is summed over. Operands
+// are packed (copied into the order in which tiles read them) as in gemm.c, but each 4-byte element
+// is a pair: the BF16 values of two neighbouring k. A panel is 64 columns of b.
 //
 // Unlike gemm.c, this file computes all of k for 256 columns of c before it begins the next
 // columns, so that a thread needs less memory for sums. If c is BF16, sums have to be kept in F32
@@ -9,7 +10,7 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    // Pairs of neighbouring k that are computed at a time if a is read in place: six rows take
+    // Pairs of neighbouring k that are computed at a time if `a` is read in place: six rows take
     // 12 KB.
     BF16_PAIRS = 512,
     // Pairs of neighbouring k that are computed at a time if `a` is packed: 16 rows take 16 KB.
@@ -36,8 +37,8 @@ static int64_t most_pairs(const cpu_bf16_gemm *g) {
     return ((all_pairs(g) + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
-// How many floats one thread's buffers have: packed panels of b, packed rows of a, and F32 sums of
-// its rows.
+// How many floats each buffer of one thread has: packed panels of b, packed rows of `a`, and the
+// F32 sums of the thread's rows for the current 256 columns.
 typedef struct bf16_space {
     int64_t b, a, sums;
 } bf16_space;
@@ -76,7 +77,8 @@ static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
     return pair.value;
 }
 
-// Packs b into panels [pair][64], with zeros beyond n.
+// Packs the block's rows (pairs of k) and columns of b into panels [pair][64], with zeros beyond
+// column n.
 static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j;
@@ -118,8 +120,9 @@ static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Prefetches the rows of the next tile. It is called once for each panel and prefetches an equal
-// number of cache lines each time, so that the requests are spread out.
+// Prefetches rows of `a` for the next tile, which begins with row `row`. The caller calls it once
+// for each panel; each call prefetches an equal number of cache lines, so that the requests are
+// spread out.
 CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
                               int64_t panel) {
     int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;

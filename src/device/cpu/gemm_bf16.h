@@ -1,4 +1,5 @@
-// Matrix products of BF16 with sums in F32, for devices with AVX512_BF16 or AMX: c = a·b.
+// Matrix products of BF16 with sums in F32, for devices with AVX512_BF16 or AMX: c = a·b. k is the
+// axis that is summed over.
 #ifndef TRIREME_DEVICE_CPU_GEMM_BF16_H
 #define TRIREME_DEVICE_CPU_GEMM_BF16_H
 
@@ -9,9 +10,10 @@ typedef struct cpu_bf16_gemm {
     bool a_transposed; // a is stored as [k, m]
     bool b_transposed; // b is stored as [n, k]
     bool c_f32;        // true: c is F32; false: BF16
-    bool accumulate;   // adds the product to what c holds, which must be F32; false: overwrites c
+    // True: adds the product to what c holds, which must be F32; false: overwrites c.
+    bool accumulate;
     const uint16_t *a, *b;
-    cpu_epilogue epilogue; // what is done with the sums; the bias is BF16 here
+    cpu_epilogue epilogue; // bias and activation, applied to finished sums; the bias is BF16 here
     void *c;
 } cpu_bf16_gemm;
 
@@ -21,8 +23,8 @@ size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_b
 // of threads, so that the bits of the result do not depend on it.
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 
-// The two functions above in a version for AMX. The functions above call these on devices that have
-// AMX, because AMX is much faster.
+// The two functions above in a version for AMX, which is much faster. They call this version on
+// devices that have AMX.
 size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm);
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace);
 

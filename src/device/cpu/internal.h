@@ -1,5 +1,9 @@
 // What the files of this device share: its state, layouts, oneDNN primitives, parallel loops, and
 // functions that are compiled for several instruction sets.
+//
+// A kernel (tri_kernel_def) is one way to compute an op. Its function `supports` tells whether it
+// can compute a given node of the graph, and its function `layouts` chooses the order in memory of
+// the node's tensors.
 #ifndef TRIREME_DEVICE_CPU_INTERNAL_H
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
@@ -24,7 +28,8 @@ static inline bool cpu_has(const tri_device_description *device, unsigned featur
 typedef struct cpu_device {
     tri_device head;
     dnnl_stream_t stream;
-    cpu_wait_policy *wait_policy; // NULL: none is needed
+    // Makes waiting threads spin or yield; NULL: there is no choice (cpu_wait_policy_start).
+    cpu_wait_policy *wait_policy;
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
@@ -33,14 +38,17 @@ static inline const cpu_device *cpu_of(const tri_device *device) {
 
 // The layouts that the kernels know. A blocked layout is chosen only if the axes are multiples of
 // the blocks, so that our own kernels never see padding. Only CPU_OHWI16O2I, which only oneDNN
-// reads, has padding.
+// reads, has padding. A blocked convolution is one that reads or writes images as CPU_NCHW16C.
 typedef enum cpu_format {
     CPU_PLAIN,
-    CPU_NCHW16C,    // activations
+    CPU_NCHW16C,    // images and activations: 16 channels of a pixel lie side by side
     CPU_OIHW16I16O, // weights of blocked convolutions
-    // Weights of blocked convolutions, for the gradient of the input without Winograd.
+    // As CPU_OIHW16I16O, with each block of 16 × 16 weights transposed. oneDNN reads it for the
+    // gradient of the input, except where Winograd's algorithm computes that gradient.
     CPU_OIHW16O16I,
-    CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
+    CPU_OHWI16O, // weights of blocked convolutions with 1 to 3 input channels
+    // BF16 has layouts of its own, because instructions for BF16 multiply pairs of neighbouring
+    // values.
     CPU_OIHW8I16O2I, // as CPU_OIHW16I16O for BF16, in pairs of input channels
     CPU_OIHW8O16I2O, // as CPU_OIHW16O16I for BF16, in pairs of output channels
     CPU_OHWI16O2I,   // as CPU_OHWI16O for BF16, in pairs of input channels
@@ -57,7 +65,8 @@ tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int
                          onednn_md *out);
 bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
-// Turns a failure of oneDNN into TRI_INTERNAL with the call's text.
+// Calls a function of oneDNN. If the call fails, returns TRI_INTERNAL from the calling function,
+// with a message that contains the text of the call.
 #define CPU_DNNL(call)                                                                             \
     do {                                                                                           \
         dnnl_status_t cpu_dnnl_status_ = (call);                                                   \
@@ -75,14 +84,14 @@ tri_status cpu_engine(dnnl_engine_t *out);
 typedef struct cpu_primitive {
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
-    dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // the last one is the scratchpad
-    const void *data[CPU_MAX_ARGS + 1];     // the addresses of the last run
-    int count;
+    dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // `count` tensors, then the scratchpad
+    const void *data[CPU_MAX_ARGS + 1];     // the addresses that each of `args` had in the last run
+    int count;                              // number of tensors
     size_t scratchpad_bytes;
 } cpu_primitive;
 
-// Makes a primitive. `args` are DNNL_ARG_… constants, in the order of the `data` of
-// cpu_primitive_run. Destroys `pd`, also after a failure.
+// Makes the primitive that `pd` describes, and destroys `pd`, also after a failure. `args` are
+// `count` DNNL_ARG_… constants, in the order of the `data` of cpu_primitive_run.
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);
@@ -100,9 +109,9 @@ typedef struct cpu_primitive_facts {
 } cpu_primitive_facts;
 
 cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd);
-// A cache of cpu_primitive_facts. Only oneDNN knows these, and asking it takes time. So they are
-// kept under a key: `bytes` bytes that describe the primitive completely. cpu_facts_find returns
-// whether the cache has them.
+// A cache of cpu_primitive_facts. Only oneDNN knows these facts, and asking it takes time. So they
+// are kept under a key: `bytes` bytes that describe the primitive completely. cpu_facts_find
+// returns whether the cache has facts under this key.
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out);
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 
@@ -147,18 +156,18 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
     }
 
 // Conditions for the `supports` functions of kernels. cpu_is_f32: input 0 is F32, and no input or
-// output has a half type.
+// output is BF16 or F16.
 bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_f32(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node);
-// Whether cpu_is_f32 holds or input 0 is BF16.
+// Whether cpu_is_f32 is true or input 0 is BF16.
 bool cpu_is_float(const tri_device_description *device, const tri_graph *graph,
                   const tri_node *node);
 bool cpu_has_avx512_float(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node);
 bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // Chooses the layouts of an elementwise kernel: all tensors with the shape of the first input get
-// its layout, so that no reorder is needed; all others are plain.
+// the first input's layout, so that no reorder is needed; all others are plain.
 void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
                           const tri_node *node, tri_layout *in, tri_layout *out);
 // Whether a later node of certain ops (convolution, pooling, batch norm) reads the value. These
@@ -167,6 +176,8 @@ bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);
 
+// The device's own kernels. Of two kernels for the same op, the faster one comes first, because a
+// node gets the first kernel that supports it.
 #define CPU_KERNEL_LIST(X)                                                                         \
     X(normalize_bytes)                                                                             \
     X(conv2d_winograd_avx512)                                                                      \

@@ -1,5 +1,6 @@
-// Vectors of CPU_LANES floats, for source that is compiled for two instruction sets: for AVX-512
-// with 16 lanes and, by files named …_avx2.c that define CPU_LANES as 8, for AVX2.
+// Vectors of CPU_LANES floats, for source files that are compiled for two instruction sets: for
+// AVX-512 with 16 lanes, and for AVX2 with 8 lanes, by a file named …_avx2.c that defines CPU_LANES
+// as 8 and includes the source file.
 #ifndef TRIREME_DEVICE_CPU_LANES_H
 #define TRIREME_DEVICE_CPU_LANES_H
 
@@ -10,7 +11,7 @@
 #endif
 
 // CPU_OP(add_ps) is the intrinsic _mm512_add_ps or _mm256_add_ps. CPU_FOR_LANES(name) is the
-// function name_avx512 or name_avx2. CPU_LANES_TARGET marks functions of such source.
+// function name_avx512 or name_avx2. CPU_LANES_TARGET marks the functions of such source files.
 #if CPU_LANES == 16
 typedef __m512 cpu_lanes;
 #define CPU_OP(name) _mm512_##name
@@ -60,7 +61,8 @@ CPU_LANES_INLINE void cpu_load_pixels4(const float *from, int64_t plane, bool so
     cpu_transpose_halves(r, out);
 }
 
-// Stores `count` pixels of eight planes: the reverse.
+// The reverse: stores the first `count` (at least 1) of four pixels of eight planes, or all four if
+// `count` is larger.
 CPU_LANES_INLINE void cpu_store_pixels4(float *to, int64_t plane, const __m256 pixels[4],
                                         int64_t count) {
     __m256 r[4];

@@ -1,12 +1,13 @@
 // Linear layers in F32 by the device's own matrix product, and what the BF16 kernels share with
 // them.
 //
-// The home layout of W is [out / 64][in][64] (oneDNN's AB16b64a) if out is a multiple of 64 and in
-// a multiple of 16, else plain. The forward product and both gradients read or write W in either
-// layout, without a reorder. x and y are plain.
+// The home layout of W [out, in], in which W, its gradient and its optimizer states are kept, is
+// [out / 64][in][64] (oneDNN's AB16b64a) if out is a multiple of 64 and `in` a multiple of 16, else
+// plain. The forward product and both gradients read or write W in either layout, without a
+// reorder. x and y are plain.
 //
-// If W is BF16 and the device has BF16 products, W is plain, because these products pack it in
-// pairs themselves.
+// If W is BF16 and the device has BF16 products, W is plain, because these products themselves copy
+// it into pairs of neighbouring values, which instructions for BF16 multiply.
 #include "device/cpu/linear.h"
 
 #include "device/cpu/scalar.h"
@@ -64,7 +65,7 @@ cpu_epilogue linear_epilogue(const tri_node *node) {
 
 tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
                                 tri_value weight, const linear_shape *shape) {
-    // A parameter whose home layout is already chosen, and plain, stays plain.
+    // A plain weight stays plain if it is no parameter or if its home layout is already chosen.
     const tri_value_info *info = tri_value_get(graph, weight);
     bool chosen = info->kind != TRI_VALUE_PARAMETER || graph->parameters[info->index].layout_chosen;
     if (chosen && tri_layout_is_plain(&info->layout)) return TRI_LAYOUT_PLAIN;
@@ -92,7 +93,7 @@ typedef struct sum_job {
     bool accumulate;
 } sum_job;
 
-// Sums the columns of dy in blocks of 64 columns: blocks [begin, end).
+// Sums the columns of dy: those of blocks [begin, end), where a block is 64 columns.
 CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {

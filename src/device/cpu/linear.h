@@ -1,5 +1,7 @@
 // What all kernels of linear layers share: y = x·Wᵀ + b with x [rows, in], W [out, in] and
-// y [rows, out].
+// y [rows, out]. A task is which of three products a kernel computes: y, dx (the gradient of the
+// input) or dW (the gradient of the weight). The layout pass (pass/layout.c) asks the kernels of a
+// graph, one node after the other, which layouts they want.
 #ifndef TRIREME_DEVICE_CPU_LINEAR_H
 #define TRIREME_DEVICE_CPU_LINEAR_H
 
@@ -24,13 +26,13 @@ cpu_epilogue linear_epilogue(const tri_node *node);
 // The home layout of W, in which W, its gradient and its optimizer states are kept. It follows from
 // the shape, the type and the device's instruction set alone, so that all ranks have the same one.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
-// Chooses a kernel's layouts: x and y are plain. W is in its home layout, unless the layout pass
-// has already made W plain.
+// Chooses a kernel's layouts: x and y are plain (row-major). W is in its home layout, unless the
+// layout pass has already made W plain.
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 
-// Chooses the layout in which a kernel reads the weight: its home layout, unless the layout pass
-// has already made it plain.
+// Chooses the layout in which a kernel reads the weight: the weight's home layout, unless the
+// layout pass has already made the weight plain.
 tri_layout linear_weight_layout(const tri_device_description *device, const tri_graph *graph,
                                 tri_value weight, const linear_shape *shape);
 

@@ -1,9 +1,11 @@
-// A linear layer and the cross-entropy of its scores, one chunk of rows at a time: the memory for
-// scores holds one chunk, first its scores and then their gradient.
+// A linear layer and the cross-entropy of its scores (together: a head), and its gradient, one
+// chunk of rows at a time: the memory for scores holds one chunk, first its scores and then their
+// gradient.
 //
 // Results have the same bits as those of the separate kernels (linear.c, linear_bf16.c,
-// class_loss.c). For products and losses the same code runs. And a product sums the gradient of a
-// weight in blocks of rows, which are the chunks here (tri_loss_chunk).
+// class_loss.c), because the same code computes products and losses. The gradient of the weight is
+// a sum over rows. In F32 the separate product adds it up in blocks of rows, and the chunks here
+// are the same blocks (tri_loss_chunk).
 #include "device/cpu/class_loss.h"
 #include "device/cpu/linear.h"
 
@@ -12,13 +14,14 @@
 // One of the layer's three products, in F32 or BF16.
 typedef struct head_product {
     linear_task task;
-    bool swaps; // the left operand is the node's second input (linear_gemm)
+    bool swaps; // the product's left operand is the second of its two inputs (linear_gemm)
     cpu_gemm f32;
     cpu_bf16_gemm bf16;
 } head_product;
 
-// The workspace, in bytes: the results of all rows (the losses, then whether each prediction is
-// right), scratch memory of cpu_class_gradient, and what a product needs.
+// Sizes in bytes of the three ranges of the workspace: of_rows, the results of all rows (first the
+// losses, then whether each prediction is right); `terms`, scratch memory of cpu_class_gradient;
+// and `product`, the workspace of one product.
 typedef struct head_space {
     size_t of_rows, terms, product;
 } head_space;
@@ -82,7 +85,8 @@ static void set_rows(head_product *p, int64_t rows) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The most workspace that the product needs, for whole chunks and for the last one.
+// The most workspace that the product needs, for whole chunks and for the last one, which may be
+// shorter.
 static size_t product_bytes(const tri_device_description *device, const head_state *s,
                             head_product p) {
     int64_t last = s->rows - (s->rows - 1) / s->shape.rows * s->shape.rows;
@@ -140,8 +144,9 @@ static tri_status head_prepare(tri_device *device, const tri_graph *graph, const
 
 static void head_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Computes a product (forward, or a gradient) for `rows` rows. `first` and `second` are the first
-// two inputs of the op linear, linear_grad_input or linear_grad_weight that computes the same.
+// Computes a product (forward, or a gradient) for `rows` rows. `first` and `second` are what the
+// first two inputs would be of the op (linear, linear_grad_input or linear_grad_weight) that
+// computes the same product.
 static void multiply(const head_state *s, const head_product *product, int64_t rows,
                      const void *first, const void *second, const void *bias, bool accumulate,
                      void *out, void *workspace) {
@@ -165,7 +170,7 @@ static void multiply(const head_state *s, const head_product *product, int64_t r
     cpu_gemm_run(s->device, &p.f32, workspace);
 }
 
-// What a call works on: the chunk of rows that begins with row `first`, and the workspace.
+// A chunk of rows, which begins with row `first`, and the ranges of the workspace that it uses.
 typedef struct head_chunk {
     int64_t first;
     cpu_class_rows rows; // the chunk's scores and labels

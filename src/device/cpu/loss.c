@@ -13,14 +13,16 @@ enum {
 typedef struct loss_state {
     const cpu_device *device;
     cpu_range range;
-    float factor; // of a gradient: its constant factor, which is multiplied by the loss seed
-    int64_t count;
+    float factor;  // if the op is a gradient: its constant factor
+    int64_t count; // number of elements
 } loss_state;
 
 typedef struct loss_job {
     const float *prediction, *target;
     float *gradient;
-    float factor; // the factor of loss_state times the loss seed, the gradient of the loss's sum
+    // loss_state.factor times the loss seed, which is the gradient of the whole loss with respect
+    // to this op's sum.
+    float factor;
     int64_t count;
     double *sums; // by chunk: the chunk's sum
 } loss_job;

@@ -1,10 +1,14 @@
-// Batch norm of nChw16c tensors, fused with ReLU, or with max pooling, whose windows must not
-// overlap.
+// Batch norm of nChw16c tensors and its gradient, fused with ReLU, or with max pooling, whose
+// windows must not overlap. A plane is 16 channels of one sample, over all its pixels.
 //
 // A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs. The moments of
-// the planes are combined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances", 1979), so that the results do not
-// depend on the number of threads.
+// the planes (number of values, mean, and sum of squared deviations from the mean) are combined in
+// the order of the samples (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
+// for computing sample variances", 1979), so that the results do not depend on the number of
+// threads.
+//
+// With synchronised batch norm (the ops batch_norm_shared and batch_norm_shared_grad), several
+// replicas, which compute different samples, normalise by their common moments.
 #include "device/cpu/pool.h"
 #include "device/moments.h"
 
@@ -14,8 +18,8 @@
 
 enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum is added in F64
 
-// For a pixel of a plane to which max pooling is applied: the pixel of the pooled plane that its
-// window makes, and its position in the window.
+// For a pixel of a plane to which max pooling is applied: which pixel of the pooled plane its
+// window makes, and the pixel's position in the window.
 typedef struct norm_window_pixel {
     uint32_t pooled;
     uint8_t position;
@@ -25,7 +29,7 @@ enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no poolin
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, pixels;
-    int64_t replicas; // number of replicas whose moments the node combines
+    int64_t replicas; // number of replicas whose moments a node of synchronised batch norm joins
     double eps;
     bool relu;
     bool bf16; // x, y and their gradients are BF16, else F32
@@ -39,9 +43,10 @@ typedef struct norm_job {
     const void *x, *y, *dy;
     void *out;
     const float *mean;
-    // [samples][channels]: two sums of each plane; the functions below say which.
+    // [samples][channels]: two sums over the pixels of each channel; `moments` and
+    // `gradient_planes` say which.
     double *first, *second;
-    // [channels]: the factors and terms with which y or dx is computed from each element.
+    // [channels]: the factors and terms with which `affine` computes y, and `gradient` dx.
     const float *scale, *shift, *slope;
     cpu_pool_job pool; // used if pooling is fused
 } norm_job;
@@ -70,7 +75,8 @@ CPU_INLINE __m512 load(const void *image, bool bf16, int64_t pixel) {
     return cpu_load(image, bf16, pixel * CPU_BLOCK, 0xFFFF);
 }
 
-// Computes each plane's mean (first) and its sum of squared deviations from it (second).
+// Computes, for each channel of planes [begin, end), the mean (first) and the sum of squared
+// deviations from the mean (second).
 CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     int64_t pixels = job->state->pixels;
     for (int64_t i = begin; i < end; i++) {
@@ -99,7 +105,8 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
         }
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
-            double error = first[c] - (double)rounded[c]; // the mean was rounded to F32
+            // The deviations above are from the mean rounded to F32; this corrects their sum.
+            double error = first[c] - (double)rounded[c];
             second[c] -= (double)pixels * error * error;
         }
     }
@@ -121,12 +128,13 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-// A plane of the gradient of the normalised tensor.
+// A plane of the gradient of the normalised tensor, before ReLU or pooling.
 typedef struct norm_dy {
     const norm_job *job;
-    int64_t first;        // the number of the plane's first pixel
-    const float *pooled;  // with pooling: the plane of dy, the gradient of the pooled tensor
-    const uint8_t *index; // with pooling: by pixel of `pooled`, where its window has the maximum
+    int64_t first;       // the number of the plane's first pixel in the tensor
+    const float *pooled; // with pooling: the plane of dy, the gradient of the pooled tensor
+    // With pooling, by pixel of `pooled`: the position of the maximum in the pixel's window.
+    const uint8_t *index;
 } norm_dy;
 
 CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, bool pools) {
@@ -156,7 +164,8 @@ CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), dy);
 }
 
-// Computes each plane's sum of dy (first) and of dy · (x − mean) (second).
+// Computes, for each channel of planes [begin, end), the sum of dy (first) and of dy · (x − mean)
+// (second).
 CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, int thread,
                                 bool bf16, bool pools) {
     const norm_state *s = job->state;
@@ -291,8 +300,8 @@ static cpu_pool pool_of(const tri_graph *graph, const tri_node *node) {
                        tri_value_get(graph, pooled_value(node)));
 }
 
-// Where in the workspace the memory of the pooling begins: behind two sums of each plane and three
-// numbers for each channel.
+// At which byte of the workspace the memory of the pooling begins: behind norm_job's first and
+// second (samples · channels F64 each) and its scale, shift and slope (channels F32 each).
 static size_t pool_offset(int64_t samples, int64_t channels) {
     size_t vectors = 3 * (size_t)channels * sizeof(float);
     size_t sums = 2 * (size_t)(samples * channels) * sizeof(double);
@@ -398,8 +407,9 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     return all;
 }
 
-// Joins the moments of channel c over all replicas, in the order of the ranks, so that all ranks
-// get the same result.
+// Joins the moments of channel c over all replicas, in the order of their ranks, so that all get
+// the same result. For each replica `moments` has the means and the sums of squared deviations of
+// all channels, and the number of samples.
 static tri_moments join_replicas(const norm_state *s, const float *moments, int64_t c) {
     tri_moments all = {0};
     for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)
@@ -423,8 +433,8 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
     ((float *)job->shift)[c] = (float)(bias[c] - m.mean * inv_std * weight[c]);
 }
 
-// Computes y from x, scale and shift. `index` is the output for the indices of the maxima; NULL:
-// there is none.
+// Computes y from x, scale and shift. With pooling, `index` receives for each result the position
+// of the maximum in its window; NULL: nobody needs these positions.
 static void apply(norm_job *job, void *index) {
     const norm_state *s = job->state;
     if (!s->window_pixels) {
@@ -486,8 +496,8 @@ static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args 
     return TRI_OK;
 }
 
-// Computes the gradients of weight and bias: sums of dy · h and of dy over all planes of a channel.
-// h is the normalised x.
+// Computes the gradients of weight and bias. For each channel they are the sums of dy · h and of dy
+// over all samples and pixels, where h is the normalised x.
 static void gradient_sums(norm_job *job, const float *mean, const float *inv_std, float *dweight,
                           float *dbias) {
     const norm_state *s = job->state;

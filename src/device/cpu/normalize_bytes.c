@@ -1,5 +1,5 @@
-// Normalisation of images' bytes, by the same vector code as in the data loader (tensor/pixels.c),
-// one channel of one sample at a time.
+// Normalises images of bytes to F32, by the same vector code as in the data loader
+// (tensor/pixels.c), one channel of one sample at a time.
 #include "device/cpu/internal.h"
 
 #include "tensor/pixels.h"
@@ -8,8 +8,8 @@
 
 typedef struct normalize_state {
     const cpu_device *device;
-    int64_t samples, channels, plane;
-    tri_pixels pixels[]; // by channel: the value of each possible byte
+    int64_t samples, channels, plane; // `plane` is the number of pixels of one channel
+    tri_pixels pixels[];              // by channel: a table of the normalised value of each byte
 } normalize_state;
 
 typedef struct normalize_job {

@@ -19,6 +19,7 @@ dnnl_status_t onednn_md_create(onednn_md *out, int rank, const dnnl_dims_t dims,
                                dnnl_data_type_t type, dnnl_format_tag_t tag);
 void onednn_md_destroy(onednn_md md); // NULL allowed
 
+// What a kernel computes: a convolution, the gradient of its input, or the gradient of its weight.
 typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
 
 // A convolution, as one conv_task needs it. Where the task reads or computes the gradient of a

@@ -19,16 +19,18 @@ typedef struct update_state {
     } attr;
 } update_state;
 
-// The constants of one update, in the precision in which they are used.
+// The tensors of one update, and its constants in the precision in which they are used.
 typedef struct update_job {
     cpu_range range; // the loop of this optimizer
     float *param;
     const float *grad;
-    float *state1, *state2;
+    float *state1, *state2; // the optimizer's states; NULL: it has none, or only one
+    // lr: the learning rate; for adam divided by 1 − beta1^t, which corrects the bias of m. scale:
+    // factor of the gradient. decay: how much of the parameter is added to the gradient.
     float lr, scale, decay;
     float shrink;            // factor of the parameter: 1 − lr · weight decay for adamw, else 1
     float momentum, damping; // of sgd; damping is 1 − dampening
-    bool nesterov, first;
+    bool nesterov, first;    // first: this is the first update, and sgd's momentum begins
     // adam: rest1 = 1 − beta1, rest2 = 1 − beta2, and root = 1 / sqrt(1 − beta2^t) corrects the
     // bias of sqrt(v). adadelta: beta1 = rho, rest1 = 1 − rho.
     float beta1, beta2, rest1, rest2, root, eps;

@@ -9,12 +9,11 @@ enum {
     // Number of independent sums. To keep the FMA units busy it must be at least the latency of an
     // FMA times the FMAs that begin in a cycle, for example 4 · 2.
     PEAK_CHAINS = 12,
-    PEAK_TILES = 4, // number of independent sums for AMX
-    PEAK_ROUNDS = 200000,
-    // How often the loop for AMX runs: less often than PEAK_ROUNDS, because an instruction of AMX
-    // takes about 16 cycles.
+    PEAK_TILES = 4,       // number of independent sums for AMX; each is a tile, a register of AMX
+    PEAK_ROUNDS = 200000, // iterations of a loop that each thread runs in one measurement
+    // The same for the loop for AMX: fewer, because an instruction of AMX takes about 16 cycles.
     PEAK_TILE_ROUNDS = 20000,
-    PEAK_REPEATS = 9,
+    PEAK_REPEATS = 9,              // measurements, of which the best counts
     PEAK_BUFFER_BYTES = 192 << 20, // size of each buffer, larger than all caches
 };
 
@@ -80,9 +79,9 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
     peak_sink = sum[0][0];
 }
 
-// Measures the best rate of `loop` in operations per second. One iteration of `loop` is PEAK_CHAINS
-// instructions, each with `products` multiplications and additions; every thread runs `each`
-// iterations.
+// Measures the best rate of `loop`, in floating-point operations per second. One iteration of
+// `loop` is PEAK_CHAINS instructions, each with `products` multiplications and as many additions;
+// every thread runs `each` iterations.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
     int64_t rounds = each * device->head.description.threads;
     double best = 0;
@@ -95,8 +94,9 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
     return best;
 }
 
-// Measures the rate of `add` on two buffers that together have `bytes`, so that a cache of at least
-// this size holds both: then it is the rate of that cache.
+// Measures how many bytes per second the device's `add` (a[i] += b[i]) reads and writes if its two
+// buffers have `bytes` bytes together. If a cache is at least so large, it holds both buffers, and
+// the result is the rate of that cache.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
     int turns = (int)(((size_t)8 << 20) / bytes) + 1;
@@ -128,9 +128,8 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     tri_status status = head->backend->alloc(head, PEAK_BUFFER_BYTES, &b);
     for (int repeat = 0; repeat < PEAK_REPEATS && status == TRI_OK; repeat++) {
         double start = tri_os_seconds();
-        head->backend->add(&(tri_queue){head}, a, b,
-                           // Each element is read from two buffers and written to one.
-                           PEAK_BUFFER_BYTES / sizeof(float));
+        // Each element is read from two buffers and written to one.
+        head->backend->add(&(tri_queue){head}, a, b, PEAK_BUFFER_BYTES / sizeof(float));
         double rate = 3.0 * PEAK_BUFFER_BYTES / (tri_os_seconds() - start);
         if (rate > bytes) bytes = rate;
     }

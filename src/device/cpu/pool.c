@@ -1,8 +1,9 @@
-// Max pooling of nChw16c tensors, fused with ReLU and dropout, and its gradient.
+// Max pooling of nChw16c tensors, fused with ReLU and dropout, and its gradient. A plane is 16
+// channels of one sample.
 //
-// The result is written plain if no convolution, pooling or batch norm reads it, but for example a
-// linear layer, which needs it plain: transposing 16 × 16 values in registers is cheaper than a
-// reorder through memory.
+// If no convolution, pooling or batch norm reads the result, but for example a linear layer, it is
+// written in the plain layout, which such a layer needs. To transpose 16 × 16 values in registers
+// for this is cheaper than a reorder through memory.
 #include "device/cpu/pool.h"
 
 #include <stdlib.h>
@@ -12,8 +13,8 @@ typedef struct pool_state {
     cpu_pool pool;
 } pool_state;
 
-// The buffers of one thread: a plane of the pooled tensor and one of the full tensor in F32, and
-// the dropout masks of a plane.
+// The buffers of one thread: in F32 a plane of the pooled tensor (pooled) and, if tensors are BF16,
+// one of the tensor before pooling (whole); and the dropout masks of a pooled plane.
 typedef struct pool_space {
     float *pooled, *whole;
     uint16_t *masks;
@@ -44,7 +45,7 @@ typedef struct pool_source {
     __m512 scale, shift;
 } pool_source;
 
-// Loads the pixel whose first element has the number `at`.
+// Loads the 16 channels of the pixel whose first element is number `at` of the plane.
 CPU_INLINE __m512 source_pixel(pool_source from, int64_t at) {
     __m512 x = _mm512_loadu_ps(from.x + at);
     return from.affine ? _mm512_fmadd_ps(x, from.scale, from.shift) : x;
@@ -73,8 +74,8 @@ typedef struct pool_best {
     __m512i index;
 } pool_best;
 
-// Selects the vector lanes in which `value` replaces `best`: it is larger, or it is NaN and `best`
-// is not (PyTorch's rule).
+// Selects the vector lanes in which `value` replaces `best`: where `value` is larger, or where
+// `value` is NaN and `best` is not (PyTorch's rule).
 CPU_INLINE __mmask16 is_better(__m512 value, __m512 best) {
     __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     return _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) |
@@ -102,9 +103,9 @@ CPU_INLINE pool_best window_max(pool_source x, const cpu_pool *s, int64_t row, i
     return best;
 }
 
-// The maximum of a 2 × 2 window, the most common one. A test for NaN comes first: if there is none,
-// ordinary comparisons are enough. With ReLU the maximum starts as zero and the index as
-// TRI_POOL_NO_GRADIENT.
+// The maximum of a 2 × 2 window, the most common size. A test for NaN comes first: if no value is
+// NaN, ordinary comparisons are enough. With ReLU the maximum starts as zero and the index as
+// TRI_POOL_NO_GRADIENT, so they stay so if no value is positive.
 CPU_INLINE pool_best window_max_2x2(pool_source x, const cpu_pool *s, int64_t row, int64_t column,
                                     bool relu) {
     int64_t top = (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
@@ -174,7 +175,8 @@ CPU_INLINE pool_source source_of(const cpu_pool_job *job, int64_t i, pool_space 
     return source;
 }
 
-// Calls pool_plane with constant arguments, so that the compiler removes what they do not need.
+// Calls pool_plane with constants for `small` and `relu`, so that the compiler makes a version for
+// each case, without the code that the case does not need.
 CPU_INLINE void pool_forms(const cpu_pool_job *job, pool_source x, float *y, uint8_t *index,
                            const uint16_t *keep, bool small, bool affine) {
     bool relu = job->pool->relu;
@@ -251,7 +253,8 @@ CPU_INLINE void scatter_2x2(const cpu_pool *s, const float *dy, const uint8_t *i
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
 }
 
-// The gradient of max pooling with windows that may overlap: sets dx to zero, then adds to it.
+// The gradient of max pooling with windows that may overlap: sets the plane dx to zero, then adds
+// each element of dy to the element of dx that was its window's maximum.
 CPU_INLINE void scatter_any(const cpu_pool *s, const float *dy, const uint8_t *index, __m512 scale,
                             float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The formats: oneDNN's tag, and the same layout as a tri_layout.
+// By cpu_format: oneDNN's tag of the layout, and the same layout as a tri_layout. CPU_PLAIN has no
+// row, because its tag depends on the number of axes.
 static const struct {
     dnnl_format_tag_t tag;
     tri_layout layout;
@@ -87,7 +88,7 @@ tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *
     for (int i = 0; i <= primitive->count; i++) {
         void *memory = i < primitive->count ? data[i] : scratchpad;
         if (memory == primitive->data[i])
-            continue; // usual: tensors lie where they lay in the last step
+            continue; // the usual case: tensors lie where they lay in the last run
         CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
         primitive->data[i] = memory;
     }
@@ -133,8 +134,8 @@ cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {
 
 enum {
     KEY_BYTES = 256,
-    // The facts of at most so many primitives are kept; a model has some hundreds of distinct
-    // convolutions and reorders.
+    // Number of entries of the cache, each with the facts of one primitive; a model has some
+    // hundreds of distinct convolutions and reorders.
     KEPT = 1024,
 };
 
@@ -167,7 +168,7 @@ bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
     // If the entry has the facts of another key with the same hash, they are overwritten: this only
-    // costs the time of finding them again.
+    // costs the time to ask oneDNN for them again.
     kept_facts *place = place_of(key, bytes);
     place->bytes = bytes;
     memcpy(place->key, key, bytes);

@@ -1,4 +1,5 @@
-// Copies a tensor into another layout. Our own code transposes planes of 16 channels in F32 in
+// Copies a tensor into another layout. Images in F32 are copied between the plain layout and
+// nChw16c by our own code, one plane of 16 channels of a sample at a time, which it transposes in
 // registers. oneDNN does the other reorders, which are small (weights) or BF16.
 #include "device/cpu/simd.h"
 
@@ -8,8 +9,8 @@ typedef struct reorder_state {
     const cpu_device *device;
     // Our own code runs, from plain to blocked or back. Both false: oneDNN's primitive runs.
     bool to_blocked, to_plain;
-    int64_t planes, pixels;
-    cpu_primitive primitive;
+    int64_t planes, pixels;  // for our own code: number of planes, and of pixels in a plane
+    cpu_primitive primitive; // for oneDNN
 } reorder_state;
 
 typedef struct reorder_job {
@@ -43,7 +44,8 @@ static bool reorder_supports(const tri_device_description *device, const tri_gra
     return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_has(device, CPU_HAS_AVX512));
 }
 
-// Accepts both layouts, because the layout pass, which added this node, has set them.
+// Accepts the layouts that input and output have, because the layout pass (pass/layout.c), which
+// added this node, has already set both.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = tri_value_get(graph, node->inputs[0])->layout;

@@ -7,9 +7,10 @@
 
 typedef struct rotary_state {
     const cpu_device *device;
-    int64_t rows, positions, heads, half; // x is [N, T, heads, 2 · half]; rows is N · T
+    // x is [samples, positions, heads, 2 · half]; rows is samples · positions.
+    int64_t rows, positions, heads, half;
     bool bf16;
-    float *angles; // [T][2][half]: cosines, then sines
+    float *angles; // [position][2][half]: for each position its cosines, then its sines
 } rotary_state;
 
 typedef struct rotary_job {

@@ -1,6 +1,7 @@
-// rms_norm and layer_norm, which also subtracts a row's mean, and their gradients. The gradients of
-// weight and bias are sums over rows: each chunk of 32 rows is summed alone, and then the chunks'
-// sums are added in order, so that the results do not depend on the number of threads.
+// rms_norm and layer_norm, which also subtracts a row's mean, and their gradients. A row is the
+// elements along the last axis of x. The gradients of weight and bias are sums over rows: each
+// chunk of 32 rows is summed alone, and then the chunks' sums are added in order, so that the
+// results do not depend on the number of threads.
 #include "device/cpu/scalar.h"
 
 #include <math.h>
@@ -12,17 +13,21 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; the other tensors are F32
-    bool weighted;
+    // True for BF16, false for F32: x_bf16 is of x and dx, y_bf16 of y and dy. The other tensors
+    // are F32.
+    bool x_bf16, y_bf16;
+    bool weighted;       // the norm has a weight, and layer_norm also a bias
     float *ones, *zeros; // used as weight and bias if the norm has none
 } norm_state;
 
 typedef struct norm_job {
     const norm_state *state;
     const void *x, *dy;
-    const void *sum; // this is added to dx; NULL: nothing is added
+    const void *sum; // another gradient of x, which is added to dx; NULL: nothing is added
     void *out;       // y or dx
     const float *weight, *bias;
+    // By row: the mean (for rms_norm it is not stored and counts as 0), and 1 / sqrt(mean of (x −
+    // mean)² + eps).
     float *mean, *inv;
     float *sums; // [chunk of rows][2][width]: sums of dy · (normalised x), and of dy
 } norm_job;
@@ -231,7 +236,8 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
 }
 
 // Adds up the sums of all chunks, in order, so that the result does not depend on the number of
-// threads: out[i] = the sum of element offset + i of each chunk's sums.
+// threads: out[i] = the sum over all chunks of element offset + i of the chunk's sums. `offset` is
+// 0 for dy · (normalised x), and the width for dy.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;

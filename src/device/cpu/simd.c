@@ -1,5 +1,6 @@
 // Dropout's random numbers for 16 elements at a time (Philox 4x32-10, the same numbers as
-// tri_philox_at), and conversions between planes of 16 channels and plain rows.
+// tri_philox_at), and conversions between planes of 16 channels and plain rows. Philox turns a
+// counter of four 32-bit words and a key into four random words.
 #include "device/cpu/simd.h"
 
 #include "base/philox.h"
@@ -36,9 +37,10 @@ CPU_INLINE __m512i xor3(__m512i a, __m512i b, uint64_t c) {
     return _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi64((int64_t)c), 0x96);
 }
 
-// Draws the random words of 16 counters (see Philox). The even counters are in one vector and the
-// odd ones in another, because the product of two 32-bit words fills a vector lane of 64 bits. Bit
-// i of mask[w] is set if word w of counter i is at least the threshold.
+// Draws the random words of 16 counters. Counter i consists of its own word 0, the sample and the
+// step (two words). `even` has word 0 of counters 0, 2, 4, …, and `odd` has word 0 of the other
+// counters, because the product of two 32-bit words fills a vector lane of 64 bits. Bit i of
+// mask[w] becomes 1 if random word w of counter i is at least the threshold.
 CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32_t sample,
                            __m512i even, __m512i odd, uint16_t mask[4]) {
     __m512i s = _mm512_set1_epi64(sample), low = _mm512_set1_epi64((uint32_t)d->step);

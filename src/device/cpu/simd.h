@@ -1,5 +1,6 @@
 // Vectors of 16 floats (AVX-512): loads and stores of F32 and BF16, exp, dropout's random numbers,
-// and transposition. For functions marked CPU_AVX512.
+// and transposition. For functions marked CPU_AVX512. A plane [pixels][16] is 16 channels of one
+// sample, with the channels of a pixel side by side.
 #ifndef TRIREME_DEVICE_CPU_SIMD_H
 #define TRIREME_DEVICE_CPU_SIMD_H
 
@@ -9,29 +10,30 @@
 
 #define CPU_INLINE static inline CPU_AVX512 __attribute__((always_inline))
 
-// One dropout layer in one step: those arguments of tri_philox_at that are the same for all
-// elements.
+// One dropout layer in one step: what is the same for all elements. key and step are arguments of
+// tri_philox_at, which draws the elements' random words.
 typedef struct cpu_dropout {
     uint64_t key, step;
-    uint32_t threshold; // an element is kept if its random word is at least this
+    uint32_t threshold; // an element is kept if its random 32-bit word is at least this
     float scale;        // factor of elements that are kept: 1 / (1 − p)
     bool keep_none;     // the probability p of dropping is 1
 } cpu_dropout;
 
 cpu_dropout cpu_dropout_of(double p, uint64_t key);
 
-// Draws the masks of 16 channels × `count` pixels of a sample. In the sample, the element of a
-// channel at a pixel has the number first + channel · count + pixel. Bit c of keep[pixel] is set if
-// channel c is kept.
+// Draws the masks of 16 channels × `count` pixels of a sample: sets bit c of keep[pixel] if channel
+// c of the pixel is kept. `first` is the number in the sample of channel 0 at pixel 0; channel c at
+// a pixel is element number first + c · count + pixel.
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep);
-// Applies dropout to `count` elements of a plain tensor, F32 or BF16, from element `at` of x to
-// element `at` of y. In its sample, the first of them has the number `first`, a multiple of 64.
+// Applies dropout to `count` elements of a plain tensor, F32 or BF16: reads them from element `at`
+// of x on, writes them from element `at` of y on. `first`, a multiple of 64, is the number of the
+// first of these elements in its sample.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
                        bool bf16, const void *x, void *y, int64_t at);
 
-// Loads 16 elements, F32 or BF16, from element `at` on, as F32. Vector lanes outside the mask read
-// no memory and become 0.
+// Loads 16 elements, F32 or BF16, from element `at` on, as F32. Vector lanes that `inside` does not
+// select read no memory and become 0.
 CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 inside) {
     if (!bf16) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
     __m256i bits = _mm256_maskz_loadu_epi16(inside, (const uint16_t *)from + at);
@@ -77,7 +79,7 @@ CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
 }
 
 // e^x with an error of about one unit in the last place, as 2^n · e^r with |r| <= ln 2 / 2. Returns
-// 0 below -104 and infinity above 88.8, where F32 ends, and NaN for NaN.
+// 0 below -104, infinity above 88.8, where F32 overflows, and NaN for NaN.
 CPU_INLINE __m512 cpu_exp(__m512 x) {
     // Clamps x first, because r would be meaningless for huge or infinite x. NaN stays: min and max
     // return their second operand if one is NaN.

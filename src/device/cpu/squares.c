@@ -1,6 +1,6 @@
-// Sums of squares, for the norm of the gradients: one sum of everything, or one for each chunk of a
-// fixed size. The chunks' sums let all ranks add in one order, so that the bits of the norm do not
-// depend on the number of ranks.
+// Sums of squares, for the norm of the gradients: one sum of all numbers, or one for each chunk of
+// a fixed size. If each chunk has its own sum, the sums of all ranks can be added in the order of
+// the chunks, so that the bits of the norm do not depend on the number of ranks.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>

@@ -1,11 +1,13 @@
-// Tiles of matrix products and packing for AVX-512, in F32 and BF16.
+// Tiles of matrix products c = a·b and packing of their operands for AVX-512, in F32 and BF16. A
+// tile is at most 6 × 64 sums, which stay in registers; k is the axis that is summed over. tile.h
+// describes the functions.
 #include "device/cpu/tile.h"
 
 #include "device/cpu/epilogue.h"
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_K_RUN = 64, // a_skip elements of the operand `a` are skipped after so many steps of k
+    TILE_K_RUN = 64, // after so many steps of k, cpu_tile.a_skip elements of `a` are skipped
     PACK_AHEAD = 16, // packing prefetches this many rows ahead
 };
 
@@ -13,8 +15,8 @@ enum {
 // at `ahead`; or it multiplies pairs of BF16.
 typedef enum tile_kind { TILE_NUMBERS, TILE_AHEAD, TILE_PAIRS, TILE_KIND_COUNT } tile_kind;
 
-// Computes sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the
-// intrinsic only compiles in functions with another target attribute.
+// Computes sum + x · column. For pairs of BF16 this is the instruction VDPBF16PS, written as
+// assembly because its intrinsic only compiles in functions with another target attribute.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
     if (!pairs) return _mm512_fmadd_ps(x, column, sum);
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));
@@ -141,8 +143,8 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
 
 CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
-    // If k is small, prefetches everything first, because the hardware does not prefetch rows that
-    // lie so far apart.
+    // If k is small, prefetches all rows first, because the hardware does not prefetch short rows
+    // that lie far apart.
     for (int64_t j = 0; j < columns && k <= 64; j++)
         for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);

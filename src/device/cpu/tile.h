@@ -1,5 +1,6 @@
-// Computes one tile of a matrix product c = a·b in registers, and packs the operands in the order
-// in which a tile reads them.
+// Computes one tile of a matrix product c = a·b in registers, and packs the operands: copies them
+// into the order in which a tile reads them. A tile is at most 6 × 64 sums, a panel is 64 columns
+// of b, and k is the axis that is summed over.
 #ifndef TRIREME_DEVICE_CPU_TILE_H
 #define TRIREME_DEVICE_CPU_TILE_H
 
@@ -8,29 +9,34 @@
 enum {
     CPU_TILE_ROWS = 6,
     CPU_TILE_COLUMNS = 64, // columns of a panel of the right operand `b`: four vectors
-    CPU_TILE_GROUP = 16,   // rows of the left operand `a` that are packed together: a cache line
+    // Rows of the left operand `a` that are packed together: for one k they fill a cache line.
+    CPU_TILE_GROUP = 16,
 };
 
 // c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte element of a and b
-// holds two BF16 values, those of 2p and 2p + 1; only devices with AVX512_BF16 compute such tiles.
+// holds two BF16 values, those of 2p and 2p + 1 along the product's k; only devices with
+// AVX512_BF16 compute such tiles.
 typedef struct cpu_tile {
     int64_t k;
     const float *a;     // element (i, p) lies at i · a_row + p · a_k
-    int64_t a_row, a_k; // distances from row to row and from k to k
-    int64_t a_skip;     // elements of `a` to skip after every 64 of k; 0: none
-    const float *b;     // [k][64]
+    int64_t a_row, a_k; // distances in elements: between rows, and between neighbouring k
+    // How many more elements of `a` are skipped after every 64 of k, because a matrix in panels of
+    // 64 columns does not continue there; 0: none are skipped.
+    int64_t a_skip;
+    const float *b; // [k][64]
     float *c;
-    int64_t c_row; // distance between the rows of c
+    int64_t c_row; // distance in elements between the rows of c
     cpu_epilogue epilogue;
     bool accumulate; // true: adds the sums to what c holds; false: overwrites c
     bool pairs;
-    // If not NULL, the result is stored here as BF16; c is then only read, to accumulate.
+    // If not NULL, the result is stored here as BF16, with a distance of c_bf16_row elements
+    // between rows; c is then only read, to accumulate.
     uint16_t *c_bf16;
     int64_t c_bf16_row;
-    // Memory that later tiles need; may be NULL. The first step of k prefetches the cache line at
-    // `ahead`, and each further step the one that lies ahead_step bytes behind it. So the requests
-    // are spread over the time of the tile, and none waits for a free buffer of the L1 cache. Only
-    // the tiles of AVX-512 do this.
+    // Memory that later tiles need, to be prefetched; NULL: none. The first step of k prefetches
+    // the cache line at `ahead`, and each further step the line ahead_step bytes behind the line
+    // before. So the requests are spread over the time of the tile, and none waits for a free
+    // buffer of the L1 cache. Only the tiles of AVX-512 prefetch.
     const char *ahead;
     int64_t ahead_step;
 } cpu_tile;
@@ -45,8 +51,8 @@ void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns)
 // floats apart. Fills the last panel with zeros beyond `columns`.
 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
-// Packs one panel [k][64] of the transpose of a matrix [columns, k]: to[p][j] is element p of its
-// row j, or 0 for j from `columns` on.
+// Packs one panel [k][64] of the transpose of a matrix [columns, k]: to[p][j] is element p of the
+// matrix's row j, or 0 for j from `columns` on.
 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
 // Packs `rows` rows of an operand into groups [row / 16][k][16]. Element p of row i lies at

@@ -1,4 +1,6 @@
-// Packs the operands of products by AMX into chunks, and computes blocks of 32 × 32 sums.
+// Packs the operands of products c = a·b by AMX into chunks of 32 × 32 BF16 values, and computes
+// blocks of 32 × 32 sums. A tile is a register of AMX: 16 rows of 64 bytes. k is the axis that is
+// summed over; a pair is two values of neighbouring k. amx.h describes chunks and functions.
 #include "device/cpu/amx.h"
 
 #include <string.h>
@@ -76,8 +78,8 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
 }
 
 // Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, where at least one of
-// the two numbers is 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of
-// b.
+// the two numbers is 1. Tiles 0 to 2 hold the sums, 4 and 5 the rows of `a`, 6 and 7 the columns of
+// `b`.
 #define AMX_BLOCK(name, row_tiles, column_tiles)                                                   \
     static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
                                                        const uint16_t *b, int64_t chunks,          \
@@ -121,8 +123,8 @@ AMX_BLOCK(block_1x1, 1, 1)
 AMX_BLOCK(block_1x2, 1, 2)
 AMX_BLOCK(block_2x1, 2, 1)
 
-// Stores rows `row` to `end` - 1 of the finished sums of another block (beside->sums) as BF16. It
-// is done while the tiles multiply for this block.
+// Stores rows `row` to `end` - 1 of the finished sums of an earlier block (beside->sums) as BF16.
+// cpu_amx_block_beside calls it while the tiles multiply for the next block.
 CPU_INLINE void store_rows(const cpu_amx_beside *beside, int64_t row, int64_t end) {
     const float *from = beside->sums + row * CPU_AMX_SIDE;
     uint16_t *to = beside->c + row * beside->c_row;
@@ -136,8 +138,8 @@ CPU_AVX512 void cpu_amx_store_beside(cpu_amx_beside *beside) {
     beside->sums = NULL;
 }
 
-// Does the work `beside` between the instructions of AMX. It takes almost no time, because the
-// vector unit is nearly idle while the tiles multiply.
+// Does the work `beside` between the instructions of AMX. That work takes almost no extra time,
+// because the vector unit is nearly idle while the tiles multiply.
 CPU_AMX void cpu_amx_block_beside(const cpu_amx_rows *rows, const uint16_t *b, int64_t chunks,
                                   float *sums, int64_t stride, cpu_amx_sums mode,
                                   const cpu_amx_beside *beside) {

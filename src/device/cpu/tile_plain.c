@@ -1,5 +1,6 @@
-// Tiles of F32 matrix products and packing in plain C, compiled once for AVX2 and once for any CPU.
-// Computes 16 columns at a time, in vectors of eight floats.
+// Tiles of F32 matrix products c = a·b and packing of their operands in plain C, compiled once for
+// AVX2 and once for any CPU. A tile is at most 6 × 64 sums; 16 of its columns are computed at a
+// time, in vectors of eight floats. tile.h describes the functions.
 #include "device/cpu/tile.h"
 
 #include <string.h>
@@ -58,7 +59,8 @@ PLAIN void tile_of_rows(const cpu_tile *job, int64_t rows, int64_t first, int64_
     if (rows == 1) tile(job, 1, first, columns);
 }
 
-// Computes at most `most` rows at a time, because the registers hold no more.
+// Computes a tile, at most `most` rows at a time: six with AVX2, two for any CPU, because the
+// registers hold the sums of no more rows.
 PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t most) {
     TRI_ASSERT(!job->pairs && !job->c_bf16);
     for (int64_t i = 0; i < rows; i += most) {

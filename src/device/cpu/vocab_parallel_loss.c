@@ -1,5 +1,8 @@
-// Cross-entropy where each rank has the scores of a slice of the classes, and its gradient. Threads
-// divide the rows.
+// Cross-entropy where each rank has the scores of a slice of the classes, and its gradient, in
+// three ops between which ranks exchange values: row_max, each row's largest score; then
+// vocab_parallel_softmax, each row's sum of exp(score − max) and its label's score − max, where max
+// is the row's largest score of all ranks; then the gradient, from max and from these sums, added
+// up over all ranks. Threads divide the rows.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
@@ -8,18 +11,20 @@
 
 typedef struct vocab_state {
     const cpu_device *device;
-    tri_classes_attr slice;
-    int64_t rows, width;
-    bool bf16, seed_f64;
+    tri_classes_attr slice; // which classes this rank has
+    int64_t rows, width;    // width: number of classes in the slice
+    bool bf16, seed_f64;    // types: the scores are BF16, the seed of the gradient is F64; else F32
 } vocab_state;
 
 typedef struct vocab_job {
     const vocab_state *state;
     const void *scores;
     const int64_t *labels;
+    // By row: the largest score of all ranks; and two sums over all ranks, of exp(score − max) and
+    // of the label's score − max, which only the label's rank has.
     const float *max, *sums;
     void *out;
-    float seed;
+    float seed; // the gradient is that of `seed` times the sum of the losses
 } vocab_job;
 
 CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool bf16) {

@@ -8,8 +8,9 @@
 //
 // That threads have to wait for cores does not tell whether yielding would be faster. For example,
 // if a thread of the data loader sometimes takes a core, small kernels run two to three times
-// faster with spinning threads, although these lose that core. So when threads have to wait for
-// cores, yielding is tried for a moment, and the faster of the two ways is kept.
+// faster with spinning threads, although these lose that core. So while threads have to wait for
+// cores, a separate thread, the watcher, from time to time lets them yield for a moment (a trial)
+// and keeps the faster of the two ways, measured in parallel loops per second.
 #include "device/cpu/wait_policy.h"
 
 #include "base/cpu_share.h"
@@ -35,6 +36,8 @@ enum {
     // cores seem to be free.
     QUIET_PERCENT = 5,
 };
+// Time between two trials: it is at first 2 s, doubles after each trial that found no better way,
+// and is at most 120 s.
 static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
 // Yielding must be faster by this factor, because it delays every wait when cores are free.
 static const double YIELD_GAIN = 1.1;
@@ -48,6 +51,7 @@ struct cpu_wait_policy {
     bool has_helper;
     pthread_mutex_t lock;
     pthread_cond_t wake; // wakes watcher and helper
+    // stop: the watcher has to end. release: the helper has to end, so that threads spin again.
     bool stop, release;
 };
 

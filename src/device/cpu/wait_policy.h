@@ -24,9 +24,10 @@ bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 // windows (cpu_wait_window). Loops are the parallel loops that cpu_wait_policy_count has counted.
 // The state is declared here so that tests can look into it.
 typedef struct cpu_wait_choice {
-    bool yields;         // how threads wait at present: true if they yield the core
-    bool on_trial;       // `yields` is being compared with its opposite, which was in use before
-    double rate;         // average loops per second; a trial does not change it; 0: not measured
+    bool yields;   // how threads wait at present: true: they yield their cores; false: spin
+    bool on_trial; // `yields` is being compared with its opposite, which was in use before
+    // Average loops per second; during a trial, of the way that was in use before; 0: not measured.
+    double rate;
     int windows;         // time windows since the trial began
     int64_t wall_ns;     // wall-clock time that the trial has measured so far
     uint64_t work;       // number of parallel loops in this time
@@ -36,8 +37,8 @@ typedef struct cpu_wait_choice {
 
 // What happened in one window of time. From this follows whether waiting threads spin or yield.
 typedef struct cpu_wait_window {
-    int64_t wall_ns;
-    int64_t delayed_ns; // how long threads were ready to run but had no core
+    int64_t wall_ns;    // length of the window, wall-clock time
+    int64_t delayed_ns; // sum over threads: how long each was ready to run but had no core
     uint64_t work;      // number of parallel loops
 } cpu_wait_window;
 // Updates the choice with what happened in the latest window of time.

@@ -3,10 +3,12 @@
 //
 // The results are cut into tiles of 4×4 pixels, numbered over all images. A block of tiles goes
 // through three steps, between which its numbers stay in the L2 cache:
-//   1. the 6×6 pixels that each tile reads are transformed: 36 matrices v [tiles, c];
-//   2. each is multiplied by the transformed taps u [c, o] of its position: 36 matrices m [tiles,
-//   o];
-//   3. each tile of m is transformed to 4×4 results, which get bias and activation.
+//   1. the 6×6 pixels that each tile reads are transformed to 36 numbers, called positions. For
+//      each position this makes a matrix v [tiles, c], where c are the input channels;
+//   2. each v is multiplied by the transformed taps u [c, o] of its position, where o are the
+//      output channels: 36 matrices m [tiles, o];
+//   3. the 36 numbers that m has for a tile are transformed to 4×4 results, which get bias and
+//      activation.
 // Every tile is computed alike, whatever block it is in. So the results depend neither on the
 // number of threads nor on the other images of the batch.
 //
@@ -20,25 +22,27 @@
 
 enum {
     BLOCK = 12, // tiles that go through the steps together
-    // Tiles whose products are computed together: with CHUNK, as many sums as the registers hold.
+    // Tiles whose products are computed together: the registers hold ROWS · CHUNK sums.
     ROWS = CPU_LANES == 16 ? 12 : 6,
-    CHUNK = 2 * CPU_LANES, // channels of results that are computed together: two vectors
-    U_AHEAD = 2048,        // floats of u that are prefetched ahead of the product
+    CHUNK = 2 * CPU_LANES, // output channels that are computed together: two vectors
+    U_AHEAD = 2048,        // the product prefetches u this many floats ahead
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
-    WEIGHT_FLOATS = CPU_LANES * CPU_LANES * TAPS, // of a block of weights
-    WEIGHT_GRAIN = CPU_LANES == 16 ? 4 : 16,      // blocks of weights that are worth another thread
-    M_STEP = BLOCK * CHUNK + CPU_BLOCK, // floats between two positions of m, as winograd_step says
+    // Floats of a block of weights: those of CPU_LANES input and CPU_LANES output channels.
+    WEIGHT_FLOATS = CPU_LANES * CPU_LANES * TAPS,
+    WEIGHT_GRAIN = CPU_LANES == 16 ? 4 : 16, // number of such blocks that is worth another thread
+    // Floats from one position of m to the next, with CPU_BLOCK added for the reason that
+    // winograd_step gives.
+    M_STEP = BLOCK * CHUNK + CPU_BLOCK,
 };
 
-// The correlation that is computed: x [n, c, in] with 3×3 taps makes y [n, o, out]. Arrays hold the
-// height's value and the width's.
+// The correlation that is computed: x [n, c, in] with 3×3 taps makes y [n, o, out].
 typedef struct winograd_state {
     const cpu_device *device;
-    bool forward; // false: x is dy and y is dx
+    bool forward; // false: this computes the gradient of the input, so x is dy and y is dx
     bool bias;
-    cpu_epilogue epilogue; // its bias is set by each run
+    cpu_epilogue epilogue; // bias and activation; each run sets the bias
     winograd_grid grid;
-    int64_t v_step; // distance in floats between two of the 36 positions of v (winograd_job.blocks)
+    int64_t v_step; // distance in floats from one position of v (winograd_job.blocks) to the next
 } winograd_state;
 
 typedef struct winograd_job {
@@ -66,8 +70,9 @@ static winograd_state state_of(const tri_device_description *device, const tri_g
     return t;
 }
 
-// Copies the taps of a block of channels, number `row` of c and number `column` of o, to
-// [tap][lanes of c][lanes of o].
+// Copies the taps of a block of weights to [tap][c][o] for CPU_LANES input channels c, block number
+// `row`, and CPU_LANES output channels o, block number `column`. For the gradient of the input,
+// reverses the order of the taps.
 #if CPU_LANES == 16
 static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *weights, int64_t row,
                                         int64_t column, float *taps) {
@@ -100,7 +105,7 @@ static CPU_LANES_TARGET void order_taps(const winograd_state *t, const float *we
 }
 #endif
 
-// Transforms the taps of blocks of CPU_LANES × CPU_LANES channels.
+// Transforms the taps of blocks of weights [begin, end) to u.
 static CPU_LANES_TARGET void weight_range(void *context, int64_t begin, int64_t end, int thread) {
     const winograd_job *job = context;
     const winograd_state *t = job->state;
@@ -174,7 +179,8 @@ static CPU_LANES_TARGET void multiply_two(const winograd_state *t, const float *
 }
 
 #if CPU_LANES == 16
-// Applies the epilogue to row `i` of a tile's results, and stores its pixels.
+// Applies the epilogue to one row of a tile's results and stores the row's first `columns` pixels,
+// which lie in the image.
 CPU_LANES_INLINE void store_row(const cpu_epilogue *epilogue, int64_t channel,
                                 cpu_lanes out[WINOGRAD_OUT], float *y, int64_t plane,
                                 int64_t columns) {
@@ -227,7 +233,8 @@ CPU_LANES_INLINE void write_results(const float *m, const cpu_epilogue *epilogue
     }
 }
 
-// Writes the results of channels [channel, channel + CPU_LANES) of tiles.
+// Transforms m of `count` tiles to results and writes those of output channels [channel, channel +
+// CPU_LANES) to y.
 static CPU_LANES_TARGET void write_tiles(const winograd_job *job, const winograd_tile *tiles,
                                          int64_t count, const float *m, int64_t channel) {
     const winograd_grid *grid = &job->state->grid;

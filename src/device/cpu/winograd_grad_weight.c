@@ -3,13 +3,15 @@
 // AVX-512), this kernel computes only those shapes for which the channels of x times those of dy
 // are at most 96 × 96.
 //
-// A block of tiles goes through two steps: the 6×6 pixels of x and the 4×4 pixels of dy that belong
-// to each tile are transformed, to 36 matrices v [tiles, c] and w [tiles, o]; then vᵀ·w is added to
-// m [c, o] of each position. At the end, m becomes 3×3 taps.
+// dy is cut into tiles of 4×4 pixels; 6×6 pixels of x belong to each. A block of tiles goes through
+// two steps: the pixels of x and of dy of each tile are transformed, to 36 numbers each, called
+// positions; for each position these make matrices v [tiles, c] and w [tiles, o], where c are the
+// channels of x and o those of dy. Then vᵀ·w is added to m [c, o] of the position. At the end, the
+// 36 matrices m become the gradients of the 3×3 taps.
 //
 // The tiles are divided into groups, whose gradients are added at the end, in order. How many
-// groups there are depends on shapes alone, so the bits do not depend on the number of threads.
-// That sums are short also makes them more exact.
+// groups there are depends on shapes alone, so the bits do not depend on the number of threads. A
+// group's sums have fewer terms than sums over all tiles, which also makes them more exact.
 //
 // Zeros stay exact where a whole channel of x or dy is zero: each of its products is zero.
 #include "device/cpu/winograd_tiles.h"
@@ -20,24 +22,24 @@
 enum {
     BLOCK = 48,  // tiles that are transformed together
     GROUPS = 16, // the most groups into which the tiles are divided
-    // Channels of x times channels of dy. With more of these pairs, the sums m do not stay in the
-    // L2 cache.
+    // Channels of x times channels of dy. With more than this, the sums m do not stay in the L2
+    // cache.
     MOST_CHANNELS = 96 * 96,
-    // Channels of x whose sums stay in registers, with CHUNK channels of dy: two vectors.
+    // Channels of x, and of dy (two vectors), whose ROWS · CHUNK sums stay in registers.
     ROWS = CPU_LANES / 2,
     CHUNK = 2 * CPU_LANES,
     TAPS = WINOGRAD_TAPS * WINOGRAD_TAPS,
-    REDUCE_GRAIN = 1 << 10, // vectors of sums that are worth another thread
+    REDUCE_GRAIN = 1 << 10, // number of vectors of sums that is worth another thread
 };
 
 typedef struct grad_state {
     const cpu_device *device;
     bool bias;
     winograd_grid grid;
-    int64_t blocks, groups;
-    // The distance in floats between two of the 36 positions of a transformed tile.
+    int64_t blocks, groups; // number of blocks of 48 tiles, and of groups of blocks
+    // Distances in floats from one of the 36 positions to the next, in v, w and m.
     int64_t v_step, w_step, m_step;
-    int64_t group_floats; // how many floats a group's gradients of weight and bias have
+    int64_t group_floats; // floats of the gradients of weight and bias of one group
 } grad_state;
 
 typedef struct grad_job {
@@ -144,8 +146,9 @@ static CPU_LANES_TARGET void read_gradients(const grad_job *job, const winograd_
     }
 }
 
-// Adds products of `count` tiles to m of ROWS channels of x and `vectors` vectors of dy, or
-// overwrites it if `first`: m[i][j] += the sum over tiles of v[tile][i] · w[tile][j].
+// Adds, for one position, the products of `count` tiles to m for ROWS channels i of x and `vectors`
+// vectors of channels j of dy: m[i][j] += the sum over tiles of v[tile][i] · w[tile][j]. Overwrites
+// m instead if `first`.
 CPU_LANES_INLINE void multiply(const float *v, const float *w, int64_t count, float *m, bool first,
                                int vectors) {
     cpu_lanes sum[ROWS][2];
@@ -185,7 +188,7 @@ static CPU_LANES_TARGET void multiply_positions(const grad_state *t, const float
     }
 }
 
-// Transforms m, sums of products, to the 3×3 taps of the weight's gradient.
+// Transforms m, the sums of products of a group, to the 3×3 taps of the weight's gradient.
 static CPU_LANES_TARGET void write_group(const grad_state *t, const float *m, float *gradients) {
     const winograd_grid *g = &t->grid;
     for (int64_t o = 0; o < g->o; o += CPU_LANES)
@@ -233,7 +236,8 @@ static void group_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// Stores vector number `i` of the gradient of the weight.
+// Stores `sum`, vector number `i` of the gradient of the weight in the order of grad_job.groups, to
+// its location in dweight.
 static CPU_LANES_TARGET void store_weights(const grad_job *job, int64_t i, cpu_lanes sum) {
 #if CPU_LANES == 16
     CPU_OP(storeu_ps)(job->dweight + i * CPU_LANES, sum);

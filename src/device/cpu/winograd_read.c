@@ -1,10 +1,12 @@
-// Transforms the pixels that tiles of Winograd's convolutions read. A vector holds CPU_LANES
-// channels of one pixel. With AVX-512 images are nChw16c, so one load reads such a vector. With
-// AVX2 they are plain, so four pixels of eight channels are loaded and transposed.
+// Transforms the 6×6 pixels that each tile of Winograd's convolutions reads (winograd_tiles.h) to
+// 36 numbers, called positions. A vector holds CPU_LANES channels of one pixel. With AVX-512 images
+// are nChw16c, so one load reads such a vector. With AVX2 they are plain, so four pixels of eight
+// channels are loaded and transposed.
 #include "device/cpu/winograd_tiles.h"
 #include "device/cpu/winograd_transform.h"
 
-enum { ALL = (1 << WINOGRAD_IN) - 1 }; // of the six rows or columns that a tile reads: all
+// A mask of all six rows, or columns, that a tile reads: all of them lie in the image.
+enum { ALL = (1 << WINOGRAD_IN) - 1 };
 
 // The 6×6 pixels that a tile reads, of CPU_LANES channels from `pixels` on. `edge`: some of them
 // lie outside the image and count as 0; bit i of `rows` and of `columns` is set if row i or column
@@ -19,7 +21,7 @@ typedef struct source {
 #if CPU_LANES == 16
 enum { LINES_ARE_ROWS = 0 };
 
-// Loads column k.
+// Loads column k of the 6×6 pixels.
 CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]) {
     for (int i = 0; i < WINOGRAD_IN; i++) {
         const float *at = s->pixels + (i * s->width + k) * CPU_LANES;
@@ -32,7 +34,7 @@ CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]
 #else
 enum { LINES_ARE_ROWS = 1 };
 
-// Loads row k: its first four pixels and its last four, of which two are the same.
+// Loads row k of the 6×6 pixels: its first four pixels and its last four, two of which are in both.
 CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]) {
     const float *at = s->pixels + k * s->width;
     cpu_lanes last[4];
@@ -47,7 +49,7 @@ CPU_LANES_INLINE void load_line(const source *s, int k, cpu_lanes x[WINOGRAD_IN]
 }
 #endif
 
-// Transforms a tile's pixels: v[position · step].
+// Transforms a tile's pixels, and stores the number of each position in v[position · step].
 CPU_LANES_INLINE void transform_pixels(const source *s, float *v, int64_t step) {
     cpu_lanes half[WINOGRAD_IN][WINOGRAD_IN];
 #pragma GCC unroll 6
@@ -67,7 +69,8 @@ CPU_LANES_INLINE void transform_pixels(const source *s, float *v, int64_t step) 
     }
 }
 
-// Two functions, so that the first has registers for all its addresses.
+// Tiles inside the image and tiles at its edge have two functions, because the first needs no masks
+// of rows and columns and so has registers for all its addresses.
 static CPU_LANES_TARGET __attribute__((noinline)) void
 transform_inside(const float *pixels, int64_t width, int64_t plane, float *v, int64_t step) {
     transform_pixels(&(source){pixels, width, plane, false, ALL, ALL}, v, step);

@@ -15,7 +15,8 @@ winograd_grid winograd_grid_of(const conv_shape *s, bool grad_input) {
     return t;
 }
 
-// Which of the six rows or columns from `first` on lie inside of an image: a bit for each.
+// Which of the six rows (or columns) from number `first` on lie inside an image of `size` rows: a
+// bit for each.
 static unsigned inside_of(int64_t first, int64_t size) {
     unsigned inside = 0;
     for (int i = 0; i < WINOGRAD_IN; i++)

@@ -36,9 +36,9 @@ void winograd_read_tiles_avx512(const winograd_grid *grid, const float *x,
 void winograd_read_tiles_avx2(const winograd_grid *grid, const float *x, const winograd_tile *tiles,
                               int64_t count, float *v, int64_t room, int64_t step);
 
-// Floats from position to position for `room` tiles of `channels` channels. A distance of a
-// multiple of 4096 bytes would put all 36 positions of a tile into the same set of the L1 cache,
-// which holds fewer.
+// The distance in floats from one position to the next, for `room` tiles of `channels` channels. A
+// distance that is a multiple of 4096 bytes would put all 36 positions of a tile into the same set
+// of the L1 cache, which holds fewer; so CPU_BLOCK floats are added.
 static inline int64_t winograd_step(int64_t room, int64_t channels) {
     return room * channels + CPU_BLOCK;
 }

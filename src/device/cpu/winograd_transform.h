@@ -9,22 +9,23 @@
 // Lavin and Gray's 0, ±1, ±2 and infinity, because the matrices' numbers are less different in
 // size. All numbers of A and B are exact in F32.
 //
-// The gradient of the taps is Gᵀ[Σ (Bᵀ d B) ∘ (A dy Aᵀ)]G, summed over all tiles: the same formula,
-// differentiated.
+// The gradient of the taps is Gᵀ[Σ (Bᵀ d B) ∘ (A dy Aᵀ)]G, summed over all squares of results: the
+// same formula, differentiated.
 //
-// Each function transforms one row or column of CPU_LANES channels at once: `x` and `y` have a
-// distance of `step` vectors from element to element.
+// Each function transforms one row or column of CPU_LANES channels at once: x[i · step] is element
+// i of the row, a vector with one number for each channel, and y[i] is element i of the result.
 #ifndef TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 #define TRIREME_DEVICE_CPU_WINOGRAD_TRANSFORM_H
 
 #include "device/cpu/lanes.h"
 
 enum {
-    WINOGRAD_OUT = 4,                                 // results on a side of a tile
-    WINOGRAD_TAPS = 3,                                // taps on a side of the kernel
-    WINOGRAD_IN = 6,                                  // pixels on a side of what a tile reads
-    WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN,   // numbers of a transformed tile
-    WINOGRAD_PIXEL = CPU_LANES == 16 ? CPU_BLOCK : 1, // floats from pixel to pixel of an image
+    WINOGRAD_OUT = 4,                               // results on a side of a tile (a 4×4 square)
+    WINOGRAD_TAPS = 3,                              // taps on a side of the kernel
+    WINOGRAD_IN = 6,                                // pixels on a side of what a tile reads
+    WINOGRAD_POSITIONS = WINOGRAD_IN * WINOGRAD_IN, // numbers of a transformed tile
+    // Floats from one pixel of an image to the next: in nChw16c, or in the plain layout.
+    WINOGRAD_PIXEL = CPU_LANES == 16 ? CPU_BLOCK : 1,
 };
 
 // The layouts of images and weights.
@@ -39,7 +40,7 @@ enum {
 #define WINOGRAD_B 1.5f
 #define WINOGRAD_A2 (WINOGRAD_A * WINOGRAD_A)
 #define WINOGRAD_B2 (WINOGRAD_B * WINOGRAD_B)
-// The factors of G's rows of the points 0, ±a and ±b.
+// The factors of the rows of G that belong to the points 0, ±a and ±b.
 #define WINOGRAD_G0 (1 / (WINOGRAD_A2 * WINOGRAD_B2))
 #define WINOGRAD_GA (1 / (2 * WINOGRAD_A2 * (WINOGRAD_A2 - WINOGRAD_B2)))
 #define WINOGRAD_GB (1 / (2 * WINOGRAD_B2 * (WINOGRAD_B2 - WINOGRAD_A2)))
@@ -78,7 +79,7 @@ CPU_LANES_INLINE void winograd_results(const cpu_lanes *x, int step, cpu_lanes *
     y[3] = CPU_OP(fmadd_ps)(a3, odd_a, CPU_OP(fmadd_ps)(b3, odd_b, x[5 * step]));
 }
 
-// y[6] = G x[3].
+// The transform of taps: y[6] = G x[3].
 CPU_LANES_INLINE void winograd_taps(const cpu_lanes *x, int step, cpu_lanes *y) {
     const cpu_lanes zero = CPU_OP(set1_ps)(WINOGRAD_G0);
     const cpu_lanes half_a = CPU_OP(set1_ps)(WINOGRAD_GA);

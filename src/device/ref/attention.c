@@ -1,5 +1,5 @@
 // Multi-head attention and its gradient. k and v may have fewer heads than q (grouped-query
-// attention).
+// attention). Tensors are [sample][query or key][head][width].
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ static attention_sizes attention_sizes_of(const ref_node *node) {
     return (attention_sizes){q[0], q[1], k[1], q[2], q[3], q[2] / k[2]};
 }
 
-// The index of the first element of query t, or of key s, of a head.
+// The index in a tensor of the first element of query t (of q, y and their gradients), or of key s
+// (of k, v and their gradients), of head `head` in sample n.
 static int64_t attention_query(const attention_sizes *z, int64_t n, int64_t t, int64_t head) {
     return ((n * z->queries + t) * z->heads + head) * z->width;
 }

@@ -1,8 +1,8 @@
-// Average pooling.
+// Average pooling and its gradient. A plane is one channel of one sample.
 #include "device/ref/node.h"
 
-// Finds the elements of pooling window (i, j): [begin, end) along both axes. Returns the factor by
-// which their sum is multiplied: 1 / the divisor.
+// Finds the elements of x in pooling window (i, j): [begin, end) along height and width. Returns
+// the factor by which their sum is multiplied: 1 / the window's divisor.
 static double window_at(const tri_avg_pool2d_attr *a, const int64_t *x_dims, int64_t i, int64_t j,
                         int64_t begin[2], int64_t end[2]) {
     ops_avg_window(a, 0, x_dims[2], i, &begin[0], &end[0]);

@@ -1,5 +1,8 @@
-// Batch norm over a micro-batch, or over the micro-batches of all replicas, whose moments are then
-// combined.
+// Batch norm and its gradient, over a micro-batch or (the ops batch_norm_shared and
+// batch_norm_shared_grad) over the micro-batches of all replicas. The moments of a channel are the
+// number of its values, their mean, and the sum of squared deviations from the mean; those of
+// several replicas can be joined. ReLU or max pooling may be fused: the op then applies it to the
+// normalised tensor to make y.
 #include "device/ref/pool.h"
 
 #include "device/moments.h"
@@ -19,7 +22,8 @@ REF_BODY norm_sizes norm_sizes_of(const tri_shape *x, const tri_shape *y) {
     return sizes;
 }
 
-// Computes channel c of sample n of y: (x - mean) · inv_std · weight + bias, then ReLU or pooling.
+// Computes channel c of sample n of y: (x - mean) · inv_std · weight + bias, then ReLU or pooling
+// if one of them is fused.
 REF_BODY void normalise_plane(const ref_node *node, const tri_kernel_args *args, bool f64,
                               const tri_batch_norm_attr *a, int64_t n, int64_t c, double mean,
                               double inv_std) {
@@ -46,8 +50,9 @@ REF_BODY void normalise_plane(const ref_node *node, const tri_kernel_args *args,
     }
 }
 
-// Normalises channel c. Also writes the outputs that training needs: mean and inv_std for the
-// gradient, and sums over samples for the two running statistics.
+// Normalises channel c by the moments m. Also writes the outputs that training needs: mean and
+// inv_std for the gradient and, for the running mean and variance, samples · mean and samples ·
+// variance, which are sums over samples like gradients.
 REF_BODY void normalise_channel(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, int64_t c, tri_moments m) {
     int64_t samples = node->s.in[0].dims[0];
@@ -96,9 +101,10 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Finds the gradient of channel c of sample n of the normalised tensor. Inputs 0 to 2 are x, mask
-// and dy. Where a fused ReLU made y 0, the gradient is 0; with pooling it is 0 wherever there is no
-// maximum.
+// Finds the gradient of channel c of sample n of the normalised tensor, before ReLU or pooling.
+// Inputs 0 to 2 are x, mask and dy; `mask` is y or, with pooling, the position of the maximum in
+// each window. Where a fused ReLU made y 0, the gradient is 0; with pooling it is 0 at all pixels
+// that are no window's maximum.
 REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *args, bool f64,
                                   const tri_batch_norm_attr *a, int64_t n, int64_t c) {
     norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.in[2]);
@@ -113,8 +119,9 @@ REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *a
     return out;
 }
 
-// Computes two sums for channel c, from which the gradients follow: the sum of the gradient d of
-// the normalised x, and of d times the normalised x.
+// Computes two sums for channel c, from which the gradients of x, weight and bias follow. With d,
+// the gradient that plane_gradient finds, and h = (x - mean) · inv_std: the sum of d, and the sum
+// of d · h.
 REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, double mean, double inv_std,
                                 int64_t c, double *sum, double *sum_h) {
@@ -172,7 +179,9 @@ REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-// Combines the moments of channel c of all replicas into those of all their samples.
+// Joins the moments of channel c of all replicas into those of all their samples together. For each
+// replica `moments` has the means and the sums of squared deviations of all channels, and then the
+// number of samples.
 REF_BODY tri_moments join_moments(ref_array moments, int64_t replicas, int64_t channels,
                                   int64_t inner, int64_t c) {
     tri_moments all = {0};

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-// A tensor seen as `outer` contiguous runs. A run has all elements along `axis` and the axes inside
-// it, so whatever is cut along the axis is contiguous within each run.
+// A tensor seen as `outer` contiguous runs. A run has all elements along an axis, along which the
+// tensor is cut, and along the axes inside it. So each chunk of the tensor is contiguous within a
+// run.
 typedef struct runs {
     int64_t outer;
     size_t run_bytes;
@@ -47,8 +48,9 @@ static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args
 }
 
 // x has the chunks side by side along axis `from`; y has the same chunks side by side along axis
-// `to`. For example, with 2 chunks, x [3, 4] becomes y [6, 2] for `from` 1 and `to` 0. A chunk's
-// elements have the same order in both, so each memcpy takes as many as are contiguous in both.
+// `to`. For example, with 2 chunks, x [3, 4] becomes y [6, 2] for `from` 1 and `to` 0. The elements
+// of a chunk have the same order in x and y, so each memcpy copies as many as are contiguous in
+// both.
 static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_rechunk_attr *a = (const void *)node->attr;

@@ -1,4 +1,5 @@
-// Joins tensors along an axis, and takes one of them out again.
+// Joins tensors along an axis. The gradient copies the elements of one of these tensors out of the
+// joined tensor's gradient.
 #include "device/ref/node.h"
 
 // The product of the sizes of axes `first` to `end` - 1.

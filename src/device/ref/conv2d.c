@@ -1,5 +1,5 @@
-// Convolutions in two dimensions. Each row of the result is summed in double in the workspace, so
-// that the result is exact enough to test other devices against it.
+// Convolutions in two dimensions and their gradients. Each row of the result is summed in double in
+// the workspace, so that the result is exact enough to test other devices against it.
 #include "device/ref/node.h"
 
 // The range [begin, end) of outputs j whose input j * stride + shift lies in [0, in), so that the
@@ -53,8 +53,8 @@ REF_BODY tri_status conv2d_body(const ref_node *node, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Adds to `row`, which is row h of dx, the gradient that comes from one output channel: `dy_image`
-// is that channel's dy, and `filter` has its weights for the input channel.
+// Adds to `row`, which is row h of one channel of dx, the terms that come from one output channel:
+// `dy_image` is that channel of dy, and `filter` has its weights for the input channel.
 REF_BODY void conv_back(const tri_conv2d_attr *a, const int64_t *yd, const int64_t *wd,
                         int64_t width, ref_array dy_image, ref_array filter, int64_t h,
                         double *row) {

@@ -1,9 +1,12 @@
-// Losses and accuracy, over all classes or over one rank's slice of the classes (vocab_parallel_…).
+// Losses and accuracy, over all classes or over one rank's slice of the classes (vocab_parallel_…,
+// between which collective ops combine the results of all ranks). A row has one score for each
+// class. The result of a loss or metric is the pair (sum, count), whose quotient is the mean.
 #include "device/ref/node.h"
 
 #include <math.h>
 
-// Reads the loss seed, whose type may differ from that of the other inputs.
+// Reads the loss seed: the gradient of the whole loss with respect to this loss's sum. Its type may
+// differ from that of the other inputs.
 static double seed_of(const ref_node *node, const tri_kernel_args *args, int input) {
     return get(ref_input(args, input, node->s.in_type[input] == TRI_F64), 0);
 }
@@ -44,10 +47,10 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
     return TRI_OK;
 }
 
-// Computes what one row of scores, whose label is `label`, adds to the sum over rows.
+// Computes the term that one row of scores, whose label is `label`, adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
-// Computes output 0 of losses and metrics: the sum of `term` over all rows whose label is not
+// Computes output 0 of a loss or metric: the sum of `term` over all rows whose label is not
 // ignored, and the number of these rows.
 REF_BODY tri_status sum_rows_of_labels(const ref_node *node, const tri_kernel_args *args, bool f64,
                                        row_term *term) {
@@ -316,9 +319,9 @@ REF_BODY tri_status vocab_parallel_accuracy_body(const ref_node *node, const tri
     return TRI_OK;
 }
 
-// One layer with its loss: what the bodies below need of the ops linear_cross_entropy and
-// linear_cross_entropy_grad. Scores and their gradients are rounded to the type of x, as if they
-// lay in a tensor between separate ops.
+// A linear layer with its loss: the tensors and sizes of the ops linear_cross_entropy and
+// linear_cross_entropy_grad. Only the scores of a chunk of rows are in memory at a time. Scores and
+// their gradients are rounded to the type of x, as if they lay in a tensor between separate ops.
 typedef struct scored_rows {
     ref_array x, weight, bias, scores;
     const int64_t *labels;
@@ -339,7 +342,8 @@ REF_BODY scored_rows scored_rows_of(const ref_node *node, const tri_kernel_args 
                          .inputs = node->s.in[1].dims[1]};
 }
 
-// Computes the scores of row n in its row of the chunk's memory, which it returns.
+// Computes the scores of row n. Stores them in the row that n has in the memory of its chunk, and
+// returns that row.
 REF_BODY ref_array score_row(const scored_rows *s, int64_t n) {
     ref_array row = ref_from(s->scores, n % s->chunk * s->classes);
     for (int64_t f = 0; f < s->classes; f++) {
@@ -372,8 +376,9 @@ REF_BODY tri_status linear_cross_entropy_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Adds the terms of row n to the gradients of the weight and of the bias. `sums` has both, first
-// the weight's [classes, inputs], then the bias's [classes]. Also writes row n of dx.
+// Adds the terms of row n to the gradients of the weight and of the bias. `gradient` is the
+// gradient of the row's scores. `sums` has both results, first the weight's [classes, inputs], then
+// the bias's [classes]. Also writes row n of dx, which it adds up in `row`.
 REF_BODY void add_row_gradients(const scored_rows *s, int64_t n, ref_array gradient, double *sums,
                                 double *row, ref_array dx) {
     for (int64_t k = 0; k < s->inputs; k++) row[k] = 0;

@@ -7,8 +7,8 @@
 
 enum { MOVE_CHUNK = 1024 };
 
-// Converts between any two layouts, chunk by chunk through plain elements. Padding of the result is
-// 0.
+// Converts between any two layouts, in chunks of MOVE_CHUNK elements, through a buffer in which
+// these lie in row-major order. Padding of the result is 0.
 static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_shape *shape = &node->s.in[0];
@@ -24,8 +24,8 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Accepts any layout of the input. The layout pass added this node to get another layout, and has
-// already set the output's layout.
+// Accepts any layout of the input. The layout pass (pass/layout.c) has added this node to get
+// another layout, and has already set the output's layout.
 static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
@@ -38,8 +38,9 @@ const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
                                     .run = reorder_run,
                                     .release = ref_release};
 
-// Runs an op whose output is a view. The output usually lies in the input's memory, and nothing has
-// to be done. If it has memory of its own, copies the elements.
+// Runs an op whose output is a view: the input's elements under another shape. The output usually
+// lies in the input's memory, and nothing has to be done. If the output has memory of its own,
+// copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);

@@ -1,5 +1,5 @@
-// What every kernel of `ref` keeps of its node, how kernels are defined, and functions that several
-// of them use.
+// What every kernel of `ref` keeps of its node (one use of an op in a graph), how kernels are
+// defined, and functions that several of them use.
 #ifndef TRIREME_DEVICE_REF_NODE_H
 #define TRIREME_DEVICE_REF_NODE_H
 
@@ -7,14 +7,14 @@
 #include "device/widen.h"
 
 typedef struct ref_node {
-    tri_op_signature s;
-    tri_dtype dtype; // the type of all floating-point tensors of the node: F32 or F64
+    tri_op_signature s; // shapes and types of inputs and outputs, and which of them are present
+    tri_dtype dtype;    // the type of all floating-point tensors of the node: F32 or F64
     tri_layout in_layout, out_layout; // layouts of input 0 and output 0
     _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
 
-// Whether `ref` computes the node: not if a tensor of it has a half type, because ref computes only
-// in F32 and F64. tri_kernel_widened computes nodes with half types.
+// Whether `ref` computes the node. It does not if one of the node's tensors is BF16 or F16, because
+// `ref` computes only in F32 and F64; tri_kernel_widened computes such nodes.
 bool ref_supports(const tri_device_description *device, const tri_graph *graph,
                   const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -93,22 +93,28 @@ static inline double ref_activate(int64_t activation, double slope, double x) {
     return activation == TRI_ACTIVATION_RELU && x <= 0 ? 0 : x * slope;
 }
 
-// The random numbers of dropout for one micro-batch: see tri_dropout_attr.
+// What decides which elements of one micro-batch dropout keeps: an element is kept if its random
+// word, drawn from key, step, sample and element, is at least `threshold`.
 typedef struct ref_mask {
     uint64_t key, step;
+    // first: position of the micro-batch's first sample in the step. threshold: 0 if every element
+    // has the factor `scale`.
     uint32_t first, threshold;
     double scale; // factor of the elements that are kept; 0: all are dropped
 } ref_mask;
+// `p` is the probability of dropping, and `position` the node's input with the number of the step
+// and the position of the micro-batch's first sample in the step; it may be NULL if p is 0.
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
-// The factor that dropout gives an element of a sample of the micro-batch: 0 or 1 / (1 - p).
+// The factor by which dropout multiplies an element of a sample of the micro-batch: 0 or 1 / (1 -
+// p).
 double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
-// Checks a label before it is used as an index. TRI_BAD_INPUT: it is neither TRI_IGNORED_LABEL nor
-// one of `classes`.
+// Checks a label before it is used as an index. Returns TRI_BAD_INPUT if the label is neither
+// TRI_IGNORED_LABEL nor one of 0 to `classes` - 1.
 tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
 
-// Checks a token before it is used as an index. `index` is its position in the micro-batch.
-// TRI_BAD_INPUT: it is not 0 to `tokens` - 1.
+// Checks a token before it is used as an index. `index` is its position in the micro-batch. Returns
+// TRI_BAD_INPUT if the token is not one of 0 to `tokens` - 1.
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
 #endif

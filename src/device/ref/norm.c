@@ -1,5 +1,6 @@
-// Layer norm and RMS norm, and their gradients. Means and standard deviations of rows are stored in
-// the type of x, F32 or F64.
+// Layer norm and RMS norm, and their gradients. A row is the elements along the last axis of x. For
+// the gradient, a row's mean and 1 / its standard deviation (of RMS norm: 1 / its root mean square)
+// are stored in the type of x, F32 or F64.
 #include "device/ref/node.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// Normalisation of images' bytes. Each operation is rounded to F32, so that all devices get the
-// same bits.
+// Normalises images of bytes: (byte / 255 - mean) / std of the channel. Each operation is rounded
+// to F32, so that all devices get the same bits.
 #include "device/ref/node.h"
 
 #include "tensor/pixels.h"

@@ -7,8 +7,9 @@
 
 #include <math.h>
 
-// Finds the first maximum of the pooling window of output pixel (i, j). Returns its index in the
-// window and stores its value in *out. NaN counts as larger than any number.
+// Finds the first maximum of the pooling window of output pixel (i, j). Returns its position in the
+// window, kh · kernel width + kw, and stores its value in *out. NaN counts as larger than any
+// number.
 REF_BODY int ref_pool_maximum(const tri_max_pool2d_attr *a, ref_array plane, int64_t height,
                               int64_t width, int64_t i, int64_t j, double *out) {
     int best = -1;
@@ -26,7 +27,8 @@ REF_BODY int ref_pool_maximum(const tri_max_pool2d_attr *a, ref_array plane, int
 }
 
 // Computes the gradient `dx` of a plane: sets it to zero, then adds scale · dy at each window's
-// maximum. `x` and `y` are the shapes of the tensors in front of the pooling and behind it.
+// maximum. `index` has the position of the maximum in each window, or TRI_POOL_NO_GRADIENT. `x` and
+// `y` are the shapes of the tensors in front of the pooling and behind it.
 REF_BODY void ref_pool_scatter(const tri_max_pool2d_attr *a, const tri_shape *x, const tri_shape *y,
                                const uint8_t *index, ref_array dy, double scale, ref_array dx) {
     int64_t width = x->dims[3];

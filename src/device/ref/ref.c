@@ -1,5 +1,5 @@
-// The device `ref`: lists its kernels, and implements everything that is not an op: memory, copies,
-// sums.
+// The device `ref`: lists its kernels, and does what is no op of the graph: allocates memory,
+// copies, sets to zero, adds.
 #include "device/ref/ref.h"
 
 #include "device/queue.h"

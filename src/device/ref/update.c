@@ -1,5 +1,6 @@
-// Optimizer updates, the running averages of batch norm, and the step scalars: numbers that updates
-// read, such as the learning rate and the factor of the gradients.
+// What ends a step: optimizer updates and the running averages of batch norm; the step scalars,
+// which they read (learning rate, factor of the gradients, number of the update, and whether to
+// skip it); and what these are made of, such as sums of squares of gradients.
 #include "device/ref/node.h"
 
 #include "ops/step_rule.h"
