@@ -1,5 +1,5 @@
 // Measures how long each node of a graph takes on a device, and compares this with the highest
-// rates of the machine, to show which kernels are worth work.
+// rates of the machine, to show which kernels are far from them (`trireme bench kernels`).
 #ifndef TRIREME_DEVICE_BENCH_H
 #define TRIREME_DEVICE_BENCH_H
 
@@ -16,7 +16,8 @@ enum { TRI_BENCH_RATES = 5 };
 // The highest rates that the machine reaches with the device's number of threads.
 typedef struct tri_bench_peak {
     double flops_per_s; // F32 multiplications and additions
-    // BF16 with sums in F32; the rate of F32 if there are no such instructions.
+    // Multiplications and additions of BF16 with sums in F32. If the machine has no instructions
+    // for these: the rate of F32.
     double bf16_flops_per_s;
     double bytes_per_s; // reading and writing memory, in buffers larger than the caches
     tri_bench_rate caches[TRI_BENCH_RATES]; // sorted by size, the smallest first
@@ -26,7 +27,7 @@ typedef struct tri_bench_row {
     int node; // number of the node in the graph
     const char *kernel;
     double seconds; // median time of the repetitions
-    double fastest;
+    double fastest; // time of the fastest repetition, in seconds
     // Arithmetic operations of one run, by the op's cost rule. For a convolution the rule counts
     // those of the direct algorithm, even if the kernel uses another one.
     double flops;
