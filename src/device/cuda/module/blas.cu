@@ -73,7 +73,7 @@ typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, b
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
 // takes long.
 struct prepared {
-    bool supported = false;
+    bool supported = false; // the library can compute it
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm;
