@@ -43,8 +43,8 @@ struct call_header {
     uint64_t count;
 };
 
-struct mailbox {
-    std::atomic<uint32_t> full;
+struct mailbox {                // through which the chunks of a message pass, one at a time
+    std::atomic<uint32_t> full; // 1: the sender has put a chunk into it; 0: the receiver took it
     call_header header;
     uint64_t bytes;
     char data[CHUNK_BYTES];
@@ -63,7 +63,7 @@ struct hub { // the shared memory of a communicator
     mailbox boxes[MOST_RANKS][MOST_RANKS]; // [from][to]
 };
 
-struct core {
+struct core {              // what a rank knows of a communicator
     hub *shared = nullptr; // NULL: the split that makes this communicator still goes on
     std::string name;
     int rank = 0, size = 0, groups = 0, splits = 0;

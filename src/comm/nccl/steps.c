@@ -80,6 +80,7 @@ typedef struct exchange {
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
 static bool narrows(const exchange *x) { return x->wire_type != x->op->dtype; }
 
+// How many elements of the window each rank adds up; the last ranks may have fewer.
 static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
@@ -114,6 +115,7 @@ static char *result(const exchange *x, int64_t begin) {
     return (char *)x->op->recv + (size_t)(x->begin + begin) * tri_dtype_bytes(x->op->dtype);
 }
 
+// Adds the steps that write this rank's terms to `packed`, if they travel in another type.
 static tri_status pack(exchange *x) {
     for (int r = 0; narrows(x) && r < x->comm->size; r++) {
         int64_t begin, count = range(x, r, &begin);
@@ -123,6 +125,7 @@ static tri_status pack(exchange *x) {
     return TRI_OK;
 }
 
+// Adds the step in which each rank gets the terms of the elements that it adds up.
 static tri_status exchange_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
@@ -137,6 +140,7 @@ static tri_status exchange_terms(exchange *x) {
     return TRI_OK;
 }
 
+// Adds the step in which this rank adds up the terms of its elements.
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
@@ -155,6 +159,7 @@ static tri_status add_terms(exchange *x) {
     return mine ? add_step(x->steps, (nccl_step){.kind = NCCL_SUM, .sum = sum}) : TRI_OK;
 }
 
+// Of an all-reduce: adds the steps in which each rank gets the sums of the others.
 static tri_status exchange_sums(exchange *x) {
     char *whole = narrows(x) ? x->packed : result(x, 0);
     int own = x->comm->rank;
@@ -232,6 +237,8 @@ static tri_status add_call(nccl_steps *steps, const tri_comm_op *op) {
     return add_transfer(steps, transfer);
 }
 
+// Whether the ranks exchange terms and add them themselves, because NCCL does not compute this sum
+// as comm.h promises.
 static bool adds_terms(const tri_comm_op *op, bool rank_order) {
     if (!tri_comm_kind_reduces(op->kind) || op->reduction != TRI_REDUCE_SUM) return false;
     bool half = op->dtype == TRI_F16 || op->dtype == TRI_BF16;
