@@ -1,6 +1,6 @@
-// Checks kernels of the device cuda on tensors of more than 2^31 elements, on an emulated GPU:
+// Checks kernels of the device cuda on tensors of more than 2^32 elements, on an emulated GPU:
 // indices and grids that do not fit 32 bits. To save time, the emulated GPU runs only the first and
-// the last block of a very large grid. Pages of the tensors that no kernel touches take no memory.
+// the last thread block of each grid. Pages of the tensors that no kernel touches take no memory.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "graph/graph.h"
