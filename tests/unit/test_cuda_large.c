@@ -65,7 +65,9 @@ static int tear_down(void **state) {
 
 static void test_pointwise(void **state) {
     enum { SHOWN = 100 };
-    const int64_t count = LARGE - 509; // the first and the last block compute what is checked below
+    // Not a multiple of a block's elements. The first and the last thread block, the only ones that
+    // run, compute all that is checked below.
+    const int64_t count = LARGE - 509;
     float *a = reserve(LARGE), *b = reserve(LARGE), *out = reserve(LARGE);
     for (int64_t i = 0; i < SHOWN; i++) {
         a[i] = (float)i, b[i] = 1;

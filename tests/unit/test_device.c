@@ -341,8 +341,8 @@ static void test_old_ticket(void **state) {
     cuda->close(device);
 }
 
-// A host that uses an address of a device's own memory crashes at once, instead of going on with
-// wrong numbers.
+// If the host writes to a device's memory, this works where the backend's `host_memory` is true.
+// Else the process crashes at once, instead of going on with wrong numbers.
 static void test_host_memory(void **state) {
     (void)state;
     for (int b = 0; b < BACKENDS; b++) {

@@ -167,8 +167,8 @@ GPU_KERNEL sum_rows(cuda_sum_rows p) {
     }
 }
 
-// Computes the step scalars and the new carried numbers, in one thread. Reads and writes some
-// dozens of numbers of 8 bytes.
+// Computes the step scalars and the new carried numbers, in one thread. Reads and writes a few
+// dozen numbers of 8 bytes.
 GPU_KERNEL step_numbers(cuda_step_numbers p) {
     tri_step_numbers_attr attr;
     memcpy(&attr, p.attr, sizeof attr);

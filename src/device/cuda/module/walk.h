@@ -12,7 +12,7 @@ struct gpu_walk {
     int64_t outer_step, inner_step;
 };
 
-// Begins at the channel's element with this number.
+// Returns the position of element `number` of the channel, where a thread begins.
 GPU_DEVICE gpu_walk gpu_walk_from(int64_t number, int64_t inner) {
     return {number / inner, number % inner, GPU_BLOCK / inner, GPU_BLOCK % inner};
 }
