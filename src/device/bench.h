@@ -42,9 +42,9 @@ typedef struct tri_bench_row {
 // The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
 // the time that it took. The shortest possible time is that of the arithmetic, or of reading and
 // writing `bytes` at the rate of the cache or memory that holds them, whichever is longer. Returns
-// 0 if the kernel was more than 5 % faster than that (less may be noise): it then does less work
-// than the direct algorithm (as Winograd, an embedding, or a view do), and a fraction would mean
-// nothing.
+// 0 if the kernel was more than 5 % faster than that (less may be noise): it then did less work
+// than `flops` and `bytes` count (Winograd's algorithm, an embedding and a view do), and a fraction
+// would mean nothing.
 double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
                           double seconds);
 
@@ -52,8 +52,8 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
 // times. If kernels compute by Winograd's algorithm, every second run of the graph replaces them by
 // those of the direct algorithm, so that both are measured in turns and find the caches as a
 // training step leaves them. The layout pass must have run before. Allocates memory for all values
-// and fills it with random numbers. `rows` has room for all nodes. TRI_NO_MEMORY, or the failure of
-// a kernel.
+// and fills it with random numbers. `rows` has room for all nodes. Fails with TRI_NO_MEMORY, or as
+// a kernel fails.
 tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
                            double budget_s, tri_bench_row *rows);
 

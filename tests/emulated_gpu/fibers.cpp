@@ -87,7 +87,7 @@ void left_fiber() {}
 #endif
 
 // Marks functions in which the stack is switched: AddressSanitizer must not check their frames, and
-// they must not become part of another frame.
+// the compiler must not inline them into functions whose frames AddressSanitizer checks.
 #define SWITCHES __attribute__((noinline, no_sanitize("address")))
 
 [[noreturn]] SWITCHES void go_to(jump_buffer &there) { __builtin_longjmp(there, 1); }

@@ -37,7 +37,7 @@ namespace {
 enum { MOST_RANKS = 8, MOST_SPLITS = 32, CHUNK_BYTES = 32768, POLLS = 2 };
 
 // Describes the call to which a chunk belongs, so that the receiver can compare it with its own.
-// Its `kind` is a cuda_transfer_kind; a receive has CUDA_SEND too, so that it fits its send.
+// `kind` is a cuda_transfer_kind; a receive has CUDA_SEND too, because it must equal its send.
 struct call_header {
     int kind, type, reduction, root;
     uint64_t count;
@@ -77,7 +77,7 @@ struct core {              // what a rank knows of a communicator
     }
 };
 
-struct direction { // one direction of a message between two ranks
+struct direction { // a message that this rank sends to, or receives from, one other rank
     bool sends;
     int peer;
     char *at;

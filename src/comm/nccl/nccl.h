@@ -1,7 +1,8 @@
 // A communicator for the memory of GPUs. Data go from GPU to GPU by NCCL, on queues of its own; the
 // host only issues the work. NCCL cannot do some sums as comm.h promises: sums in rank order, sums
-// that accumulate, sums that travel as half types, and sums of half types, which NCCL would round
-// at each addition. For these, terms are exchanged and our own kernel adds them.
+// that are added to the old contents of the result, sums of F32 that travel as half types (F16,
+// BF16), and sums of half types, which NCCL would round at each addition. For these, the ranks
+// exchange their terms (what each rank contributes to the sum), and our own kernel adds them.
 //
 // A thread of the communicator issues the operation groups (the operations that one call of `start`
 // begins together). Before it issues one, the ranks compare what they call, over a communicator in
@@ -37,6 +38,8 @@ typedef struct tri_comm_nccl_config {
 // the host's memory, even if it fails. *out cannot be split.
 tri_status tri_comm_nccl_open(tri_comm *compares, const tri_comm_nccl_config *config,
                               tri_comm **out);
-// How much memory NCCL needs: see tri_comm_data_bytes.
+// Returns how many bytes of the device's memory a communicator of `ranks` ranks allocates itself,
+// and adds to *estimate how many NCCL may take for it. `links`: how many links (link.h) it has for
+// messages.
 int64_t tri_comm_nccl_bytes(int ranks, tri_comm_use use, int links, int64_t *estimate);
 #endif

@@ -1,6 +1,7 @@
-// The steps of each kind of operation: either one call of NCCL, or an exchange of terms, a kernel
-// that adds them in rank order, and an exchange of the sums. An exchange goes through scratch
-// memory of fixed size, so it takes one range of elements (a window) at a time.
+// The steps of each kind of operation: either one call of NCCL, or an exchange of terms (what each
+// rank contributes to a sum), a kernel that adds them in rank order, and an exchange of the sums.
+// An exchange goes through scratch memory of fixed size, so it takes one range of elements (a
+// window) at a time. The wire type is the type in which terms and sums travel between ranks.
 #include "comm/nccl/steps.h"
 
 #include "comm/op.h"

@@ -30,9 +30,10 @@ typedef struct nccl_steps {
     int count, capacity, transfer_count, transfer_capacity;
 } nccl_steps;
 
-// For sums that NCCL does not compute: the ranks exchange their terms through `scratch`, memory of
-// the device, and add them in rank order. Sums of half types, and sums that accumulate or have a
-// half wire type, are always computed in this way. `rank_order`: all sums of F32 and F64 are too.
+// For sums that NCCL does not compute: the ranks exchange their terms (what each contributes)
+// through `scratch`, memory of the device, and add them in rank order. Sums of half types (F16,
+// BF16), sums that are added to the old contents of the result, and sums whose terms travel as a
+// half type are always computed in this way. `rank_order`: all sums of F32 and F64 are too.
 typedef struct nccl_sums {
     char *scratch;
     int64_t scratch_bytes;

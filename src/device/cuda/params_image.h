@@ -130,7 +130,9 @@ typedef struct cuda_avg_pool {
         windows[2]; // windows: rows and columns of y, a pixel for each window
     pool_axis axis[2];
     bool channels_last;
-    int64_t divisor; // divides the sum of a window; 0: the number of the window's elements in x
+    // Divides the sum of each window; 0: the sum is divided by the number of elements of x that the
+    // window covers.
+    int64_t divisor;
     tri_dtype type;
     const void *x;
     void *y;

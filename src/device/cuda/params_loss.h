@@ -70,7 +70,8 @@ typedef struct cuda_distance {
     int64_t samples, count, slices;
     tri_dtype type, seed_type; // type of prediction, target and dx; type of the seed
     const void *prediction, *target, *seed;
-    // [slices], with CUDA_RELATIVE_L2 [samples]; NULL: the gradient is computed instead.
+    // What each slice (with CUDA_RELATIVE_L2: each sample) adds to the loss. NULL: the gradient is
+    // computed instead.
     double *terms;
     void *dx; // the gradient of the prediction
 } cuda_distance;

@@ -119,10 +119,11 @@ typedef struct cuda_runtime {
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
     void (*close_graph)(cuda_graph *graph);
 
-    // NCCL. TRI_NOT_FOUND: it cannot be used, and `why` says what is missing. Opening a
-    // communicator and issuing a group of calls return before they are complete. While nccl_state
-    // is CUDA_EVENT_PENDING, the caller may neither use the communicator nor issue work to the
-    // stream. CUDA_EVENT_FAILED: the communicator can only be closed.
+    // NCCL. find_nccl sets *abilities to bits as above (CUDA_NCCL_SPLITS, …). TRI_NOT_FOUND: NCCL
+    // cannot be used, and `why` says what is missing. Opening a communicator and issuing a group of
+    // calls return before they are complete. While nccl_state is CUDA_EVENT_PENDING, the caller may
+    // neither use the communicator nor issue work to the stream. CUDA_EVENT_FAILED: the
+    // communicator can only be closed.
     tri_status (*find_nccl)(unsigned *abilities, char *why);
     // Makes the id of a new communicator.
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);

@@ -1,6 +1,6 @@
-// Attention of half types on tensor cores, in tiles that stay on chip (Dao, "FlashAttention-2",
-// 2023). Sums are F32; probabilities and the gradients of scores are rounded to the half type
-// before they are multiplied with v, k, q or dy.
+// Attention of half types (F16, BF16) on tensor cores, in tiles that stay on chip (Dao,
+// "FlashAttention-2", 2023). Sums are F32; probabilities and the gradients of scores are rounded to
+// the half type before they are multiplied with v, k, q or dy.
 //
 // A warp computes 16 rows (32 in the forward kernel) with all their columns. So a sum over a row
 // needs only the 4 lanes (threads) that share it, and the result of one product is the input of the

@@ -80,7 +80,8 @@ struct prepared {
     size_t workspace_bytes = 0;
 };
 
-// What is kept for each device that the process has opened.
+// What the process keeps for each device: cuBLASLt's handle, and the products that are ready to
+// run.
 struct blas_state {
     std::mutex lock;
     cublasLtHandle_t handle = nullptr;

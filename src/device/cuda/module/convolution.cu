@@ -85,7 +85,8 @@ GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, p
     return gpu_get(((const T *)x)[offset_of(p, p.in, p.channels, pixel.outer, channel, h, w)]);
 }
 
-// The element of dy whose element of y reads this pixel of x through the tap; 0: there is none.
+// The gradient dy of that element of y which reads this pixel of x through the tap; 0 if there is
+// no such element.
 template <typename T>
 GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, position pixel,
                        position tap) {

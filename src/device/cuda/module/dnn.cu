@@ -9,8 +9,8 @@
 //
 // If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
 // the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
-// writes the gradient of a weight in F32 from inputs of a half type. So this gradient is rounded to
-// the half type, as in PyTorch, and a kernel of our own widens it.
+// writes the gradient of a weight in F32 from inputs of a half type (F16, BF16). So this gradient
+// is rounded to the half type, as in PyTorch, and a kernel of our own widens it to F32.
 #include "device/cuda/module/choices.h"
 #include "device/cuda/module/vendor.h"
 

@@ -84,9 +84,9 @@ int64_t now_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Finds the difference between the host's clock and the GPU's, which a kernel reads. The reading is
-// taken to lie in the middle of the time that the host waits for the kernel. The shortest of a few
-// waits gives the most exact result.
+// Finds the difference between the host's clock and the GPU's, which a kernel reads. The kernel is
+// assumed to read it in the middle of the time for which the host waits for the kernel. The
+// shortest of a few waits gives the most exact result.
 tri_status compare_clocks(cuda_context *context, char *why) {
     enum { TURNS = 8 };
     cuda_stream stream = {context, 0};

@@ -158,7 +158,7 @@ GPU_KERNEL join_squares(cuda_squares p) {
     if (threadIdx.x == 0) p.sums[0] = sum;
 }
 
-// Reads 8 bytes for each element of x, and writes 8 for each column.
+// Adds up the rows of x. Reads 8 bytes for each element of x, and writes 8 for each column.
 GPU_KERNEL sum_rows(cuda_sum_rows p) {
     for (int64_t i = gpu_thread(); i < p.width; i += gpu_threads()) {
         double sum = 0;
