@@ -117,11 +117,11 @@ struct tri_kernel_def {
     // Issues the kernel to args->queue. The pointers in `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL if `prepare` is NULL
-    // For linear_cross_entropy and linear_cross_entropy_grad, which compute a linear layer's scores
-    // and their loss in one op: true if the kernel takes one chunk of rows after the other, so that
-    // it needs memory only for the scores of one chunk. The pass chunk_loss adds these ops only
-    // where the device has such a kernel; on all other devices, each product and the loss keep a
-    // node of their own.
+    // For linear_cross_entropy (a linear layer's scores and their loss, in one op) and its gradient
+    // linear_cross_entropy_grad: true if the kernel takes one chunk of rows after the other, so
+    // that it needs memory only for the scores of one chunk. The pass chunk_loss adds these ops
+    // only where the device has such a kernel; on all other devices, each product and the loss keep
+    // a node of their own.
     bool chunks_scores;
     // For convolutions and their gradients: whether the kernel computes this node by Winograd's
     // algorithm, which the attribute `direct` would turn off. NULL: it never does.
