@@ -31,7 +31,7 @@ typedef struct bench {
     tri_queue *queue;
     const tri_graph *graph;
     void **data;         // by value: its memory on the device
-    tri_kernel *kernels; // by node
+    tri_kernel *kernels; // by node: the kernel that training uses
     direct_node *direct; // by node
     bool has_direct;     // there is a node that training computes by Winograd's algorithm
     void *workspace;     // memory that all kernels use in turn while they run

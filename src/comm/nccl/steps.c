@@ -116,7 +116,8 @@ static char *result(const exchange *x, int64_t begin) {
     return (char *)x->op->recv + (size_t)(x->begin + begin) * tri_dtype_bytes(x->op->dtype);
 }
 
-// Adds the steps that write this rank's terms to `packed`, if they travel in another type.
+// Appends the steps that write this rank's terms to `packed` in the wire type, if that is another
+// type than the operation's.
 static tri_status pack(exchange *x) {
     for (int r = 0; narrows(x) && r < x->comm->size; r++) {
         int64_t begin, count = range(x, r, &begin);
@@ -126,7 +127,7 @@ static tri_status pack(exchange *x) {
     return TRI_OK;
 }
 
-// Adds the step in which each rank gets the terms of the elements that it adds up.
+// Appends the step in which each rank gets the terms of the elements that it adds up.
 static tri_status exchange_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
@@ -141,11 +142,11 @@ static tri_status exchange_terms(exchange *x) {
     return TRI_OK;
 }
 
-// Adds the step in which this rank adds up the terms of its elements.
+// Appends the step in which this rank adds up the terms of its elements.
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
-    bool sum_in_wire_type = narrows(x) && !scatters(x); // because the sum is sent too
+    bool sum_in_wire_type = narrows(x) && !scatters(x); // of an all-reduce, sums are sent too
     cuda_ordered_sum sum = {.count = mine,
                             .ranks = x->comm->size,
                             .own = own,
@@ -160,7 +161,7 @@ static tri_status add_terms(exchange *x) {
     return mine ? add_step(x->steps, (nccl_step){.kind = NCCL_SUM, .sum = sum}) : TRI_OK;
 }
 
-// Of an all-reduce: adds the steps in which each rank gets the sums of the others.
+// Appends, for an all-reduce, the steps in which each rank gets the sums of the others.
 static tri_status exchange_sums(exchange *x) {
     char *whole = narrows(x) ? x->packed : result(x, 0);
     int own = x->comm->rank;

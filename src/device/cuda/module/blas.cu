@@ -304,7 +304,8 @@ bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_
             *status = run(l, state, x, stream, &p, why);
             return true;
         }
-        // Not every type and alignment has an algorithm that sums the gradient of a bias.
+        // Not every type and alignment has an algorithm that sums the gradient of a bias: tries
+        // again without that gradient.
         if (!*sums_bias) return false;
         p.bias_grad.sums = nullptr;
     }

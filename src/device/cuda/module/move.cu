@@ -42,8 +42,9 @@ void merge(cuda_move *p) {
     p->axes = used;
 }
 
-// Makes elements twice as wide if the last axis is contiguous in both orders and everything is
-// aligned: then there are half as many to copy.
+// Joins each two neighbouring elements into one of twice the size, so that there are half as many
+// to copy. False: this is not possible, because the last axis is not contiguous in both orders, its
+// size is odd, or something is not aligned.
 bool widen(cuda_move *p) {
     cuda_move_axis *last = &p->axis[p->axes - 1];
     int wide = p->element_bytes * 2;
