@@ -50,8 +50,8 @@ double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes
 
 // Runs all nodes of a graph in order, again and again for `budget_s` seconds and at least three
 // times. If kernels compute by Winograd's algorithm, every second run of the graph replaces them by
-// those of the direct algorithm, so that both are measured in turns and find the caches as a
-// training step leaves them. The layout pass must have run before. Allocates memory for all values
+// those of the direct algorithm. So both are measured in turns, with the caches as a training step
+// leaves them. The layout pass must have run before. Allocates memory for all values
 // and fills it with random numbers. `rows` has room for all nodes. Fails with TRI_NO_MEMORY, or as
 // a kernel fails.
 tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,

@@ -159,7 +159,8 @@ static void test_what_may(void **state) {
         assert_int_equal(allows(plan, TRI_ACTION_FORWARD, 0), !ahead);
         assert_int_equal(allows(plan, TRI_ACTION_BACKWARD, 0), !ahead);
         assert_true(allows(plan, TRI_ACTION_FORWARD, 1));
-        assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // block 2 has the loss
+        // Block 2 has the loss, whose kernel uses the host.
+        assert_false(allows(plan, TRI_ACTION_FORWARD, 2));
         assert_true(allows(plan, TRI_ACTION_BACKWARD, 1));
         for (int b = 0; b < 3; b++) assert_true(allows(plan, TRI_ACTION_STEP, b));
         assert_false(allows(plan, TRI_ACTION_TAKE, -1));

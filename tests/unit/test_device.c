@@ -154,7 +154,7 @@ static void test_order_between_queues(void **state) {
             ok(backends[b]->alloc(device, sizeof one, &cells[i]));
         }
         ok(tri_queue_write(queues[0], cells[0], &one, sizeof one));
-        for (int turn = 0; turn < TURNS; turn++) { // 1, 1, 2, 3, 5, …
+        for (int turn = 0; turn < TURNS; turn++) { // the sums are 1, 2, 3, 5, …
             tri_queue *queue = queues[turn % 2];
             tri_ticket ticket;
             ok(backends[b]->add(queue, cells[(turn + 1) % 2], cells[turn % 2], 1));

@@ -117,9 +117,9 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Where ranks share the classes, two ops end the computation of the loss and of the accuracy. Both
-// only add up terms from what earlier ops have made, so they share the code below. Returns true for
-// the loss, false for the accuracy.
+// Whether the op ends the computation of the loss (true) or of the accuracy (false) where ranks
+// share the classes. Both ops only add up terms from what earlier ops have made, so they share the
+// code below.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

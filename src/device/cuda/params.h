@@ -83,7 +83,7 @@ typedef struct cuda_product {
     float slope;                 // slope of leaky ReLU; 0 for ReLU
     bool tf32;                   // F32 inputs may be rounded to TF32
     bool adds;                   // the product is added to c, which is F32; no activation, no bias
-    const void *a, *b, *bias;    // bias [n]; NULL: none
+    const void *a, *b, *bias;    // bias [n]; NULL: there is no bias
     void *c;
     // The gradient of the bias, where the product is the gradient of a weight (a is dyᵀ): the
     // library may sum it while it reads dy for the product. bias_grad.sums NULL: it is not wanted.

@@ -45,7 +45,7 @@ typedef struct cuda_convolution {
     int activation;              // a tri_activation, applied to y
     float slope;                 // slope of leaky ReLU; 0 for ReLU
     const void *a, *b;           // the two inputs, as listed at cuda_convolution_kind
-    const void *bias;            // [features]; NULL: none
+    const void *bias;            // [features]; NULL: there is no bias
     void *c;                     // the output
     // For CUDA_GRAD_WEIGHT, a sum over pixels: the pixels are cut into `slices` ranges of `slice`
     // pixels, each with a sum of its own for every weight.

@@ -591,7 +591,7 @@ bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_l
     *status = run(state, x, stream, p, why);
     return true;
 }
-#else // neither MIOpen nor cuDNN's header is there: our own kernel computes every convolution
+#else // for HIP, or without cuDNN's header: our own kernel computes every convolution
 bool vendor_has_convolutions() { return false; }
 bool vendor_convolution(cuda_stream *, const cuda_convolution *, vendor_left *, tri_status *,
                         char *) {
