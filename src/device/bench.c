@@ -1,5 +1,7 @@
 // Runs a graph's nodes again and again on random values and measures each of them, to find kernels
-// that are far from the limits of the machine.
+// that are far from the limits of the machine. Some kernels compute a convolution by Winograd's
+// algorithm, which needs fewer multiplications than the direct one but rounds differently. Such a
+// node is measured with both.
 #include "device/bench.h"
 
 #include "base/os.h"
@@ -16,24 +18,25 @@ enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
 // direct algorithm instead of Winograd's.
 typedef enum way { AS_IN_TRAINING, DIRECT, WAYS } way;
 
-// A node that its kernel computes by Winograd's algorithm, with the attribute that forbids this.
+// A copy of a node that training computes by Winograd's algorithm. The copy's attributes forbid
+// that algorithm. For all other nodes this struct is 0.
 typedef struct direct_node {
-    tri_node node;
-    tri_conv2d_grad_attr attr; // of conv2d only the member `conv`
-    tri_kernel kernel;         // without a def: the kernel of training is not by Winograd's
+    tri_node node;             // the copy
+    tri_conv2d_grad_attr attr; // its attributes; if the op is conv2d, only the member `conv`
+    tri_kernel kernel;         // the kernel that computes it
 } direct_node;
 
 typedef struct bench {
     tri_device *device;
     tri_queue *queue;
     const tri_graph *graph;
-    void **data; // [value]
-    tri_kernel *kernels;
-    direct_node *direct; // [node]
-    bool has_direct;
-    void *workspace;
-    double *times;   // seconds of each run: [node][repeat]
-    int64_t *stamps; // [node][2]: when the queue began the node's kernel, and when it was done
+    void **data;         // by value: its memory on the device
+    tri_kernel *kernels; // by node: the kernel that training uses
+    direct_node *direct; // by node
+    bool has_direct;     // there is a node that training computes by Winograd's algorithm
+    void *workspace;     // memory that all kernels use in turn while they run
+    double *times;       // seconds of each run: [node][way][repeat]
+    int64_t *stamps;     // [node][2]: when the queue began and ended the node's kernel, in ns
 } bench;
 
 static double uniform(uint64_t *state) {
@@ -42,7 +45,8 @@ static double uniform(uint64_t *state) {
 }
 
 // Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1, which are valid
-// labels of any model. Step scalars get values as in a real step.
+// labels of any model. The step scalars, an input of optimizers (learning rate, factor of the
+// gradients, …), get values as in a real step.
 static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t *state) {
     for (int64_t i = 0; i < count; i++) {
         double value = uniform(state) - 0.5;

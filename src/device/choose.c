@@ -15,7 +15,7 @@ static void append(char *list, size_t size, const char *name) {
     snprintf(list + used, size - used, "%s%s", used ? ", " : "", name);
 }
 
-// Finds the device model that the name contains; NULL: it contains none.
+// Finds the device model that the name contains; *out becomes NULL if it contains none.
 static tri_status find_model(const tri_device_backend *backend, const char *name,
                              const tri_device_model **out) {
     const char *wanted = strchr(name, ':');

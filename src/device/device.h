@@ -1,6 +1,7 @@
-// A device: memory, and kernels that compute operations. Each device is one table of functions and
-// one of kernels, so that plan and engine need not know any device by name. docs/adding-a-device.md
-// shows how to add one.
+// A device: memory, and kernels that compute operations. Each kind of device (a CPU, a GPU) is a
+// backend: one table of functions and one of kernels. So the plan, which chooses the kernels of a
+// run before the run begins, and the engine, which runs the plan, need not know any device by name.
+// docs/adding-a-device.md shows how to add a device.
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
 
@@ -16,6 +17,7 @@ typedef struct tri_device_backend tri_device_backend;
 // node.
 typedef struct tri_device_model {
     const char *name;
+    // What tri_device_description has of such a device.
     int64_t memory_bytes;
     int64_t alignment;
     unsigned features;
@@ -24,7 +26,8 @@ typedef struct tri_device_model {
 typedef struct tri_device_config {
     const tri_device_model *model; // the backend's model to use; NULL: the device of this host
     int index;                     // number of the device among those of this host
-    // 0: the device chooses (OMP_NUM_THREADS, else the number of cores that this process may use).
+    // On how many threads kernels run; 0: the device chooses (OMP_NUM_THREADS, else the number of
+    // cores that this process may use).
     int threads;
     bool is_optional; // another device is taken if this one is not here (--device auto)
 } tri_device_config;
@@ -50,7 +53,7 @@ typedef struct tri_kernel {
     const tri_kernel_def *def;
     void *state;            // made by the kernel's `prepare`, and known only to the kernel
     size_t workspace_bytes; // how many bytes `run` needs: as many as planned, or fewer
-    char *what; // op, layer and shapes, for messages; NULL: there was no memory for the text
+    char *what; // the node's op, layer and shapes, for messages; NULL: no memory for this text
 } tri_kernel;
 
 // A queue: work that is issued to it is done in order; queues of one device run side by side. A
@@ -69,8 +72,8 @@ typedef struct tri_kernel_args {
     void *const *in;  // by input: its memory; NULL if an optional input is missing
     void *const *out; // by output: its memory, which may overlap an input, as op->in_place allows
     void *workspace;
-    // Bit k: output k is added to what its memory holds. Only bits that the kernel's `adds` has
-    // returned may be set.
+    // Bit k: output k is added to what its memory holds. Only bits that the function `adds` of the
+    // kernel's tri_kernel_def has returned may be set.
     unsigned adds;
 } tri_kernel_args;
 
@@ -90,40 +93,42 @@ struct tri_kernel_def {
     // holds plain layouts, which the kernel overwrites with those of its outputs. The layout that
     // it needs for a parameter becomes, unless the parameter has one already, its home layout, in
     // which the parameter, its gradient and its optimizer states are kept. So it must depend only
-    // on the parameter's shape and type, on the device and on the precision of the run. Among
-    // graph->pending_nodes are the nodes that read the outputs: a kernel may look at them, to
-    // choose a layout that they can read without a reorder. NULL: all layouts are plain.
+    // on the parameter's shape and type, on the device and on the precision of the run. A kernel
+    // may look at the nodes that read the outputs, to choose a layout that they can read without a
+    // reorder: they are among graph->pending_nodes, for which layouts are not chosen yet. NULL: all
+    // layouts are plain (row-major).
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
-    // How many bytes `run` needs while it runs. All kernels share this memory, because they run one
-    // after the other. It is aligned as the description says. The node's layouts are those that
-    // `layouts` has chosen. NULL: none.
+    // How many bytes of memory `run` needs while it runs. All kernels of a run use the same memory
+    // for this, because they run one after the other. It is aligned as the description says. The
+    // node's layouts are those that `layouts` has chosen. NULL: `run` needs no such memory.
     tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out);
-    // Which outputs `run` can add to what their memory holds, in F32, instead of overwriting them:
-    // bit k is output k. By this, gradients of several micro-batches are summed without a pass over
-    // them. NULL: none.
+    // Which outputs `run` can add to what their memory holds, in F32, instead of overwriting it:
+    // bit k is output k. So gradients of several micro-batches are summed as they are computed, and
+    // need not be read and written once more for the sum. NULL: `run` overwrites all outputs.
     unsigned (*adds)(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
-    // Makes, once, whatever `run` needs. All allocation happens here, so that steps allocate
-    // nothing. It may set kernel->workspace_bytes to less than `workspace` has returned. NULL:
-    // nothing has to be made.
+    // Makes, once, kernel->state with all that `run` needs. All allocation happens here, so that
+    // steps allocate nothing. It may set kernel->workspace_bytes to less than `workspace` has
+    // returned. NULL: nothing has to be made.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
     // Issues the kernel to args->queue. The pointers in `args` are valid only during the call.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL if `prepare` is NULL
-    // For linear_cross_entropy and linear_cross_entropy_grad: true if the kernel takes one chunk of
-    // rows after the other, so that it needs memory only for the scores of one chunk. The pass
-    // chunk_loss adds these ops only where the device has such a kernel; all other devices keep a
-    // node for each product and for the loss.
+    // For linear_cross_entropy (a linear layer's scores and their loss, in one op) and its gradient
+    // linear_cross_entropy_grad: true if the kernel takes one chunk of rows after the other, so
+    // that it needs memory only for the scores of one chunk. The pass chunk_loss adds these ops
+    // only where the device has such a kernel; on all other devices, each product and the loss keep
+    // a node of their own.
     bool chunks_scores;
     // For convolutions and their gradients: whether the kernel computes this node by Winograd's
     // algorithm, which the attribute `direct` would turn off. NULL: it never does.
     bool (*is_winograd)(const tri_graph *graph, const tri_node *node);
     // True if `run` reads or changes memory of the host, or allocates: then its work cannot be
-    // captured and repeated. Only used on devices that capture. Fusions make no node for which the
-    // device has only such a kernel.
+    // captured and repeated. Only used on devices that capture. Where the device has only such a
+    // kernel for a fused node, the nodes are not fused.
     bool uses_host;
 };
 
@@ -133,9 +138,9 @@ struct tri_device_backend {
     // host. It runs the optimizer if strategy.offload keeps the optimizer's states in that memory.
     // NULL: this device itself computes in the host's memory.
     const tri_device_backend *host;
-    const tri_kernel_def *const *kernels; // NULL marks the end
+    const tri_kernel_def *const *kernels; // the fastest first; NULL marks the end
     // Device models that the backend can describe and open; a row without a name marks the end.
-    // NULL: none.
+    // NULL: the backend has no models.
     const tri_device_model *models;
     // Describes the device that `open` would open, without opening it. TRI_NOT_FOUND: this host has
     // no such device, so --device auto tries the next backend.
@@ -205,8 +210,8 @@ struct tri_device_backend {
     // now on; name NULL: such work has no name any more. The member `mark` is NULL if no profiler
     // knows this device.
     void (*mark)(tri_device *device, const char *name);
-    // Whether images of bytes are copied as bytes and normalised by the device, which saves three
-    // quarters of the copy. If not, the loader's threads normalise them.
+    // Whether images of bytes are copied to the device as bytes and normalised to F32 there, which
+    // saves three quarters of the bytes to copy. If not, the loader's threads normalise them.
     bool takes_bytes;
 };
 
@@ -220,6 +225,7 @@ struct tri_device {
     bool without_captures; // the user does not want captures, although the backend could make them
 };
 
+// The alignment of buffers unless a device demands more, and the most bytes of a device's name.
 enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };
 
 // Describes the device model that `config` names. If it names none, describes a device that uses
@@ -231,9 +237,10 @@ const char *tri_device_name(const tri_device_description *device, char text[TRI_
 
 // The memory that a rank may use.
 typedef struct tri_device_memory {
-    int64_t bytes;  // 0: not known
-    bool is_own;    // true: it is the device's memory; false: the host's
-    char whose[80]; // text that completes the message "more than the 3 GB …"
+    int64_t bytes; // size of this memory; 0: not known
+    bool is_own;   // true: it is the device's memory; false: the host's
+    // Text that completes the message "more than the 3 GB …", such as "of null:h200".
+    char whose[80];
 } tri_device_memory;
 // Finds how much memory a rank may use if `sharers` ranks share the host. `opened` is the device;
 // NULL: it is only described.
@@ -244,25 +251,25 @@ tri_device_memory tri_device_memory_of(const tri_device_description *device, tri
 // collective, which communicators compute.
 const tri_kernel_def *tri_device_select(const tri_device_description *device,
                                         const tri_graph *graph, const tri_node *node);
-// Calls tri_kernel_def.layouts. If that or the kernel is NULL, all layouts are plain.
+// Calls def->layouts. If that or `def` itself is NULL, all layouts are plain.
 void tri_kernel_layouts(const tri_kernel_def *def, const tri_device_description *device,
                         const tri_graph *graph, const tri_node *node, tri_layout *in,
                         tri_layout *out);
-// Calls tri_kernel_def.workspace; if that is NULL, *out is 0.
+// Calls def->workspace; if that is NULL, *out is 0.
 tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_description *device,
                                 const tri_graph *graph, const tri_node *node, size_t *out);
-// Calls tri_kernel_def.adds; if that is NULL, returns 0.
+// Calls def->adds; if that is NULL, returns 0.
 unsigned tri_kernel_adds(const tri_kernel_def *def, const tri_device_description *device,
                          const tri_graph *graph, const tri_node *node);
-// Calls tri_kernel_def.prepare, and asserts that the kernel needs no more workspace than planned.
-// The caller releases *out, also after a failure.
+// Calls def->prepare, and asserts that the kernel needs no more workspace than planned. The caller
+// releases *out, also after a failure.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
 // Selects a kernel for the node and prepares it. TRI_UNSUPPORTED: the device has no kernel for the
 // op; the message names it.
 tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_kernel *out);
-// Calls tri_kernel_def.run. If this kernel itself fails (TRI_INTERNAL, TRI_NO_MEMORY), the message
+// Calls kernel->def->run. If this kernel itself fails (TRI_INTERNAL, TRI_NO_MEMORY), the message
 // names op, layer and shapes. Other failures concern the kernel's input or work that was issued
 // before.
 tri_status tri_kernel_run(const tri_kernel *kernel, const tri_kernel_args *args);

@@ -1,5 +1,6 @@
-// The kernel that computes any op in a half type by the device's F32 kernel, so that a device does
-// not need kernels for all types.
+// The kernel that computes any op in a half type (F16, BF16) by the device's F32 kernel, so that a
+// device does not need kernels for all types. It copies half inputs to its workspace as F32, runs
+// the F32 kernel on these copies, and rounds the outputs to the half type.
 #include "device/widen.h"
 
 #include "ops/ops.h"
@@ -17,9 +18,9 @@ bool tri_node_has_half(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// Copies the graph. In the copy, this node's inputs and outputs of a half type are F32. The F32
-// kernel is chosen and prepared in that copy. Values keep their ids, so that the node fits both
-// graphs.
+// Copies the graph and its values. In the copy, this node's inputs and outputs of a half type are
+// F32, so that the device finds its F32 kernel for the node and prepares it. Values keep their ids,
+// so that the node is valid in both graphs.
 static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_node *node) {
     tri_graph *shadow = TRI_NEW(arena, tri_graph);
     *shadow = *graph;
@@ -53,9 +54,9 @@ static void widened_layouts(const tri_device_description *device, const tri_grap
 
 // A half tensor and its F32 copy in the workspace.
 typedef struct widened_tensor {
-    tri_dtype half; // type of the tensor; TRI_F32 (0): it is not half, so it is not copied
-    int64_t count;
-    size_t offset;
+    tri_dtype half; // type of the tensor; TRI_F32 (0): it is no half type, so it is not copied
+    int64_t count;  // number of elements, with the layout's padding
+    size_t offset;  // where the copy begins in the workspace, in bytes
 } widened_tensor;
 
 typedef struct widened_copies {

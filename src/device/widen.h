@@ -1,5 +1,5 @@
-// Computes ops in F16 or BF16 on devices that only have an F32 kernel for them, by conversion to
-// F32 and back.
+// Computes ops in F16 or BF16 (the half types) on devices that only have an F32 kernel for them, by
+// conversion to F32 and back.
 #ifndef TRIREME_DEVICE_WIDEN_H
 #define TRIREME_DEVICE_WIDEN_H
 

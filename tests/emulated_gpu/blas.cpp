@@ -4,7 +4,9 @@
 // operands are aligned to less than 16 bytes, so that tests run our own kernel as well.
 //
 // It has several algorithms, each of which adds up in another order, and so rounds otherwise. The
-// heuristic lists algorithm 0 first. EMULATED_BLAS_FASTEST=N: algorithm N takes the least time.
+// function that proposes algorithms (cuBLASLt's heuristic) lists algorithm 0 first. With the
+// environment variable EMULATED_BLAS_FASTEST=N, algorithm N takes the least time when it is
+// measured.
 #include "device/cuda/module/vendor.h"
 
 #include "emulated_gpu/emulation.h"
@@ -127,7 +129,8 @@ bool fits(const operation *x, const matrix *a, const matrix *b, const matrix *c)
            (a->type == c->type || wide) && !(wide && has_bias);
 }
 
-// The heuristic takes the alignment of the bias from its address. NULL: as aligned as any.
+// Returns the alignment of the bias in bytes, at most 256, as the heuristic takes it from the
+// address. No bias (NULL) counts as aligned.
 uint64_t alignment_of(const void *bias) {
     uintptr_t bits = (uintptr_t)bias | 256;
     return bits & -bits;
@@ -206,7 +209,8 @@ void compute(uint64_t algorithm, const operation *x, const matrix *a, const void
     }
 }
 
-// BGRADB: the sums of the second operand over k, one for each column of the result, into `bias`.
+// What the epilogue BGRADB does: writes the sums of the second operand over k, one for each column
+// of the result, to x->bias.
 void sum_columns(uint64_t algorithm, const operation *x, const matrix *b, const void *b_data) {
     uint64_t depth = rows_of(b, x->second);
     for (uint64_t column = 0; column < columns_of(b, x->second); column++) {

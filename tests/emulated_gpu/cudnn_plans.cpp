@@ -1,7 +1,7 @@
 // Asks the real cuDNN, where it is installed, whether it has a plan for the convolutions of our
 // models as module/dnn.cu describes them. No GPU is needed: since version 9.8 cuDNN takes the
-// properties of a device as text. So the functions below stand before cuDNN's: where a call sets a
-// handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
+// properties of a device as text. So the functions below replace some of cuDNN's: where a call sets
+// a handle, they set the properties of an H200 instead, and they execute nothing. A missing plan
 // would be no error at run time, but would make the convolution many times slower.
 // A plan that is kept in a file (TRIREME_CUDA_CHOICES) is made again from the file, by cuDNN too:
 // both plans have to have the same text. Plans for convolutions that tensor cores compute are asked

@@ -46,10 +46,12 @@ const struct {
                  {ENGINE_THAT_SERVES, 0}, {ENGINE_WITH_KNOB, 1}, {ENGINE_WITH_KNOB, 2}};
 enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
+// Any object of cuDNN. Engines, configurations and plans also have an engine's number, the value of
+// its knob, and the graph of operations that they compute.
 struct descriptor {
     cudnnBackendDescriptorType_t type;
     std::map<int, std::string> values; // by attribute: its value, as bytes
-    bool finished = false;
+    bool finished = false;             // all attributes are set (BackendFinalize)
     int engine = 0;
     int64_t knob = 0;
     const descriptor *graph = nullptr;
@@ -76,7 +78,7 @@ size_t size_of(cudnnBackendAttributeType_t type) {
     }
 }
 
-// Value number i of an attribute that must have been set.
+// Returns value number i of an attribute; ends the program if it has not been set.
 template <typename T> T get(const descriptor *x, cudnnBackendAttributeName_t name, int i = 0) {
     auto found = x->values.find(name);
     T value;
@@ -113,6 +115,7 @@ int operations_of(const descriptor *graph) {
     return (int)(graph->values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).size() / sizeof(void *));
 }
 
+// Whether the double has plans for the operations: see the top of this file.
 bool is_supported(const descriptor *graph) {
     const descriptor *op = get<descriptor *>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     kind_names names = names_of(op);

@@ -16,7 +16,8 @@ struct emulated_index {
     unsigned x;
 };
 
-// The numbers and sizes by which a kernel knows its thread; emulated_now is the running thread's.
+// What a kernel knows of the thread that runs it: threadIdx, blockIdx, blockDim and gridDim.
+// emulated_now: that of the fiber which runs now.
 struct emulated_thread {
     emulated_index thread, block, block_size, grid_size;
 };
@@ -55,11 +56,12 @@ void emulated_go_on();
 void emulated_copy(void *to, const void *from, size_t size_bytes);
 void emulated_copy_wait();
 int64_t emulated_clock_ns();
-// Adds work of the host to the stream.
+// Adds work to the stream that is not a kernel, such as a product of the emulated cuBLASLt.
 void emulated_push(cuda_stream *stream, std::function<void()> item);
+// Adds a kernel to the stream; `body` runs one thread of it.
 tri_status emulated_launch(cuda_stream *stream, const void *kernel, int64_t blocks, int threads,
                            int shared_bytes, std::function<void()> body, char *why);
-void emulated_trap();
+void emulated_trap(); // called by a kernel: ends all work of the device with an error
 bool emulated_failed(const cuda_stream *stream); // a kernel has trapped on the stream's device
 int gpu_multiprocessors(const cuda_stream *stream);
 

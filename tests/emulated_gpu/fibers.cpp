@@ -1,7 +1,8 @@
-// Runs the threads of a block as fibers: each has a stack of its own and runs until it waits for
-// other threads, then the next one runs. A fiber is entered by setcontext the first time, and by
-// the compiler's __builtin_longjmp from then on. This makes no system call. The C library's longjmp
-// is not used, because AddressSanitizer would conclude that the functions on the stack have ended.
+// Runs the threads of an emulated GPU's block as fibers of one thread of the host: each has a stack
+// of its own and runs until it waits for other threads, then the next one runs. A fiber is entered
+// by setcontext the first time, and by the compiler's __builtin_longjmp from then on, which is fast
+// because it makes no system call. The C library's longjmp is not used, because AddressSanitizer
+// would conclude that the functions on the stack have ended.
 #include "emulated_gpu/fibers.h"
 
 #include "emulated_gpu/emulation.h"
@@ -45,6 +46,8 @@ struct fiber {
     std::vector<copy> copies; // copies that were begun, but not waited for
 };
 
+// The block that runs now, on a thread of the host. `current`: the number of the running fiber;
+// dynamic_bytes: the size of the block's dynamic shared memory.
 struct block_of_threads {
     jump_buffer host; // where the host's own thread goes on when a fiber pauses
     void *host_sanitizer_stack = nullptr;
@@ -84,7 +87,7 @@ void left_fiber() {}
 #endif
 
 // Marks functions in which the stack is switched: AddressSanitizer must not check their frames, and
-// they must not become part of another frame.
+// the compiler must not inline them into functions whose frames AddressSanitizer checks.
 #define SWITCHES __attribute__((noinline, no_sanitize("address")))
 
 [[noreturn]] SWITCHES void go_to(jump_buffer &there) { __builtin_longjmp(there, 1); }

@@ -37,14 +37,14 @@ namespace {
 enum { MOST_RANKS = 8, MOST_SPLITS = 32, CHUNK_BYTES = 32768, POLLS = 2 };
 
 // Describes the call to which a chunk belongs, so that the receiver can compare it with its own.
-// Its `kind` is a cuda_transfer_kind; a receive has CUDA_SEND too, so that it fits its send.
+// `kind` is a cuda_transfer_kind; a receive has CUDA_SEND too, because it must equal its send.
 struct call_header {
     int kind, type, reduction, root;
     uint64_t count;
 };
 
-struct mailbox {
-    std::atomic<uint32_t> full;
+struct mailbox {                // through which the chunks of a message pass, one at a time
+    std::atomic<uint32_t> full; // 1: the sender has put a chunk into it; 0: the receiver took it
     call_header header;
     uint64_t bytes;
     char data[CHUNK_BYTES];
@@ -63,7 +63,7 @@ struct hub { // the shared memory of a communicator
     mailbox boxes[MOST_RANKS][MOST_RANKS]; // [from][to]
 };
 
-struct core {
+struct core {              // what a rank knows of a communicator
     hub *shared = nullptr; // NULL: the split that makes this communicator still goes on
     std::string name;
     int rank = 0, size = 0, groups = 0, splits = 0;
@@ -77,7 +77,7 @@ struct core {
     }
 };
 
-struct direction { // one direction of a message between two ranks
+struct direction { // a message that this rank sends to, or receives from, one other rank
     bool sends;
     int peer;
     char *at;

@@ -1,4 +1,5 @@
-// Sums, maxima and minima of the terms of all ranks.
+// Sums, maxima and minima of the terms of all ranks, for the test double of NCCL. A term is what
+// one rank contributes.
 #include "emulated_gpu/nccl_sums.h"
 
 #include <cstring>
@@ -60,7 +61,8 @@ void widen(std::vector<char> *values, ncclDataType_t type, uint64_t count) {
     *values = std::move(wide);
 }
 
-// For maxima and minima, which are exact in the half type.
+// Reduces F16 or BF16 by converting to F32 and back. This is exact for maxima and minima, the only
+// reductions of half types that are asked for.
 void reduce_halves(std::vector<std::vector<char>> terms, char *out, ncclDataType_t type,
                    uint64_t count, ncclRedOp_t reduction) {
     std::vector<char> wide(count * sizeof(float));

@@ -1,6 +1,7 @@
-// The functions of the module `cuda` for a GPU that tests emulate. A stream is a thread of the host
-// that does a list of work, so that work really goes on after a call has returned. The memory of
-// the device is memory of the host.
+// The functions of the module `cuda` (device/cuda/runtime.h) for a GPU that tests emulate; they
+// stand in for those of module/runtime.cu. A stream is a thread of the host that does a list of
+// work, so that work really goes on after a call has returned. The memory of the device is memory
+// of the host.
 #include "device/cuda/runtime.h"
 
 #include "device/cuda/module/table.h"
@@ -24,6 +25,8 @@
 
 namespace {
 
+// CLOCK_ERROR_NS: the host's clock minus the emulated GPU's, so that tests notice code that takes
+// one for the other.
 enum { DEVICES = 8, ALIGNMENT = 256, POISON = 0xff, CLOCK_ERROR_NS = 123456789 };
 const int64_t memory_bytes = (int64_t)4 << 30;
 
@@ -42,13 +45,14 @@ struct cuda_context {
     cuda_fault fault;
     std::atomic<bool> failed; // a kernel trapped
     std::mutex memory_lock;
-    std::map<uintptr_t, size_t> device, pinned; // by address of an allocation: its size in bytes
-    std::mutex lock;
+    // The device's memory, and pinned memory of the host: by address of an allocation, its bytes.
+    std::map<uintptr_t, size_t> device, pinned;
+    std::mutex lock; // protects `streams`
     std::set<cuda_stream *> streams;
 };
 
 struct cuda_graph {
-    std::vector<work> items;
+    std::vector<work> items; // the captured work, in order
 };
 
 struct cuda_stream {

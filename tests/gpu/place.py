@@ -1,4 +1,5 @@
-"""Where the program, its test programs and its recipes lie: in this tree, or in a bundle."""
+"""Where the program, its test programs and its recipes lie: in this source tree, or in a bundle
+(a folder with the program and all that it needs, for other systems)."""
 import glob
 import io
 import os
@@ -7,16 +8,16 @@ import sys
 import tarfile
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-BUNDLE = os.path.dirname(HERE)  # if this file is in one
+BUNDLE = os.path.dirname(HERE)  # the bundle's folder, if this file is in a bundle
 IS_BUNDLE = os.path.isdir(os.path.join(BUNDLE, "libexec"))
 ROOT = BUNDLE if IS_BUNDLE else os.path.dirname(os.path.dirname(HERE))
 TESTS = os.path.join(ROOT, "tests")  # support/, parity/
 
 
 def name_libraries():
-    """Names the folders of NVIDIA's packages for Python, which PyTorch brings, in
-    TRIREME_CUDA_LIBRARIES, after those that are there: cuBLASLt, cuDNN and NCCL may be nowhere
-    else. Returns all folders."""
+    """Adds the folders of NVIDIA's packages for Python, which PyTorch brings, to the end of
+    TRIREME_CUDA_LIBRARIES: cuBLASLt, cuDNN and NCCL may be nowhere else. Returns all folders that
+    the variable then names."""
     python = os.environ.get("PYTHON", "python3")
     try:
         done = subprocess.run([python, "-c", "import sys; print(*sys.path, sep='\\n')"],
@@ -45,8 +46,8 @@ def starts(program):
 
 
 def unpack(archive, folder):
-    """Unpacks a bundle; returns its folder. tar needs the program zstd for that; where it is not
-    there, a package of Python may do."""
+    """Unpacks a bundle's archive, and returns the bundle's folder. tar needs the program zstd for
+    that; where zstd is not installed, a package of Python may decompress the archive."""
     done = subprocess.run(["tar", "-xf", archive, "-C", folder], capture_output=True, check=False)
     if done.returncode:
         with tarfile.open(fileobj=io.BytesIO(decompressed(archive))) as files:
@@ -72,9 +73,10 @@ def decompressed(path):
 
 
 class Place:
-    """A prefix: a build folder (build/release), an unpacked bundle, or a bundle's archive, which is
-    unpacked to `folder`. None: the bundle that this file is in; of a tree, its build if that
-    starts, else the newest archive in build/."""
+    """Where a program to test lies. `prefix` is a build folder (build/release), an unpacked bundle,
+    or a bundle's archive, which is unpacked to `folder`. If `prefix` is None, it is the bundle that
+    this file is in; in a source tree, the build folder if its program starts, else the newest
+    archive in build/."""
 
     def __init__(self, prefix, folder):
         if prefix is None:
@@ -105,8 +107,8 @@ class Place:
         return os.path.join(self.prefix, "tests" if self.is_bundle else "lib", "trap")
 
     def modules(self):
-        """The folder of the module cuda: that of a GPU which TRIREME_MODULES emulates, or the
-        program's own."""
+        """The folder of the module cuda: the one that TRIREME_MODULES names (an emulated GPU), or
+        the program's own."""
         return os.environ.get("TRIREME_MODULES") or os.path.join(self.prefix, "lib", "trireme")
 
     def recipe(self, name):

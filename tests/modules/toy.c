@@ -1,4 +1,4 @@
-// A module for unit/test_module.
+// A module (shared object with a table) that unit/test_module loads.
 #include "base/module.h"
 
 TRI_MODULE("toys", 7, "toy", "a table");

@@ -1,4 +1,7 @@
-// Tests which sequences of actions of a schedule a device may capture and repeat.
+// Tests which parts of a step a device may capture and repeat as one (a CUDA graph). A step is a
+// schedule: a list of actions, such as FORWARD of a block. A lane runs actions one after the other,
+// beside other lanes; only actions of the compute lane can be captured. A part is a sequence of
+// them between which no lane waits for another.
 #include "base/philox.h"
 #include "device/null/null.h"
 #include "ops/ops.h"
@@ -23,9 +26,9 @@ static bool is_awaited(const tri_schedule *s, int action) {
     return false;
 }
 
-// Checks the captured parts, each of which is a sequence of actions of the compute lane: every
-// action that may be captured is in exactly one part, between actions of a part no lane
-// (computation, a communicator, …) waits for another, and no two neighbouring parts could be one.
+// Checks the parts that tri_capture_find finds, where may[i] tells whether action i may be
+// captured: every action that may be captured is in exactly one part, no lane waits for another
+// between two actions of a part, and no two neighbouring parts could be one.
 static void check(const tri_schedule *s, const bool *may) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_capture *parts;
@@ -84,7 +87,8 @@ static void test_parts(void **state) {
             bool *may = TRI_NEW_ARRAY(set.arena, bool, s->count);
             uint32_t at = 0;
             tri_schedule_find_dependencies(s, &set.requests[rank], NULL, 0);
-            for (uint32_t one_of = 1; one_of < 6; one_of++) { // 1: no action may be captured
+            // An action may not be captured with probability 1 / one_of; with 1, none may be.
+            for (uint32_t one_of = 1; one_of < 6; one_of++) {
                 for (int i = 0; i < s->count; i++)
                     may[i] = tri_action_lane(s->actions[i].kind) == TRI_LANE_COMPUTE &&
                              tri_philox_at(5, c, (uint32_t)rank, at++) % one_of > 0;
@@ -132,6 +136,8 @@ static void plan_step(tri_arena *arena, bool captures, bool is_asynchronous, tri
     ok(tri_plan_create(arena, &device, &request, out));
 }
 
+// Whether the plan's action of this kind may be captured. `subject`: number of the action's block
+// or unit; -1: it has none.
 static bool allows(const tri_plan *plan, tri_action_kind kind, int subject) {
     const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
     for (int i = 0; i < step->schedule.count; i++) {
@@ -146,12 +152,15 @@ static void test_what_may(void **state) {
     (void)state;
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_plan *plan;
-    for (int ahead = 0; ahead < 2; ahead++) { // then inputs lie elsewhere in every other step
+    // ahead 1: the device works while the host prepares the next step, whose inputs then lie in
+    // other memory. So actions that read inputs (of block 0) cannot be repeated as they are.
+    for (int ahead = 0; ahead < 2; ahead++) {
         plan_step(arena, true, ahead, &plan);
         assert_int_equal(allows(plan, TRI_ACTION_FORWARD, 0), !ahead);
         assert_int_equal(allows(plan, TRI_ACTION_BACKWARD, 0), !ahead);
         assert_true(allows(plan, TRI_ACTION_FORWARD, 1));
-        assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // block 2 has the loss
+        // Block 2 has the loss, whose kernel uses the host.
+        assert_false(allows(plan, TRI_ACTION_FORWARD, 2));
         assert_true(allows(plan, TRI_ACTION_BACKWARD, 1));
         for (int b = 0; b < 3; b++) assert_true(allows(plan, TRI_ACTION_STEP, b));
         assert_false(allows(plan, TRI_ACTION_TAKE, -1));

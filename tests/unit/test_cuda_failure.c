@@ -97,7 +97,8 @@ static tri_status convolution(void) {
     return runtime->convolution(stream, &p, why);
 }
 
-// A call that could not be repeated is refused while its thread captures, and there is no graph.
+// Work that is captured into a graph can be repeated. While a thread captures, a call that a graph
+// cannot contain is refused, and the capture then gives no graph.
 static void test_capture(void **state) {
     cuda_graph *graph;
     void *memory;
@@ -120,8 +121,8 @@ static void test_capture(void **state) {
     OK(finish());
 }
 
-// After a failure of the GPU every call says so, also a product or convolution, although the errors
-// of cuBLAS and cuDNN themselves do not tell it.
+// After a failure of the GPU every call returns TRI_IO, also a product or a convolution, although
+// the errors of cuBLAS and cuDNN themselves do not tell that the GPU has failed.
 static void test_failed(void **state) {
     cuda_trap trap = {0};
     cuda_event *event;

@@ -1,7 +1,8 @@
-// Steps of the device cuda, on an emulated GPU, whose parts are captured and repeated as graphs:
-// the same losses to the last bit as without graphs, for all shapes of step in any order, with as
-// many steps in flight as the device allows, after a step that halts too; and fewer calls of the
-// host in each step.
+// Checks steps of the device cuda whose parts are captured and repeated as CUDA graphs. The losses
+// are the same to the last bit as without graphs: for full, shorter and evaluation steps in any
+// order, with up to TRI_MAX_STEPS_AHEAD steps issued before the host reads results, and after a
+// step whose loss is not finite. Each step takes fewer calls of the host. It runs on an emulated
+// GPU or, if TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "comm/comm.h"
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
@@ -31,8 +32,8 @@ typedef struct rig {
     tri_comm *comm;
     tri_plan *plan;
     tri_engine *engine;
-    int64_t left; // samples of the step that the engine was not given yet
-    int given;
+    int64_t left; // how many samples of the step the engine has not got yet
+    int given;    // how many micro-batches the engine has got since the start
     float inputs[TRI_TAKEN_BATCHES][MICRO * FEATURES], targets[TRI_TAKEN_BATCHES][MICRO];
     bool is_bad; // the inputs are so large that the step's loss is not finite
 } rig;
@@ -167,7 +168,7 @@ static void run_course(const char *graphs, int ahead, course *out) {
         out->losses[end] = result.sum[0];
         out->norms[end] = result.gradient_norm;
     }
-    assert_true(is_real || counted("emulated_marks") > 0); // a profiler sees the actions
+    assert_true(is_real || counted("emulated_marks") > 0); // a profiler would see the actions
     assert_true(counted("emulated_blocked") == blocked);   // no step waits for its copies
     close_rig(&r);
 }
@@ -225,8 +226,8 @@ static void test_bad_setting(void **state) {
     assert_non_null(strstr(tri_error_message(), "TRIREME_CUDA_GRAPHS is \"yes\""));
 }
 
-// Work that a queue captures is not done until it is repeated. While a queue captures, CUDA refuses
-// calls for which somebody would wait: copies to and from the host, and tickets.
+// Work that a queue captures is not done until it is repeated. While a queue captures, calls for
+// which the host may wait are refused: copies to and from the host, and tickets.
 static void test_queue(void **state) {
     (void)state;
     tri_device *device;

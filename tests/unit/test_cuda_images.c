@@ -1,5 +1,6 @@
-// Tests kernels of `cuda` on an emulated GPU, at sizes that are no multiples of the kernels'
-// blocks, slices and vector accesses.
+// Compares kernels for images of the device `cuda` with those of `ref`, at sizes that are no
+// multiples of the kernels' blocks, slices and vector accesses. It runs on an emulated GPU or, if
+// TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
@@ -162,7 +163,8 @@ static void run_tf32(bool tf32, double (*out)[TF32_MOST], int64_t *counts) {
     op_graph_close(c.graph);
 }
 
-// With TF32, inputs have 10 bits behind the point: results differ, and by no more than that.
+// TF32 rounds inputs to 10 bits of fraction. So results differ from those of F32, but by no more
+// than this rounding explains.
 static void test_tf32(void **state) {
     static double ieee[TF32_OUTPUTS][TF32_MOST], tf32[TF32_OUTPUTS][TF32_MOST];
     int64_t counts[TF32_OUTPUTS];
@@ -179,7 +181,8 @@ static void test_tf32(void **state) {
     }
 }
 
-// Runs first_not_finite on 3 ranges of x, of which the second has a NaN and the third infinity.
+// Runs the op first_not_finite, which searches if a step halts, on 3 ranges of x. The second range
+// has a NaN, and the third infinity. Returns the number of the range found, from 1; 0: none.
 static double first_not_finite(bool halts) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(3000));

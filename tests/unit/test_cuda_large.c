@@ -1,6 +1,6 @@
-// Checks kernels of the device cuda on tensors of more than 2^31 elements, on an emulated GPU:
+// Checks kernels of the device cuda on tensors of more than 2^32 elements, on an emulated GPU:
 // indices and grids that do not fit 32 bits. To save time, the emulated GPU runs only the first and
-// the last block of a very large grid. Pages of the tensors that no kernel touches take no memory.
+// the last thread block of each grid. Pages of the tensors that no kernel touches take no memory.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "graph/graph.h"
@@ -65,7 +65,9 @@ static int tear_down(void **state) {
 
 static void test_pointwise(void **state) {
     enum { SHOWN = 100 };
-    const int64_t count = LARGE - 509; // the first and the last block compute what is checked below
+    // Not a multiple of a block's elements. The first and the last thread block, the only ones that
+    // run, compute all that is checked below.
+    const int64_t count = LARGE - 509;
     float *a = reserve(LARGE), *b = reserve(LARGE), *out = reserve(LARGE);
     for (int64_t i = 0; i < SHOWN; i++) {
         a[i] = (float)i, b[i] = 1;

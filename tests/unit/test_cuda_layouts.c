@@ -109,7 +109,8 @@ static void test_exact(void **state) {
     assert_int_equal(exact.last, 0);
 }
 
-// A V100 has tensor cores for F16, but not for TF32.
+// A V100 has tensor cores for F16, but not for TF32. So images of F16 have their channels last, and
+// those of F32 are row-major even if TF32 is allowed.
 static void test_older_gpu(void **state) {
     counts exact = count_on("v100-32", residual, 3, TRI_PRECISION_32_TRUE, false, true);
     counts tf32 = count_on("v100-32", residual, 3, TRI_PRECISION_32_TRUE, true, true);

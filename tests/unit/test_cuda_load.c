@@ -87,7 +87,8 @@ static int choose_twice(const tri_device_backend *wanted) {
     return lines;
 }
 
-// --device auto goes on with the CPU where the module is missing, but not with a wrong one.
+// --device auto takes the CPU if the module is missing, and warns once if the host has a GPU. If
+// the module is of another version, --device auto fails.
 static void test_auto(void **state) {
     (void)state;
     drivers = "";

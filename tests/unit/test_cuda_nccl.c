@@ -1,7 +1,7 @@
-// NCCL with one GPU as one rank: the library is found, connects, runs collectives on the GPU's
-// memory in the order of the queue, and closes. One rank's collectives copy what it sends. It runs
-// on an emulated GPU with an emulated NCCL or, if TRIREME_TEST_GPU is set, on the GPU and the NCCL
-// of this host.
+// Checks NCCL with one rank, which has one GPU: the library is found, connects, runs collectives on
+// the GPU's memory in the order of the queue, and closes. With one rank, each collective copies
+// what is sent to what is received. It runs on an emulated GPU with an emulated NCCL or, if
+// TRIREME_TEST_GPU is set, on the GPU and the NCCL of this host.
 #include "comm/nccl/nccl.h"
 #include "device/cuda/cuda.h"
 #include "device/queue.h"
@@ -89,8 +89,8 @@ static void test_collectives(void **state) {
     free(got);
 }
 
-// Operations and kernels take turns: each reads what the one before wrote, without the host waiting
-// between them.
+// All-reduces and kernels take turns: each reads what the one before has written, although the host
+// does not wait between them.
 static void test_order(void **state) {
     enum { N = 100000, TURNS = 20 };
     tri_ticket ticket;

@@ -1,7 +1,7 @@
-// Checks the gradients of a linear layer's weight and bias. cuBLASLt sums the bias' gradient while
-// it computes the product, so that dy is read once; where it has no such algorithm, our own kernel
-// sums. Both must give the sums of a plain loop, and add the gradient of the weight to an earlier
-// one if they are asked to.
+// Checks the gradients of a linear layer's weight and bias on a GPU. cuBLASLt sums the bias'
+// gradient while it computes the product, so that dy is read once; where it has no such algorithm,
+// our own kernel sums it afterwards. In both cases the gradients must be those of a plain loop, and
+// the gradient of the weight is added to an earlier one on request.
 #include "base/module.h"
 #include "device/cuda/runtime.h"
 #include "support/test_gpu.h"
@@ -49,7 +49,8 @@ static void expect(float got, double wanted, const char *what, int i) {
     if (fabs(got - wanted) > 1e-4) fail_msg("%s %d: %g, not %g", what, i, (double)got, wanted);
 }
 
-// The gradient of the weight is the sum of `times` equal ones.
+// Checks the gradients after the product was computed `times` times. That of the weight was added
+// each time; that of the bias was overwritten.
 static void check_sums(int times) {
     for (int o = 0; o < OUT; o++) {
         double sum = 0;

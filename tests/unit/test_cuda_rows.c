@@ -1,5 +1,6 @@
-// Compares `cuda`, on an emulated GPU, with `ref` where rows are long or many, so that kernels loop
-// over them in blocks.
+// Compares kernels of the device `cuda` with those of `ref` where rows are long or many, so that a
+// thread block takes several parts of a row, or several rows. It runs on an emulated GPU or, if
+// TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "device/cuda/cuda.h"
 #include "support/op_compare.h"
 #include "support/op_families.h"
@@ -149,8 +150,8 @@ static void compare(tri_dtype dtype, uint64_t seed) {
     op_compare_each(families, FAMILIES, &tri_device_cuda, 1, dtype, seed, test_gpu_rounds(4, 12));
 }
 
-// Copies the elements of all values from the session's host memory into one array, one value after
-// the other. *size: its bytes. The caller frees it.
+// Copies the elements of all values of a session (a graph with memory that has been run) into one
+// array, one value after the other. Sets *size to its bytes. The caller frees it.
 static unsigned char *numbers_of(const op_session *session, const tri_graph *g, size_t *size) {
     unsigned char *all = NULL;
     *size = 0;

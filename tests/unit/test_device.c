@@ -1,4 +1,7 @@
-// Checks on every device what all of them have to do: memory, copies, queues and tickets.
+// Checks on every device what all of them have to do: memory, copies, queues and tickets. A queue
+// is a device's list of work, done in order; a ticket stands for work that was issued and may be
+// waited for. `far` is a CPU that behaves like a GPU, and `cuda` runs on an emulated GPU or, if
+// TRIREME_TEST_GPU is set, on the GPU of this host.
 #include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -135,7 +138,8 @@ static void test_order_in_a_queue(void **state) {
     }
 }
 
-// A number goes from one queue to the other and back, each of which waits for the other.
+// Two queues take turns: each adds one of two numbers to the other. Before an addition, its queue
+// waits for the last addition of the other queue. The results are Fibonacci's numbers.
 static void test_order_between_queues(void **state) {
     (void)state;
     enum { TURNS = 100 };
@@ -150,7 +154,7 @@ static void test_order_between_queues(void **state) {
             ok(backends[b]->alloc(device, sizeof one, &cells[i]));
         }
         ok(tri_queue_write(queues[0], cells[0], &one, sizeof one));
-        for (int turn = 0; turn < TURNS; turn++) { // 1, 1, 2, 3, 5, …
+        for (int turn = 0; turn < TURNS; turn++) { // the sums are 1, 2, 3, 5, …
             tri_queue *queue = queues[turn % 2];
             tri_ticket ticket;
             ok(backends[b]->add(queue, cells[(turn + 1) % 2], cells[turn % 2], 1));
@@ -208,8 +212,9 @@ static void test_times(void **state) {
     }
 }
 
-// If a queue waits for another queue's work, its own work begins after the wait: the time of
-// waiting does not count as time of its work.
+// If a queue waits for another queue's work, the time that tri_queue_time records next is not
+// before the end of that work. So the time of waiting does not count as time of the queue's own
+// work.
 static void test_time_of_waiting(void **state) {
     (void)state;
     tri_device *device = open_device(&tri_device_far);
@@ -233,7 +238,8 @@ static void test_time_of_waiting(void **state) {
     device->backend->close(device);
 }
 
-// If other work, for which a queue waits, fails, a later call returns its status and message.
+// If work fails for which a queue waits, such as a communicator's, the wait or a later call on the
+// queue returns the failure's status and message.
 static void test_failure_of_a_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = fails, .is_done = is_done};
@@ -335,8 +341,8 @@ static void test_old_ticket(void **state) {
     cuda->close(device);
 }
 
-// A host that uses an address of a device's own memory crashes at once, instead of going on with
-// wrong numbers.
+// If the host writes to a device's memory, this works where the backend's `host_memory` is true.
+// Else the process crashes at once, instead of going on with wrong numbers.
 static void test_host_memory(void **state) {
     (void)state;
     for (int b = 0; b < BACKENDS; b++) {

@@ -1,5 +1,5 @@
-// Checks that tri_module_load refuses a module that is missing or of another version, and a file
-// that is no module, with a line that says what to do.
+// Checks that tri_module_load refuses a module (a shared object with a table of functions) that is
+// missing or of another version, and a file that is no module, with a line that says what to do.
 #include "base/module.h"
 
 #include <setjmp.h>

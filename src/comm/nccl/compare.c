@@ -24,6 +24,7 @@ static tri_comm_op comparison(const nccl_group *g, int number) {
                          .part_of = op};
 }
 
+// The message by which the sender tells the receiver the id of a new link's communicator of NCCL.
 static tri_comm_op announcement(const nccl_group *g) {
     return (tri_comm_op){.kind = g->ops[0].kind,
                          .dtype = TRI_U8,

@@ -24,16 +24,16 @@ typedef struct nccl_group {
     nccl_state state;
     nccl_way way;
     int peer;        // for messages: number of the other rank
-    nccl_link *link; // the NCCL communicator and queue that run the group; NULL: not yet found
+    nccl_link *link; // the link that carries the group; NULL: not yet found
     tri_comm_op *ops;
     int op_count;
     // What the ranks called, so that they can compare it. For each operation, this rank's call
     // comes first. After it comes what this rank receives: for a collective the calls of all ranks,
     // by rank; for a message the sender's call, which only its receiver gets.
     tri_comm_call *calls;
-    int callers; // how many entries `calls` has for each operation
-    nccl_steps steps;
-    int next_step;
+    int callers;            // how many entries `calls` has for each operation
+    nccl_steps steps;       // what the GPU's queue does for the operations
+    int next_step;          // the number of the first step that is not issued yet
     tri_comm_ticket inner;  // ticket of the operation that exchanges the calls for comparison
     tri_ticket done;        // ticket of the GPU's work, set once all steps are issued
     int64_t waits_since_ns; // since when the group waits for other ranks; 0: it does not

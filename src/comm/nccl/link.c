@@ -38,6 +38,7 @@ cuda_event_state nccl_link_state(const nccl_link *link, char why[CUDA_WHY_BYTES]
     return link->device->runtime->nccl_state(link->nccl, why);
 }
 
+// Closes the link's communicator of NCCL. `aborts`: without waiting for the other ranks.
 static void end(nccl_link *link, bool aborts) {
     if (!link->nccl) return;
     nccl_memory_forget(link->device, link->nccl, aborts);

@@ -7,6 +7,8 @@
 
 #include "device/cuda/internal.h"
 
+// What a link carries: collectives of all ranks; messages from this rank to one other; messages
+// from one other to this rank; messages of this rank to itself.
 typedef enum nccl_way { NCCL_AMONG_ALL, NCCL_TO_PEER, NCCL_FROM_PEER, NCCL_TO_ITSELF } nccl_way;
 
 // A link: a communicator of NCCL, and the queue to which its calls are issued.
@@ -19,9 +21,9 @@ typedef struct nccl_link {
     // The communicator of NCCL; NULL: it is not open yet, or the link is for messages of this rank
     // to itself, which are copied.
     cuda_nccl *nccl;
-    char id[CUDA_NCCL_ID_BYTES];
-    bool was_announced; // the two ranks have begun to exchange the id
-    int under_way;      // number of groups that were issued and are not done
+    char id[CUDA_NCCL_ID_BYTES]; // by which NCCL connects the ranks of the communicator
+    bool was_announced;          // of messages: the two ranks have begun to exchange the id
+    int under_way;               // number of groups that were issued and are not done
     // The communicator's thread goes through all operation groups, from the first to the last,
     // again and again. True: since it last began with the first, it has met a group of this link
     // that is not issued yet, so later groups of the link must wait.

@@ -1,5 +1,5 @@
-// Keeps one list of the memory that NCCL has allocated in this process, and of the communicators
-// with which it is registered.
+// Keeps one list of the memory that NCCL has allocated in this process (each allocation is a
+// region), and of the communicators of NCCL with which each region is registered.
 #include "comm/nccl/memory.h"
 
 #include "base/log.h"
@@ -49,6 +49,8 @@ static void warn(const char *why) {
     warned = true;
 }
 
+// Registers the region that contains `address` with the communicator, unless that was done before.
+// Memory that NCCL has not allocated is in no region, and is not registered.
 static void tell(cuda_device *device, cuda_nccl *nccl, const void *address) {
     region *r = address ? region_at(address) : NULL;
     if (!r) return;

@@ -12,8 +12,8 @@ void nccl_memory_free(cuda_device *device, void *memory); // NULL allowed
 // Registers with the communicator the memory that these calls use.
 void nccl_memory_register(cuda_device *device, cuda_nccl *nccl, const cuda_transfer *calls,
                           int count);
-// Deregisters all memory of the communicator. To be called before the communicator is closed or
-// aborted.
+// Deregisters all memory that is registered with the communicator. To be called before that is
+// closed or, with `aborts`, aborted.
 void nccl_memory_forget(cuda_device *device, cuda_nccl *nccl, bool aborts);
 
 #endif

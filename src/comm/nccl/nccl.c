@@ -1,4 +1,7 @@
-// The communicator over NCCL: the order in which its thread compares, issues and ends groups.
+// The communicator over NCCL: the order in which its thread compares, issues and ends groups. A
+// group is those operations of one call of `start` that one link carries (group.h). A link is a
+// communicator of NCCL with a queue of the GPU (link.h). The inner communicator, `compares`, is of
+// the same ranks, in the host's memory.
 #include "comm/nccl/nccl.h"
 
 #include "base/limits.h"
@@ -13,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// PAUSE_NS: how long to sleep before NCCL is asked again whether it has connected the ranks.
 // UNDER_WAY: how many groups of a link (a communicator of NCCL) may be issued and not done. Each
 // group has a ticket of the link's queue. A queue keeps only so many tickets (EVENTS in
 // device/cuda/queue.c), and making one more would block the thread until the oldest is done. So
@@ -24,15 +28,15 @@ typedef struct nccl_comm {
     cuda_device *device;
     nccl_link all;       // for collectives; not open if the communicator only carries messages
     nccl_link *messages; // for messages: one for each pair of ranks and direction (link.h)
-    nccl_sums sums;
-    bool splits; // every rank's NCCL can split communicators
-    int timeout_ms;
+    nccl_sums sums;      // for sums that NCCL does not compute (steps.h)
+    bool splits;         // every rank's NCCL can split communicators
+    int timeout_ms;      // how long a group may wait for other ranks
     // The communicator's thread goes through all groups, from the first to the last, again and
     // again. These members say what it has found about the groups before the current one:
     bool is_first; // there is no group before the current one
-    // For each earlier group, the comparison of the ranks' calls has begun or is done.
+    // The comparison of the ranks' calls has begun, or is done, for every earlier group.
     bool all_compare;
-    bool collectives_compare; // the same for those earlier groups that consist of collectives
+    bool collectives_compare; // the same, for those earlier groups that consist of collectives
     bool messages_done;       // all earlier groups that consist of messages are done
     bool collectives_done;    // all earlier groups that consist of collectives are done
 } nccl_comm;
@@ -41,8 +45,8 @@ static const tri_comm_backend nccl_backend;
 
 static nccl_comm *nccl_of(const tri_comm *head) { return (nccl_comm *)(uintptr_t)head; }
 
-// Ends what is under way on the GPU. Needs no lock: only the communicator's thread calls it, or
-// functions that open and close, when there is no thread.
+// Ends the calls of NCCL that are under way on the GPU. Needs no lock: only the communicator's
+// thread calls it, or functions that open and close, when there is no thread.
 static void abort_all(nccl_comm *c) {
     nccl_link_abort(&c->all);
     nccl_links_abort(c->messages);
@@ -161,8 +165,8 @@ static tri_status issue_step(nccl_comm *c, const nccl_group *g, const nccl_step 
     return TRI_OK;
 }
 
-// Issues a group's steps. If NCCL is still busy with the previous step, the thread tries again
-// later.
+// Issues a group's steps (the calls of NCCL and kernels of which its operations consist). If NCCL
+// is still busy with the previous step, the thread tries again later.
 static tri_status issue(nccl_comm *c, nccl_group *g, bool *moved) {
     char why[CUDA_WHY_BYTES] = "";
     for (;;) {
@@ -294,7 +298,7 @@ static void nccl_close(tri_comm *comm) {
     nccl_link_close(&c->all);
     nccl_links_close(c->messages, comm->rank);
     nccl_memory_free(c->device, c->sums.scratch);
-    tri_comm_close(c->base.inner); // while the groups are there, as it may still use their memory
+    tri_comm_close(c->base.inner); // it may still use memory of the groups, which are freed next
     threaded_end(&c->base);
     free(c);
 }

@@ -1,6 +1,7 @@
-// The steps of each kind of operation: either one call of NCCL, or an exchange of terms, a kernel
-// that adds them in rank order, and an exchange of the sums. An exchange goes through scratch
-// memory of fixed size, so it takes one range of elements (a window) at a time.
+// The steps of each kind of operation: either one call of NCCL, or an exchange of terms (what each
+// rank contributes to a sum), a kernel that adds them in rank order, and an exchange of the sums.
+// An exchange goes through scratch memory of fixed size, so it takes one range of elements (a
+// window) at a time. The wire type is the type in which terms and sums travel between ranks.
 #include "comm/nccl/steps.h"
 
 #include "comm/op.h"
@@ -80,6 +81,7 @@ typedef struct exchange {
 static bool scatters(const exchange *x) { return x->op->kind == TRI_COMM_REDUCE_SCATTER; }
 static bool narrows(const exchange *x) { return x->wire_type != x->op->dtype; }
 
+// How many elements of the window each rank adds up; the last ranks may have fewer.
 static int64_t share(const exchange *x) {
     return scatters(x) ? x->count : (x->count + x->comm->size - 1) / x->comm->size;
 }
@@ -114,6 +116,8 @@ static char *result(const exchange *x, int64_t begin) {
     return (char *)x->op->recv + (size_t)(x->begin + begin) * tri_dtype_bytes(x->op->dtype);
 }
 
+// Appends the steps that write this rank's terms to `packed` in the wire type, if that is another
+// type than the operation's.
 static tri_status pack(exchange *x) {
     for (int r = 0; narrows(x) && r < x->comm->size; r++) {
         int64_t begin, count = range(x, r, &begin);
@@ -123,6 +127,7 @@ static tri_status pack(exchange *x) {
     return TRI_OK;
 }
 
+// Appends the step in which each rank gets the terms of the elements that it adds up.
 static tri_status exchange_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
@@ -137,10 +142,11 @@ static tri_status exchange_terms(exchange *x) {
     return TRI_OK;
 }
 
+// Appends the step in which this rank adds up the terms of its elements.
 static tri_status add_terms(exchange *x) {
     int own = x->comm->rank;
     int64_t begin, mine = range(x, own, &begin);
-    bool sum_in_wire_type = narrows(x) && !scatters(x); // because the sum is sent too
+    bool sum_in_wire_type = narrows(x) && !scatters(x); // of an all-reduce, sums are sent too
     cuda_ordered_sum sum = {.count = mine,
                             .ranks = x->comm->size,
                             .own = own,
@@ -155,6 +161,7 @@ static tri_status add_terms(exchange *x) {
     return mine ? add_step(x->steps, (nccl_step){.kind = NCCL_SUM, .sum = sum}) : TRI_OK;
 }
 
+// Appends, for an all-reduce, the steps in which each rank gets the sums of the others.
 static tri_status exchange_sums(exchange *x) {
     char *whole = narrows(x) ? x->packed : result(x, 0);
     int own = x->comm->rank;
@@ -232,6 +239,8 @@ static tri_status add_call(nccl_steps *steps, const tri_comm_op *op) {
     return add_transfer(steps, transfer);
 }
 
+// Whether the ranks exchange terms and add them themselves, because NCCL does not compute this sum
+// as comm.h promises.
 static bool adds_terms(const tri_comm_op *op, bool rank_order) {
     if (!tri_comm_kind_reduces(op->kind) || op->reduction != TRI_REDUCE_SUM) return false;
     bool half = op->dtype == TRI_F16 || op->dtype == TRI_BF16;

@@ -1,5 +1,5 @@
-// Attention and its gradient on the GPU: which nodes the kernels of module/attention.cu can
-// compute, and how they are launched.
+// Attention and its gradient on the GPU: which nodes of a graph the kernels of module/attention.cu
+// can compute, and how they are launched.
 #include "device/cuda/internal.h"
 
 static bool supports(const tri_device_description *device, const tri_graph *graph,

@@ -1,8 +1,10 @@
-// Batch norm and its variants on the GPU. Each op is a few stages; a stage is one kernel of
-// module/batch_norm.cu, and several ops share it.
+// Batch norm and its variants on the GPU: how module/batch_norm.cu is launched. Each op consists of
+// a few stages, and a stage is one kernel, so that several ops share it. The ops with "shared" in
+// their names normalise over all replicas of the model, which exchange moments (means and sums of
+// squared deviations) or sums between two ops.
 #include "device/cuda/internal.h"
 
-// Which stages an op consists of. The ops for batch norm differ in nothing else.
+// Of which stages each op consists.
 typedef struct norm_row {
     const tri_op *op;
     unsigned stages;
@@ -41,7 +43,7 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
 }
 
 static cuda_batch_norm params_of(const tri_graph *graph, const tri_node *node) {
-    // The other batch norm ops have other attributes, but these begin with the same struct.
+    // The attributes of all these ops begin with this struct; an op without attributes has NULL.
     const tri_batch_norm_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0);
     cuda_batch_norm p = {.stages = stages_of(node->op),

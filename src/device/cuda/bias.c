@@ -1,4 +1,5 @@
-// On the GPU: adding a bias to the last axis, its gradient, and the gradient of the gate of SwiGLU.
+// On the GPU: adding a bias to each row of a tensor, the gradient of that bias (sums of columns),
+// and the gradient of silu(gate) * up, the gate of SwiGLU.
 #include "device/cuda/internal.h"
 
 static tri_status bias_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

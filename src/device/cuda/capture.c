@@ -1,11 +1,12 @@
-// Captured parts on the device cuda, by CUDA graphs: the host launches a whole graph at once, which
-// saves most of its launches. TRIREME_CUDA_GRAPHS=0 turns this off.
+// Captures work that is issued to a queue of the device cuda as a CUDA graph, and repeats it. The
+// host launches a whole graph at once, which saves it the launch of every single kernel.
+// TRIREME_CUDA_GRAPHS=0 turns this off.
 #include "device/cuda/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// A captured part: the graph that the runtime made, and the runtime, which has to free it.
+// Captured work: the CUDA graph, and the functions of the module, which made it and has to free it.
 struct tri_captured {
     const cuda_runtime *runtime;
     cuda_graph *graph;

@@ -15,8 +15,8 @@ typedef struct conv_state {
 } conv_state;
 
 enum {
-    // Rows and columns of the output that one thread block computes. module/convolution.cu has the
-    // same number.
+    // How many rows, and how many columns, of the output matrix one thread block of our own kernel
+    // computes. module/convolution.cu has the same number.
     CONV_TILE = 64,
     // For the gradient of the weight, the pixels are cut into slices, each for its own thread
     // blocks:
@@ -40,8 +40,9 @@ static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const 
     }
 }
 
-// Decides into how many slices the pixels are cut for the gradient of the weight. The number
-// depends on the shapes alone, so that the sums have the same bits on every device.
+// Decides into how many slices the pixels are cut for the gradient of the weight, a sum over
+// pixels. The number depends on the shapes alone, so that the sums have the same bits on every
+// device.
 static void cut(cuda_convolution *p) {
     int64_t filter = p->channels / p->groups * p->kernel[0] * p->kernel[1];
     int64_t rows = p->features / p->groups, pixels = p->samples * p->out[0] * p->out[1];
@@ -94,7 +95,7 @@ static conv_state state_of(const tri_device_description *device, const tri_graph
 }
 
 // Whether the pixels of an image and the weights of a filter can be numbered in 32 bits. The kernel
-// does so because it is faster than 64 bits.
+// numbers them so, because divisions of 32 bits are faster than those of 64 bits.
 static bool is_countable(const tri_shape *image, const tri_shape *weight) {
     const int64_t *d = image->dims, *w = weight->dims;
     return d[2] < INT32_MAX && d[3] < INT32_MAX && d[2] * d[3] < INT32_MAX &&

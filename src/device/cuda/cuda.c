@@ -1,6 +1,6 @@
-// The device cuda: finds, describes and opens a GPU, and implements everything that is not an op:
-// memory, copies, sums. All code that needs CUDA is in a module, so that a login node without a GPU
-// can plan a run for one.
+// The device cuda: finds, describes and opens a GPU, and gives out its memory. queue.c has copies
+// and sums; the other files of this folder have the ops. All code that needs CUDA is in a module
+// (runtime.h), so that a login node without a GPU can plan a run for one.
 #include "device/cuda/internal.h"
 
 #include "device/cpu/cpu.h"
@@ -14,8 +14,9 @@
 static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
 #undef X
 
-// Memory sizes are those that the makers state, in units of 10^9 bytes; drivers report slightly
-// more and keep some for themselves. An MI250X counts as two devices of 64 GB each.
+// The GPUs for which a run can be planned without having one. Memory sizes are those that the
+// makers state, in units of 10^9 bytes; drivers report slightly more and keep some for themselves.
+// An MI250X counts as two devices of 64 GB each.
 enum {
     GPU_ALIGNMENT = 256,
     ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS | CUDA_HAS_CONVOLUTIONS
@@ -59,7 +60,8 @@ static tri_status open_context(const cuda_runtime *runtime, int index, cuda_prop
     return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
 }
 
-// Recognises the kind of GPU by the driver's name for it; an A100 also by the size of its memory.
+// Recognises the kind of GPU: the driver's name for it contains `name`, and its memory has at most
+// most_bytes, which tells the kinds of A100 apart.
 static const char *kind_of(const cuda_properties *properties) {
     static const struct {
         const char *name, *kind;

@@ -1,6 +1,7 @@
-// Losses that sum over all elements, on the GPU: how the kernels of module/distance.cu are
-// launched. The first kernel writes partial sums to the workspace and the second adds them up, in
-// an order that does not depend on the device.
+// Losses that sum over all elements (squared error, binary cross-entropy, relative L2) and their
+// gradients, on the GPU: how the kernels of module/distance.cu are launched. For a loss the first
+// kernel writes partial sums to the workspace and the second adds them up, in an order that does
+// not depend on the device.
 #include "device/cuda/internal.h"
 
 typedef struct distance_row {

@@ -1,4 +1,6 @@
 // What the files of the device cuda share: the open device, its queues, and the tables of kernels.
+// These files are part of the program. They call the module, a shared object with all code that
+// needs CUDA (runtime.h), which the program loads when a run needs a GPU.
 #ifndef TRIREME_DEVICE_CUDA_INTERNAL_H
 #define TRIREME_DEVICE_CUDA_INTERNAL_H
 
@@ -9,17 +11,17 @@
 // Bits of tri_device_description.features.
 enum {
     CUDA_HAS_BF16 = 1,         // tensor cores take BF16 and TF32
-    CUDA_HAS_PRODUCTS = 2,     // cuBLASLt
-    CUDA_HAS_CONVOLUTIONS = 4, // cuDNN
+    CUDA_HAS_PRODUCTS = 2,     // cuBLASLt is installed: it computes products of matrices
+    CUDA_HAS_CONVOLUTIONS = 4, // cuDNN is installed: it computes convolutions
 };
 
 typedef struct cuda_device {
     tri_device head;
-    const cuda_runtime *runtime;
-    cuda_context *context;
+    const cuda_runtime *runtime; // the module's functions
+    cuda_context *context;       // the module's data about this GPU
     cuda_properties properties;
     tri_queue *setup; // the queue on which new memory is set to zero
-    tri_device *host; // the device `ref`, for ops that have no kernel here
+    tri_device *host; // the device `ref` (plain C on the host), for ops that have no kernel here
 } cuda_device;
 
 static inline cuda_device *cuda_of(const tri_device *device) {
@@ -29,9 +31,9 @@ static inline cuda_device *cuda_of(const tri_device *device) {
 // Loads the module for the GPUs of this host (load.c). TRI_NOT_FOUND: there is no driver, or the
 // module is not installed. TRI_UNSUPPORTED: the module does not load or is of another version.
 tri_status cuda_load(const tri_device_config *config, const cuda_runtime **out);
-// Prefixes the runtime's message `why` with "device cuda: " and the call `what`, so that the user
-// knows where the failure comes from, and returns the status. After TRI_IO the device does not work
-// any more, whatever the call was, so the call is left out.
+// If `status` is a failure, makes the message for the user: "device cuda: ", the call `what` that
+// failed, and the module's reason `why`. Returns the status. After TRI_IO the device does not work
+// any more, whatever the call was, so the message leaves the call out.
 tri_status cuda_check(tri_status status, const char *what, const char *why);
 
 tri_status cuda_open_queue(tri_device *device, tri_queue **out);
@@ -42,11 +44,12 @@ tri_status cuda_time(tri_queue *queue, int64_t *ns);
 tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status cuda_copy_in_later(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
-// Copies from the GPU's memory to the GPU's memory, so that it may be part of a graph.
+// Copies from the GPU's memory to the GPU's memory. Unlike copies from or to the host, this one may
+// be captured into a CUDA graph.
 tri_status cuda_copy_within(tri_queue *queue, void *to, const void *from, size_t size_bytes);
 tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
 tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
-// Sets whether work that is issued to the queue from now on is captured into a graph.
+// Sets whether work that is issued to the queue from now on is captured into a CUDA graph.
 void cuda_set_captures(tri_queue *queue, bool captures);
 // Defined in capture.c.
 tri_status cuda_begin_capture(tri_queue *queue);
@@ -55,15 +58,15 @@ tri_status cuda_repeat(tri_queue *queue, tri_captured *captured);
 void cuda_close_capture(tri_captured *captured);
 // Whether CUDA_LAUNCH_BLOCKING=1 is set: a launch then returns only when its kernel is done.
 bool cuda_launches_block(void);
-// Sets *without to true if nothing is to be captured: with TRIREME_CUDA_GRAPHS=0, and with
+// Sets *without to true if no CUDA graphs are to be captured: with TRIREME_CUDA_GRAPHS=0, and with
 // CUDA_LAUNCH_BLOCKING=1, which has an effect only on kernels that the host launches one by one.
 tri_status cuda_read_captures(bool *without);
-// Returns the queue's stream, to which the caller then issues one call. This function blocks while
-// the stream waits for the host and too many calls have piled up in it (queue.c). Only one thread
-// issues calls to a queue.
+// Returns the queue's CUDA stream, to which the caller then issues one call. This function blocks
+// while the stream waits for the host and too many calls have piled up in it (queue.c). Only one
+// thread issues calls to a queue.
 cuda_stream *cuda_stream_of(const tri_queue *queue);
 
-// Launches kernel NAME of the module. If that fails, the calling function returns the status.
+// Launches the module's kernel `name`. If that fails, the calling function returns the status.
 #define CUDA_LAUNCH(queue_, name, params)                                                          \
     do {                                                                                           \
         char cuda_why_[CUDA_WHY_BYTES] = "";                                                       \
@@ -90,18 +93,18 @@ static inline bool cuda_is_real(tri_dtype dtype) {
 bool cuda_takes_real(const tri_device_description *device, const tri_graph *graph,
                      const tri_node *node);
 
-// Where the channels of images lie (layout.c). cuda_channels_last: the layout of an image, or of a
-// convolution's weight, whose channels lie side by side; plain, if the shape is no image or both
-// layouts are the same.
+// Where the channels of images lie (layout.c): row-major, or with all channels of a pixel side by
+// side ("channels last"). cuda_channels_last returns the layout channels last for an image or for a
+// convolution's weight; the row-major layout if the shape is no image or both layouts are the same.
 tri_layout cuda_channels_last(const tri_shape *shape);
 // Whether convolutions may round inputs of the type to TF32: only if the GPU has tensor cores for
 // it, because a GPU without them computes F32 exactly, which needs row-major images.
 bool cuda_rounds_to_tf32(const tri_device_description *device, const tri_graph *graph,
                          tri_dtype type);
-// Whether the convolution, or its gradient, reads and writes channels last.
+// Whether the convolution, or its gradient, reads and writes tensors with channels last.
 bool cuda_convolves_channels_last(const tri_device_description *device, const tri_graph *graph,
                                   const tri_node *node);
-// Whether an image that the node reads or writes has its channels last: then all of them have.
+// Whether an image that the node reads or writes has its channels last: then all its images have.
 bool cuda_is_channels_last(const tri_graph *graph, const tri_node *node);
 // Whether a later node will read the value with channels last.
 bool cuda_is_read_channels_last(const tri_device_description *device, const tri_graph *graph,
@@ -110,8 +113,9 @@ bool cuda_is_read_channels_last(const tri_device_description *device, const tri_
 void cuda_layouts_of_images(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, tri_layout *in, tri_layout *out);
 
-// A `prepare` function for kernels that keep a struct of parameters, `state`. Its addresses are
-// filled in at each run, because they are not known before. cuda_release frees it.
+// A `prepare` function for kernels whose state is the struct of parameters with which they are
+// launched: stores a copy of `state`. The tensors' addresses are filled in at each run, because
+// they are not known before. cuda_release frees the copy.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
 // Decides how the columns of x [rows, columns] are summed, and how many bytes of workspace this
@@ -119,7 +123,7 @@ void cuda_release(tri_kernel *kernel);
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type);
 size_t cuda_column_sums_bytes(const cuda_column_sums *sums);
 
-// Gets the memory in which kernels record a label or token that is out of range.
+// Returns the record in which kernels describe a label or token that is out of range.
 struct cuda_fault *cuda_fault_of(tri_device *device);
 
 // X(NAME) for every kernel that computes on the GPU: cuda_kernel_NAME is its tri_kernel_def. After

@@ -8,8 +8,8 @@
 
 static const tri_layout channels_last = {.order = {0, 2, 3, 1}};
 
-// Whether the plain layout and channels last are the same for this shape: an image of one channel
-// or one pixel, or no image at all.
+// Whether the plain (row-major) layout and channels last are the same for this shape: an image of
+// one channel or one pixel, or no image at all.
 static bool is_either(const tri_shape *shape) {
     return shape->rank != 4 || shape->dims[1] == 1 || shape->dims[2] * shape->dims[3] == 1;
 }
@@ -73,9 +73,9 @@ bool cuda_is_read_channels_last(const tri_device_description *device, const tri_
     return false;
 }
 
-// Whether the kernel of an op on images works with channels last. It does if one of its inputs has
-// this layout. Inputs for which both layouts are the same (is_either) do not decide. If there are
-// no other inputs, the nodes that read the outputs decide.
+// Whether the kernel of an op on images works with channels last; `in` has the current layouts of
+// its inputs. It does if one of them is channels last. Inputs for which both layouts are the same
+// (is_either) do not decide. If there are no other inputs, the nodes that read the outputs decide.
 static bool works_channels_last(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, const tri_layout *in) {
     bool is_open = true;

@@ -1,5 +1,5 @@
-// Finds the module that computes on this host's GPUs: `cuda` for NVIDIA's, `hip` for AMD's. Both
-// are made of the same sources.
+// Finds the module (a shared object) that computes on this host's GPUs: `cuda` for NVIDIA's, `hip`
+// for AMD's. Both are made of the same sources.
 #include "device/cuda/internal.h"
 
 #include "base/log.h"
@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// A maker of GPUs: a file of /dev that exists where its driver is loaded (under Windows, in WSL,
-// NVIDIA's driver has another file), and the module that calls its runtime.
+// A maker of GPUs: a file of /dev that exists where the maker's driver is loaded, and the module
+// for its GPUs. NVIDIA has two rows, because its driver has another file in Linux under Windows
+// (WSL).
 typedef struct maker {
     const char *device_file, *module;
 } maker;
@@ -35,7 +36,7 @@ static const char *choose_module(void) {
     return NULL;
 }
 
-// Says once why --device auto takes no GPU although this host has one.
+// Warns once, with the reason, that --device auto takes no GPU although this host has one.
 static void warn(const tri_device_config *config) {
     static bool has_warned;
     if (!config->is_optional || config->index > 0 || has_warned) return;

@@ -4,13 +4,14 @@
 // the device.
 #include "device/cuda/internal.h"
 
-// One op: its function, and the indices of its inputs; -1: it has no such input.
+// One op: the function that computes it, and which of its inputs are the members of cuda_class_rows
+// with these names; -1: the op has no such input.
 typedef struct class_row {
     const tri_op *op;
     cuda_class_function function;
     int x, dy, labels, max, slice_sums, seed;
-    // has_terms: the op sums up one term of each row, to a loss or a metric. has_classes: the op's
-    // attributes are a tri_classes_attr.
+    // has_terms: the op adds up one term of each row of scores, to a loss or a metric. has_classes:
+    // the op sees a slice of the classes, and its attributes (tri_classes_attr) tell which.
     bool has_terms, has_classes;
 } class_row;
 
@@ -40,8 +41,8 @@ typedef struct class_state {
     cuda_loss_sum sum;
 } class_state;
 
-// Gets the scores, whose shape the kernel needs. nll_loss_grad does not read the scores, but its
-// output has their shape and type.
+// Returns the value of the scores, whose shape the kernel needs. nll_loss_grad does not read the
+// scores, but its output has their shape and type.
 static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *node) {
     bool made = node->op == &tri_op_nll_loss_grad;
     return tri_value_get(graph, made ? node->outputs[0] : node->inputs[0]);
@@ -116,9 +117,9 @@ static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *arg
     return TRI_OK;
 }
 
-// Distinguishes the two ops that end the loss (true) and the accuracy (false) where classes are
-// sliced over ranks. Both only add up terms that earlier ops have made, so they share the code
-// below.
+// Whether the op ends the computation of the loss (true) or of the accuracy (false) where ranks
+// share the classes. Both ops only add up terms from what earlier ops have made, so they share the
+// code below.
 static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
 
 static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

@@ -1,5 +1,6 @@
 // Ops that move elements and compute nothing, on the GPU: concat, split and their gradients,
-// rechunk, reorder, and views that have memory of their own. Elements may have any type.
+// rechunk (cuts along one axis, joins along another), reorder (to another layout), and views, whose
+// output is usually the input's memory. Elements may have any type.
 #include "device/cuda/internal.h"
 
 // The copies that one op makes, at most one for each input. A copy moves runs of consecutive
@@ -22,15 +23,16 @@ static int bytes_of(const tri_graph *graph, const tri_node *node) {
     return (int)tri_dtype_bytes(cuda_in_type(graph, node, 0));
 }
 
-// Describes a copy of `outer` runs of `run` consecutive elements. One run begins `from_row`
-// elements after the previous one in the source, and `to_row` elements in the destination.
+// Describes a copy of `outer` runs of `run` consecutive elements of `bytes` bytes each. A run
+// begins from_row elements after the previous one in the source, to_row elements in the
+// destination.
 static cuda_move runs(int bytes, int64_t outer, int64_t run, int64_t from_row, int64_t to_row) {
     return (cuda_move){
         .axes = 2, .element_bytes = bytes, .axis = {{outer, from_row, to_row}, {run, 1, 1}}};
 }
 
-// Brings the axes of a tensor into the order in which they lie in memory. Returns where axis `dim`
-// then stands.
+// Sets *shape to the value's shape with its axes in the order in which they lie in memory. Returns
+// the number of axis `dim` in this order.
 static int64_t order_axes(const tri_graph *graph, tri_value value, tri_shape *shape, int64_t dim) {
     const tri_value_info *info = tri_value_get(graph, value);
     int64_t axis = dim;
@@ -88,9 +90,10 @@ static move_state split_state(const tri_graph *graph, const tri_node *node) {
                         .zero_bytes = (size_t)(outer * run * a->slices * bytes)};
 }
 
-// Describes the copy that a rechunk makes. It cuts x into chunks along axis `from`, and y has them
-// one after the other along axis `to`: with 2 chunks, x [2, 6] cut along axis 1 becomes y [4, 3].
-// The copy runs over the axes of a chunk and, as the first axis, over the chunks: [chunks][2][3].
+// Describes the copy that a rechunk makes. It cuts x into chunks along axis `from`, and y has these
+// chunks one after the other along axis `to`: with 2 chunks, x [2, 6] cut along axis 1 becomes y
+// [4, 3]. The first axis of the copy is the chunks, and its other axes are those of a chunk: in the
+// example [2 chunks][2][3].
 static move_state rechunk_state(const tri_graph *graph, const tri_node *node) {
     const tri_rechunk_attr *a = node->attr;
     const tri_shape *x = cuda_in_shape(graph, node, 0), *y = cuda_out_shape(graph, node, 0);

@@ -1,5 +1,5 @@
-// Helpers for kernels of the device cuda. They read shapes and types from a kernel's node, and copy
-// what the kernel needs of them into its state.
+// Helpers for kernels of the device cuda. They read shapes and types of the inputs and outputs of
+// the node that a kernel computes, and keep a kernel's parameters as its state.
 #include "device/cuda/internal.h"
 
 #include <stdlib.h>
@@ -55,8 +55,8 @@ tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes
     return TRI_OK;
 }
 
-// Cuts the rows into slices of at least 128, so that the GPU has enough to do even if there are few
-// columns.
+// Cuts the rows into slices of at least 128 rows, which thread blocks sum side by side, so that the
+// GPU has enough to do even if there are few columns.
 cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type) {
     enum { SLICE_ROWS = 128, MAX_SLICES = 64 };
     int64_t slices = rows / SLICE_ROWS < MAX_SLICES ? rows / SLICE_ROWS : MAX_SLICES;

@@ -1,6 +1,6 @@
-// The kernel for ops that have none on the GPU: copies the inputs to the host, runs `ref`'s kernel
-// there, and copies the outputs back. It is slow, because host and GPU wait for each other;
-// `trireme bench kernels` shows where it is used.
+// The kernel for ops that have none on the GPU: copies the inputs to the host, runs the kernel of
+// the device `ref` (plain C) there, and copies the outputs back. It is slow, because host and GPU
+// wait for each other; `trireme bench kernels` shows where it is used.
 #include "device/cuda/internal.h"
 
 #include "device/queue.h"
@@ -14,11 +14,11 @@ typedef struct host_tensor {
 } host_tensor;
 
 typedef struct on_host {
-    tri_kernel inner;
+    tri_kernel inner; // the kernel of `ref`
     int input_count, output_count;
     bool updates; // the op writes some inputs too (an optimizer update)
     host_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
-    void *workspace;
+    void *workspace; // memory of the host that `inner` needs while it runs
 } on_host;
 
 static tri_device_description description_of_ref(void) {
@@ -96,7 +96,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     for (int i = 0; i < state->input_count; i++)
         if (is_updated(state, i))
             TRI_TRY(cuda_copy_in(args->queue, args->in[i], in[i], state->in[i].bytes));
-    // The copies must be done before the host's memory is used again.
+    // The copies must be done before the next run writes the same memory of the host.
     return tri_queue_finish(args->queue);
 }
 

@@ -1,6 +1,7 @@
-// The parameters of the module's kernels: the runtime's launching functions take one of these
-// structs each. All pointers are addresses of the device. The header is for C and C++ alike,
-// because the program is C and the kernels are C++.
+// The parameters of the kernels of the module `cuda` (runtime.h): for each kernel a struct, which
+// the program fills in and the module's function that launches the kernel takes. All pointers are
+// addresses of the device. The header is for C and C++ alike, because the program is C and the
+// kernels are C++.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
@@ -33,8 +34,8 @@
     X(clock)                                                                                       \
     X(trap)
 
-// What a pointwise kernel computes from the elements a and b. The comments say what a and b are,
-// and, behind the arrow, what the result is.
+// What a pointwise kernel computes from the elements a and b. Each comment tells what a and b are,
+// in this order, and, behind the arrow, what the result is.
 typedef enum cuda_function {
     CUDA_RELU,            // x -> y
     CUDA_LEAKY_RELU,      // x -> y
@@ -65,8 +66,8 @@ typedef struct cuda_pointwise {
 // sums [columns] F32 = the sums of the columns of x [rows, columns]. The rows are cut into slices,
 // whose sums are stored in `room` and then added, in an order that depends on `rows` alone.
 typedef struct cuda_column_sums {
-    int64_t rows, columns, slices;
-    tri_dtype type;
+    int64_t rows, columns, slices; // numbers of rows and columns of x, and of slices
+    tri_dtype type;                // type of x
     const void *x;
     float *sums, *room; // room [slices, columns], needed if there is more than one slice
 } cuda_column_sums;
@@ -82,7 +83,7 @@ typedef struct cuda_product {
     float slope;                 // slope of leaky ReLU; 0 for ReLU
     bool tf32;                   // F32 inputs may be rounded to TF32
     bool adds;                   // the product is added to c, which is F32; no activation, no bias
-    const void *a, *b, *bias;    // bias [n]; NULL: none
+    const void *a, *b, *bias;    // bias [n]; NULL: there is no bias
     void *c;
     // The gradient of the bias, where the product is the gradient of a weight (a is dyᵀ): the
     // library may sum it while it reads dy for the product. bias_grad.sums NULL: it is not wanted.

@@ -1,4 +1,4 @@
-// Parameters of the attention kernels.
+// Parameters of the attention kernels of the module `cuda` (runtime.h).
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
 #define TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
 
@@ -10,16 +10,18 @@
     X(attention)                                                                                   \
     X(attention_grad)
 
-enum { CUDA_ATTENTION_MAX_WIDTH = 256 };
+enum { CUDA_ATTENTION_MAX_WIDTH = 256 }; // the largest size of a head
 
-// The shapes: q, y and their gradients are [samples, queries, heads, width]; k and v are [samples,
-// keys, kv_heads, width], and log_sum_exp is [samples, heads, queries]. Head h of q reads head h /
-// (heads / kv_heads) of k and v. If attention is causal, query t sees keys 0 to t + keys - queries.
+// The shapes: q, y and their gradients are [samples, queries, heads, width]; k, v and their
+// gradients are [samples, keys, kv_heads, width]. log_sum_exp [samples, heads, queries] is, for
+// each query, the logarithm of the sum of e^score over its keys. A score is `scale` times the
+// scalar product of query and key. Head h of q reads head h / (heads / kv_heads) of k and v. If
+// attention is causal, query t sees keys 0 to t + keys - queries.
 typedef struct cuda_attention {
     int64_t samples, queries, keys, heads, kv_heads, width;
     float scale;
     bool causal;
-    tri_dtype type;
+    tri_dtype type; // of all tensors but log_sum_exp, which is F32
     const void *q, *k, *v;
     void *y;
     float *log_sum_exp;

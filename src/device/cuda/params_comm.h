@@ -1,4 +1,4 @@
-// Parameters of the one kernel that communicators launch, and of calls of NCCL.
+// Parameters of the one kernel that communicators between GPUs launch, and of calls of NCCL.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 #define TRIREME_DEVICE_CUDA_PARAMS_COMM_H
 
@@ -8,13 +8,13 @@
 
 #define CUDA_COMM_KERNEL_LIST(X) X(ordered_sum)
 
-// out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, in F32 (in F64 if the
-// terms are F64). With `accumulate`, the sum begins with out[i]. Term r lies at terms + r * count,
-// but the term of rank `own` at own_term. Types: F32, F64, F16 or BF16; out_type is term_type or
-// F32.
+// out[i] = ((term_0[i] + term_1[i]) + term_2[i]) + … for i below `count`, where term_r is what rank
+// r contributes. The sum is computed in F32 (in F64 if the terms are F64). With `accumulate`, it
+// begins with the old out[i]. The term of rank r lies at terms + r * count, counted in elements,
+// but that of rank `own` at own_term. Types: F32, F64, F16 or BF16; out_type is term_type or F32.
 typedef struct cuda_ordered_sum {
     int64_t count;
-    int ranks, own;
+    int ranks, own; // number of ranks, and the number of this rank
     bool accumulate;
     tri_dtype term_type, out_type;
     const void *terms, *own_term;

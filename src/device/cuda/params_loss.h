@@ -1,4 +1,6 @@
-// Parameters of the kernels of losses and metrics.
+// Parameters of the module's kernels of losses and metrics. A row has the scores of one prediction,
+// one for each class. The term of a row is what it adds to the loss or the metric. The seed is the
+// gradient with respect to the sum of these terms, with which the backward pass begins.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_LOSS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_LOSS_H
 
@@ -11,8 +13,8 @@
     X(distance)                                                                                    \
     X(loss_sum)
 
-// The functions of a row of scores. x is the scores; `inputs -> output` names the members of
-// cuda_class_rows that each function uses.
+// The functions of a row of scores. Each comment names the members of cuda_class_rows that the
+// function reads and, behind the arrow, the one that it writes; x is the scores.
 typedef enum cuda_class_function {
     CUDA_LOG_SOFTMAX,        // x -> y
     CUDA_LOG_SOFTMAX_GRAD,   // x (the output of log_softmax), dy -> y; y may be the memory of dy
@@ -22,13 +24,16 @@ typedef enum cuda_class_function {
     CUDA_NLL_GRAD,           // labels, seed -> y
     CUDA_ACCURACY,           // x, labels -> terms: 1 where the prediction is right, else 0
     CUDA_ROW_MAX,            // x -> sums [rows]: the largest score
-    // The remaining functions see only a slice of the classes, which begins at class `first` of
-    // `classes`.
+    // The remaining functions serve ranks that share the classes: each rank has the scores of one
+    // slice of the `classes` classes, which begins at class `first`. `max` is the largest score of
+    // a row over all slices.
     //
     // x, labels, max -> sums [rows, 2]: the sum of exp(x - max) over the slice, and the label's
     // x - max; 0 if the label is in another slice.
     CUDA_SLICE_SOFTMAX,
-    CUDA_SLICE_GRAD, // x, labels, max, slice_sums [rows, 2], seed -> y; y may be the memory of x
+    // x, labels, max, slice_sums, seed -> y; y may be the memory of x. slice_sums [rows, 2] is the
+    // sum over all slices of what CUDA_SLICE_SOFTMAX has made.
+    CUDA_SLICE_GRAD,
     // x, max -> sums [rows]: -c, where c is the first class of this slice with the score `max`, or
     // `classes` if there is none. The maximum of the slices' -c is then -(the first such class of
     // all): if the largest score is that of classes 3 and 7, max(-3, -7) = -3.
@@ -41,14 +46,14 @@ typedef struct cuda_class_rows {
     // For functions that see a slice of the classes: the first class of the slice, and the number
     // of all classes. `ignored`: the label of rows that do not count.
     int64_t first, classes, ignored;
-    tri_dtype type, seed_type;
+    tri_dtype type, seed_type; // type of x, dy and y; type of the seed
     const void *x, *dy, *seed;
-    const int64_t *labels;
+    const int64_t *labels; // [rows]
     const float *max, *slice_sums;
     void *y;
     double *terms; // [rows]: what each row adds to the loss; 0 for an ignored label
     float *sums;
-    struct cuda_fault *fault;
+    struct cuda_fault *fault; // where the kernel describes an invalid label
 } cuda_class_rows;
 
 // Losses that sum over all elements of predictions and targets: `count` elements in each of
@@ -63,12 +68,14 @@ typedef enum cuda_distance_function {
 typedef struct cuda_distance {
     cuda_distance_function function;
     int64_t samples, count, slices;
-    tri_dtype type, seed_type;
+    tri_dtype type, seed_type; // type of prediction, target and dx; type of the seed
     const void *prediction, *target, *seed;
-    // [slices], with CUDA_RELATIVE_L2 [samples]; NULL: the gradient is computed instead.
+    // What each slice (with CUDA_RELATIVE_L2: each sample) adds to the loss. NULL: the gradient is
+    // computed instead.
     double *terms;
-    void *dx;
+    void *dx; // the gradient of the prediction
 } cuda_distance;
+// There is one slice for every CUDA_DISTANCE_SLICE elements, but at most CUDA_DISTANCE_MAX_SLICES.
 enum { CUDA_DISTANCE_SLICE = 4096, CUDA_DISTANCE_MAX_SLICES = 1024 };
 
 // The terms that loss_sum adds up.

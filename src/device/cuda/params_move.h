@@ -1,4 +1,4 @@
-// The parameters of the kernels that only move elements.
+// The parameters of the module's kernels that only move elements.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
 #define TRIREME_DEVICE_CUDA_PARAMS_MOVE_H
 
@@ -26,22 +26,24 @@ typedef struct cuda_move {
 } cuda_move;
 
 // One term of an element's offset in a layout: (index[axis] / divisor) % modulus * stride. The
-// offset is the sum of the terms of all axes and of all blocks of an axis.
+// offset is the sum of all terms. An axis has one term, and one more for each block into which the
+// layout cuts it: in blocks of 16 channels, channel c has the terms c % 16 * 1 and c / 16 * stride.
 typedef struct cuda_reorder_term {
     int axis;
     int64_t divisor, modulus, stride;
 } cuda_reorder_term;
 
+// One of the two layouts, as a sum of terms.
 typedef struct cuda_reorder_side {
-    int terms;
+    int terms; // number of terms
     cuda_reorder_term term[CUDA_REORDER_TERMS];
 } cuda_reorder_side;
 
 // Copies every element of a tensor from one layout to another.
 typedef struct cuda_reorder {
-    int element_bytes;
+    int element_bytes; // size of an element: 1, 2, 4 or 8 bytes
     tri_shape shape;
-    int64_t count;
+    int64_t count; // number of elements
     cuda_reorder_side from_side, to_side;
     // Above 0: `from` is a sequence of matrices [rows, columns], and the copy transposes each.
     int64_t rows, columns;

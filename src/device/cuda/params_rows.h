@@ -1,5 +1,6 @@
-// Parameters of the kernels that work on rows (norms, embedding, rotary position embedding, bias)
-// and on gates.
+// Parameters of the module's kernels that work on rows (norms, embedding, rotary position
+// embedding, bias) and on gates. dx is the gradient of x, and so for other names. Where a rank has
+// only some rows of the embedding's table, other ranks have the rest.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_ROWS_H
 
@@ -19,8 +20,8 @@
     X(add_bias)                                                                                    \
     X(gate_grad)
 
-// For each row, y = (x - mean) * inv * weight + bias, where inv is 1 / sqrt(variance + eps) (layer
-// norm); without `centred`, the mean counts as 0 (RMS norm).
+// For each row of x, y = (x - mean) * inv * weight + bias, where inv is 1 / sqrt(variance + eps)
+// (layer norm); if not `centred`, the mean counts as 0 (RMS norm).
 typedef struct cuda_row_norm {
     bool centred;
     int64_t rows, width;
@@ -65,46 +66,48 @@ typedef struct cuda_embedding {
     void *y;
 } cuda_embedding;
 
-// Sorts positions by their tokens' rows; positions of one row stay in order. Tokens whose rows
-// other ranks have count as row number `rows`. It is a radix sort: a row number has `digits` digits
-// of CUDA_DIGIT_BITS bits, and for each digit, the lowest first, all positions are sorted from one
-// pair of keys and positions to the other. The first time reads keys[0] and positions[0].
+// Sorts positions of tokens by the rows that the tokens read; positions of one row stay in order.
+// Tokens whose rows other ranks have count as row number `rows`. It is a radix sort: the key of a
+// position is its row number, which has `digits` digits of CUDA_DIGIT_BITS bits. For each digit,
+// the lowest first, keys and positions move, sorted by this digit, from one pair of arrays to the
+// other: at first from keys[0] and positions[0] to keys[1] and positions[1].
 typedef struct cuda_token_order {
     cuda_tokens tokens;
     int digits;
-    int32_t *keys[2], *positions[2]; // the two pairs; each array has tokens.count elements
+    int32_t *keys[2], *positions[2]; // the two pairs of arrays; each has tokens.count elements
 } cuda_token_order;
 enum { CUDA_DIGIT_BITS = 4 };
 
-// starts[r] = how many of the sorted keys are below r, for r from 0 to `rows`.
+// starts[r] = how many of the sorted keys (row numbers) are below r, for r from 0 to `rows`: the
+// index of the first position that reads row r.
 typedef struct cuda_row_starts {
-    int64_t count, rows;
-    const int32_t *keys;
-    int32_t *starts; // [rows + 1]
+    int64_t count, rows; // number of keys; number of rows of the table
+    const int32_t *keys; // [count], sorted
+    int32_t *starts;     // [rows + 1]
 } cuda_row_starts;
 
-// Row r of dtable [rows, width] = the sum of the rows of dy [count, width] whose numbers are
-// positions[starts[r]] to positions[starts[r + 1] - 1].
+// Row r of dtable [rows, width], the gradient of the table, = the sum of those rows of dy [tokens,
+// width] whose numbers are positions[starts[r]] to positions[starts[r + 1] - 1].
 typedef struct cuda_embedding_grad {
     int64_t rows, width;
     tri_dtype type; // type of dy
     const void *dy;
     const int32_t *positions, *starts;
     float *dtable;
-    bool adds; // the sums are added to dtable
+    bool adds; // the sums are added to dtable; false: they overwrite it
 } cuda_embedding_grad;
 
-// labels [samples, length]: each token's successor, and TRI_IGNORED_LABEL for the last one. The
-// labels may be written over the tokens.
+// labels [samples, length]: each token's successor, and `ignored` (TRI_IGNORED_LABEL) for the last
+// token of a sample. The labels may be written over the tokens.
 typedef struct cuda_next_token {
     int64_t samples, length, ignored;
     const int64_t *ids;
     int64_t *labels;
 } cuda_next_token;
 
-// x, y [samples, length, heads, 2 * half]: for token t of a sample, elements i and i + half are
-// rotated by the angle (first + t) * theta^(-i / half), or back with `inverse`. y may be the memory
-// of x.
+// x, y [samples, length, heads, 2 * half]: for token t of a sample, elements i and i + half are the
+// coordinates of a point, which is rotated by the angle (first + t) * theta^(-i / half), or back
+// with `inverse`. y may be the memory of x.
 typedef struct cuda_rotary {
     int64_t samples, length, heads, half, first;
     double log_theta; // logarithm of theta to the base 2

@@ -1,4 +1,8 @@
-// The parameters of the kernels at the end of a step: optimizers, sums of squares, step scalars.
+// The parameters of the module's kernels at the end of a step: optimizers, sums of squares of the
+// gradients, step scalars. The step scalars are the numbers with which optimizers update the
+// parameters: learning rate, factor of the gradients, whether the step is skipped. The device
+// computes them (the op step_numbers), so that it need not wait for the host. A step halts if its
+// numbers are not finite and no loss scale makes up for that; it then changes no parameter.
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_STEP_H
 #define TRIREME_DEVICE_CUDA_PARAMS_STEP_H
 
@@ -34,29 +38,31 @@ enum {
     CUDA_RULE_NUMBERS = 3
 };
 
-// One update of `count` numbers, all F32. Does nothing if the step scalars say that the step is
-// skipped.
+// One update of `count` numbers of parameters, all F32. Does nothing if the step scalars tell that
+// the step is skipped.
 typedef struct cuda_update {
     cuda_rule rule;
-    // Sgd: with Nesterov's momentum; adam: weight decay is applied apart from the gradient (AdamW).
+    // CUDA_SGD: the momentum is Nesterov's. CUDA_ADAM: weight decay shrinks the parameter itself
+    // (AdamW), instead of being added to the gradient.
     bool flag;
     double number[CUDA_RULE_NUMBERS], weight_decay;
     int64_t count;
     const double *step; // the step scalars
     float *param;
     const float *grad;
-    float *state[2]; // NULL: the rule has no such state
+    float *state[2]; // the optimizer's states, such as Adam's two averages; NULL: there is none
 } cuda_update;
 
-// sums[i] F64 = the sum of the squares of x[i * chunk] to x[(i + 1) * chunk - 1]; chunk divides
-// count.
+// sums[i] F64 = the sum of the squares of x[i * chunk] to x[(i + 1) * chunk - 1]. `chunk` divides
+// `count`, the number of elements of x.
 typedef struct cuda_squares {
     const float *x;
     int64_t count, chunk;
     double *sums;
-    // If there is only one chunk: CUDA_SQUARES_BLOCKS numbers, for the sums of the thread blocks.
+    // If there is only one chunk, `blocks` thread blocks sum it together, and each writes its own
+    // sum to block_sums, which has room for CUDA_SQUARES_BLOCKS.
     double *block_sums;
-    int blocks; // how many thread blocks sum one chunk together
+    int blocks;
 } cuda_squares;
 
 // If there is only one chunk, at most CUDA_SQUARES_BLOCKS thread blocks sum it. Each of them takes
@@ -71,31 +77,36 @@ typedef struct cuda_sum_rows {
     int64_t rows, width;
 } cuda_sum_rows;
 
-// The op step_numbers, with its inputs (`carried` to `squares`) and outputs. `attr` has the bytes
-// of a tri_step_numbers_attr, passed by value because the GPU cannot read the host's memory.
+// Computes the step scalars, and what this step hands to the next: the carried numbers (loss scale,
+// count of updates, halt). `attr` has the bytes of a tri_step_numbers_attr, passed by value because
+// the GPU cannot read the host's memory.
 enum { CUDA_STEP_ATTR_WORDS = 12 };
 typedef struct cuda_step_numbers {
     int64_t attr[CUDA_STEP_ATTR_WORDS];
+    // carried: the carried numbers of the step before. control: what the host tells for this step
+    // (learning rates, the norm to which gradients are clipped). sums: losses and counts of labels,
+    // summed over all ranks. squares: one number, the sum of the squares of all gradients.
     const double *carried, *control, *sums, *squares;
-    double *after, *step;
+    double *after, *step; // the new carried numbers, and the step scalars
 } cuda_step_numbers;
 
-// If the step halts, finds which of `ranges` (first element, end) of x is the first with a number
-// that is not finite: *found = that range's number, counted from 1; 0: there is none, or the step
-// does not halt.
+// If the step halts, finds the first of the ranges of x that has a number that is not finite:
+// *found = that range's number, counted from 1; 0: there is none, or the step does not halt.
 typedef struct cuda_not_finite {
     const float *x;
-    const int64_t *ranges;
+    const int64_t *ranges; // [range_count, 2]: the first element of each range, and the end
     int64_t range_count;
-    const double *step;
+    const double *step; // the step scalars
     double *found;
 } cuda_not_finite;
 
-// seeds [count]: see tri_op_loss_seeds.
+// seeds[i] = loss scale × weight / count of loss i: the gradient of this loss with respect to its
+// sum, with which the backward pass begins.
 typedef struct cuda_loss_seeds {
-    const double *carried, *losses;
+    const double *carried,
+        *losses; // the carried numbers; [count, 2]: weight and count of each loss
     float *seeds;
-    int64_t count;
+    int64_t count; // number of losses
 } cuda_loss_seeds;
 
 #endif

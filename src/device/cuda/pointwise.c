@@ -1,5 +1,6 @@
-// Pointwise ops on the GPU: how module/pointwise.cu is launched. All tensors of such an op have the
-// same layout, so it can be any layout.
+// Pointwise ops on the GPU, which compute each element of their output from the same elements of
+// their inputs: how module/pointwise.cu is launched. All tensors of such an op have the same
+// layout, so it can be any layout.
 #include "device/cuda/internal.h"
 
 typedef struct pointwise_row {
@@ -43,8 +44,8 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
 }
 
 // Gives both inputs and the output one layout: that of the inputs, so that nothing has to be
-// reordered. If only one of the inputs is plain, all get the layout of the other one (channels
-// last), which was chosen for the convolutions before and after this op.
+// reordered. If only one of the inputs is plain (row-major), all get the layout of the other one
+// (channels last), which was chosen for the convolutions before and after this op.
 static void layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out) {
     if (node->input_count > 1 && tri_layout_is_plain(&in[0])) in[0] = in[1];
@@ -52,8 +53,9 @@ static void layouts(const tri_device_description *device, const tri_graph *graph
     out[0] = in[0];
 }
 
-// The factor of negative numbers. It is 1 for an activation_grad whose activation is none, so that
-// the gradient stays as it is.
+// The factor by which ReLU (0), leaky ReLU or their gradient multiplies where the input is
+// negative. It is 1 for an activation_grad whose activation is none, so that the gradient stays as
+// it is.
 static float slope_of(const tri_node *node) {
     const tri_activation_grad_attr *grad = node->attr;
     if (node->op == &tri_op_leaky_relu)

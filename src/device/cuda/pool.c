@@ -1,12 +1,13 @@
-// Pooling, dropout and conversion of images' bytes on the GPU: how module/pool.cu is launched.
+// Pooling, dropout and conversion of images' bytes to floats, on the GPU: how module/pool.cu is
+// launched.
 #include "device/cuda/internal.h"
 
 static bool real_input(const tri_graph *graph, const tri_node *node, int input) {
     return cuda_is_real(cuda_in_type(graph, node, input));
 }
 
-// Whether the elements of one sample can be numbered in 32 bits. The kernel does so because it is
-// faster than 64 bits.
+// Whether the elements of one sample can be numbered in 32 bits. The kernel numbers them so,
+// because divisions of 32 bits are faster than those of 64 bits.
 static bool is_countable(const tri_shape *shape) {
     int64_t count = 1;
     for (int i = 1; i < shape->rank; i++) {
@@ -24,8 +25,9 @@ static bool supports(const tri_device_description *device, const tri_graph *grap
            is_countable(cuda_out_shape(graph, node, 0));
 }
 
-// Makes dropout's mask, as ref_mask_of in device/ref/node.c does. `run` fills in the position of
-// the micro-batch, because it differs at each call.
+// Makes the parameters of dropout's mask for the probability `p` of dropping an element, as
+// ref_mask_of in device/ref/node.c does. `run` fills in mask.position, because it differs at each
+// call.
 static cuda_mask mask_of(double p, uint64_t key) {
     cuda_mask mask = {.key = key, .scale = p < 1 ? (float)(1 / (1 - p)) : 0};
     if (p > 0 && p < 1) mask.threshold = (uint32_t)(p * 4294967296.0);

@@ -1,8 +1,9 @@
-// Queues of the device cuda are CUDA streams, and their tickets are CUDA events. A queue that waits
-// for a queue of the same device waits on the GPU, by an event. Any other ticket (of a communicator
-// or of storage) is awaited by a thread of the queue. This thread then raises a number in pinned
-// memory, for which the stream waits. So the host's thread that issues work does not block, unless
-// it is far ahead of the GPU (cuda_stream_of).
+// Queues of the device cuda are CUDA streams, and their tickets are CUDA events. (A ticket stands
+// for work that was issued and that somebody may wait for; base/ticket.h.) A queue that waits for a
+// queue of the same device waits on the GPU, by an event. Any other ticket (of a communicator or of
+// storage) is awaited by a thread of the queue. This thread then raises a number in pinned memory,
+// for which the stream waits. So the host's thread that issues work does not block, unless it is
+// far ahead of the GPU (cuda_stream_of).
 #include "device/cuda/internal.h"
 
 #include "base/thread.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 
 enum {
-    // How many tickets of a queue can be told apart; the work of older tickets is done.
+    // How many events a queue has, for its newest tickets. The work of all older tickets is done,
+    // because cuda_record waits for it before it uses an event again.
     EVENTS = 256,
     // How many tickets that do not belong to this device, such as those of a communicator, a queue
     // can wait for at one time.
@@ -33,30 +35,31 @@ typedef struct cuda_queue {
     tri_queue head;
     cuda_stream *stream;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; // signalled when `asked`, `answered` or `stops` has changed
 
-    bool captures; // work that is issued now is captured into a graph
+    bool captures; // work that is issued now is captured into a CUDA graph
 
     cuda_event *events[EVENTS]; // the event of ticket n is events[n mod EVENTS]
     uint64_t recorded;          // number of the newest ticket
 
     pthread_t thread; // the thread that waits for `awaited`
     bool has_thread, stops;
-    // Tickets of other devices, of communicators or of storage, for which the stream waits. The one
-    // with number n is awaited[n mod AWAITED].
+    // Tickets of other devices, of communicators or of storage, for which the stream waits. They
+    // are numbered from 1; the one with number n is awaited[n mod AWAITED].
     tri_ticket awaited[AWAITED];
-    // Numbers of the newest ticket in `awaited`, and of the newest one that is done.
+    // asked: the number of the newest ticket in `awaited`. answered: that of the newest one whose
+    // work is done.
     uint64_t asked, answered;
     int behind;     // how many calls were issued while the stream was waiting for one of `awaited`
     uint32_t *word; // the low bits of `answered` in pinned memory: the stream waits for its value
 
-    char *small; // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
-    uint64_t small_used;
+    char *small;         // pinned memory for small copies: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
+    uint64_t small_used; // how many small copies were issued since the start
     // The half of `small` that is not in use now may be used again once this ticket is done,
     // because all copies from that half are done then.
     tri_ticket small_done;
 
-    tri_status status; // status of the first ticket that failed
+    tri_status status; // TRI_OK, or the failure of the first ticket of `awaited` that failed
     char message[TRI_MESSAGE_MAX_BYTES];
 } cuda_queue;
 
@@ -85,16 +88,16 @@ cuda_stream *cuda_stream_of(const tri_queue *queue) {
 }
 void cuda_set_captures(tri_queue *queue, bool captures) { queue_of(queue)->captures = captures; }
 
-// Rejects work that cannot be captured in a CUDA graph. CUDA itself would give up the whole graph,
-// or accept a call that would not mean the same in each repetition.
+// Fails if work is captured just now: `call` cannot be part of a CUDA graph. CUDA itself would give
+// up the whole graph, or accept a call that would not mean the same in each repetition.
 static tri_status check_capture(const cuda_queue *q, const char *call) {
     if (!q->captures) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "device cuda: a graph cannot contain %s", call);
 }
 
-// Turns the fault that a kernel recorded into a failure, the same that the device `ref` returns for
-// such input. A kernel cannot return an error, so it writes into a cuda_fault what is wrong with
-// its input. It sets `kind` last, so that the other fields are set once `kind` is seen.
+// Turns the fault that a kernel has recorded into a failure with the message that the device `ref`
+// has for such input. A kernel cannot return an error, so it writes into a cuda_fault what is wrong
+// with its input. It sets `kind` last, so that the other fields are set once `kind` is seen.
 static tri_status fault_of(const cuda_device *device) {
     const cuda_fault *fault = device->runtime->fault(device->context);
     switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {
@@ -206,8 +209,9 @@ void cuda_close_queue(tri_queue *head) {
     free(q);
 }
 
-// Gets the event of a ticket. NULL: a newer ticket has taken over the event. Then the work of the
-// older ticket is done, because cuda_record waits for it before it uses the event again.
+// Returns the event of the ticket with this number. NULL: a newer ticket has taken over the event.
+// Then the work of the older ticket is done, because cuda_record waits for it before it uses the
+// event again.
 static cuda_event *event_of(cuda_queue *q, uint64_t number) {
     uint64_t recorded = __atomic_load_n(&q->recorded, __ATOMIC_ACQUIRE);
     return recorded - number < EVENTS ? q->events[number % EVENTS] : NULL;
@@ -237,7 +241,7 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
     TRI_TRY(check_capture(q, "a ticket"));
     // Tickets n - EVENTS and n use the same event. Before ticket n takes it over, the work of the
-    // older ticket has to be done, because event_of counts all tickets of that age as done.
+    // older ticket has to be done, because from then on event_of takes that ticket for done.
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "cannot wait", why));
     __atomic_store_n(&q->recorded, q->recorded + 1, __ATOMIC_RELEASE);

@@ -55,6 +55,7 @@ typedef enum cuda_fault_kind {
 
 typedef struct cuda_fault {
     int32_t kind; // cuda_fault_kind
+    // The label or token; its position in the micro-batch; valid ones are 0 to limit - 1.
     int64_t value, index, limit;
 } cuda_fault;
 
@@ -64,7 +65,8 @@ typedef enum cuda_event_state {
     CUDA_EVENT_FAILED
 } cuda_event_state;
 
-// Bits: what the installed version of NCCL can do beyond the functions that every version has.
+// Bits: what the installed version of NCCL can do beyond the functions that every version has:
+// split a communicator, and register memory with one.
 enum { CUDA_NCCL_SPLITS = 1, CUDA_NCCL_REGISTERS = 2 };
 
 typedef struct cuda_runtime {
@@ -72,9 +74,9 @@ typedef struct cuda_runtime {
     tri_status (*count)(int *out, char *why);
     tri_status (*open)(int index, cuda_properties *properties, cuda_context **out, char *why);
     void (*close)(cuda_context *context);
-    cuda_fault *(*fault)(cuda_context *context);
-    // What to add to the device's clock to get CLOCK_MONOTONIC, in ns, so that traces have one
-    // clock.
+    cuda_fault *(*fault)(cuda_context *context); // where the device's kernels describe a fault
+    // What to add to the device's clock to get the host's CLOCK_MONOTONIC, in ns, so that a trace
+    // has the times of both on one clock.
     int64_t (*clock_offset_ns)(cuda_context *context);
 
     // alloc allocates memory of the device; alloc_host allocates pinned memory of the host, which
@@ -86,8 +88,8 @@ typedef struct cuda_runtime {
     void (*free_host)(cuda_context *context, void *memory);
     int64_t (*free_memory)(cuda_context *context);
 
-    // Begins a range with a name, for a profiler (NVTX): the calls of this thread until mark(NULL)
-    // belong to it.
+    // Begins a named range for a profiler (NVTX): it shows the calls of this thread until
+    // mark(NULL) under this name.
     void (*mark)(const char *name);
 
     // Streams. Work is done in the order in which it was issued to a stream.
@@ -117,19 +119,20 @@ typedef struct cuda_runtime {
     tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
     void (*close_graph)(cuda_graph *graph);
 
-    // NCCL. TRI_NOT_FOUND: it cannot be used, and `why` says what is missing. Opening a
-    // communicator and issuing a group of calls return before they are complete. While nccl_state
-    // is CUDA_EVENT_PENDING, the caller may neither use the communicator nor issue work to the
-    // stream. CUDA_EVENT_FAILED: the communicator can only be closed.
+    // NCCL. find_nccl sets *abilities to bits as above (CUDA_NCCL_SPLITS, …). TRI_NOT_FOUND: NCCL
+    // cannot be used, and `why` says what is missing. Opening a communicator and issuing a group of
+    // calls return before they are complete. While nccl_state is CUDA_EVENT_PENDING, the caller may
+    // neither use the communicator nor issue work to the stream. CUDA_EVENT_FAILED: the
+    // communicator can only be closed.
     tri_status (*find_nccl)(unsigned *abilities, char *why);
     // Makes the id of a new communicator.
     tri_status (*nccl_id)(char id[CUDA_NCCL_ID_BYTES], char *why);
     tri_status (*open_nccl)(cuda_context *context, const char id[CUDA_NCCL_ID_BYTES], int rank,
                             int size, cuda_nccl **out, char *why);
-    // Needs CUDA_NCCL_SPLITS. Collective over `parent`. Opens a communicator of the ranks that give
-    // the same colour, ordered by key. With colour < 0 this rank joins none: *out has no ranks and
-    // can only be closed. Until the split is complete, nccl_state of `parent` is
-    // CUDA_EVENT_PENDING. Only after that does nccl_state of *out say whether *out may be used.
+    // Needs CUDA_NCCL_SPLITS. All ranks of `parent` have to call it. Opens a communicator of the
+    // ranks that give the same colour, ordered by key. With colour < 0 this rank joins none: *out
+    // has no ranks and can only be closed. Until the split is complete, nccl_state of `parent` is
+    // CUDA_EVENT_PENDING. Only after that does nccl_state of *out tell whether *out may be used.
     tri_status (*split_nccl)(cuda_nccl *parent, int colour, int key, cuda_nccl **out, char *why);
     // Needs CUDA_NCCL_REGISTERS. alloc_nccl allocates memory of the device. NCCL is fastest on such
     // memory once it is registered with the communicator that uses it. Memory has to be

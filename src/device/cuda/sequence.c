@@ -1,5 +1,6 @@
 // Ops on sequences of tokens on the GPU: embedding, labels for next-token prediction, rotary
-// position embedding.
+// position embedding. This file chooses the kernels' parameters; module/embedding.cu and
+// module/rotary.cu have the kernels.
 #include "device/cuda/internal.h"
 
 #include <math.h>
@@ -16,8 +17,9 @@ static cuda_tokens tokens_of(const tri_graph *graph, const tri_node *node) {
     return t;
 }
 
-// Whether the kernels can compute the embedding. They sort positions and rows as I32, so there must
-// be fewer than 2^31 of each. The first input is the tokens' ids.
+// Whether the kernels can compute the embedding, or its gradient. They store positions of tokens
+// and numbers of the table's rows as I32, so there must be fewer than 2^31 of each. Input 1 is the
+// table or, for the gradient, dy (input 0 is the tokens' ids).
 static bool supports_embedding(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node) {
     cuda_tokens t = tokens_of(graph, node);

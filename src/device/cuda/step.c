@@ -1,4 +1,5 @@
-// Optimizer updates and the numbers of a step, on the GPU: how module/step.cu is launched.
+// What ends a step, on the GPU: updates by the optimizer, sums of squares of the gradients, and the
+// step scalars (learning rate, factor of the gradients, …): how module/step.cu is launched.
 #include "device/cuda/internal.h"
 
 #include <string.h>
@@ -32,8 +33,8 @@ static cuda_update update_of(const tri_node *node) {
     return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
 }
 
-// Gives all tensors of an update the parameter's layout, because the kernel goes through all of
-// them element by element.
+// Gives all tensors of an update (gradient and states; not input 2, the step scalars) the
+// parameter's layout, because the kernel goes through all of them element by element.
 static void update_layouts(const tri_device_description *device, const tri_graph *graph,
                            const tri_node *node, tri_layout *in, tri_layout *out) {
     for (int i = 1; i < node->input_count; i++)

@@ -11,8 +11,8 @@
 
 enum { PAGE_BYTES = 4096 };
 
-// An area is a range of addresses that stands for one allocation of device memory. Finds the first
-// area whose address is above the given one, by bisection, since areas are sorted by address.
+// Finds the first area that begins above the given address (an area is a range of addresses that
+// stands for one allocation of device memory). Areas are sorted by address, so it uses bisection.
 static int area_above(const far_areas *areas, const char *address) {
     int low = 0, high = areas->count;
     while (low < high) {
@@ -50,9 +50,9 @@ tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void
     *out = NULL;
     TRI_TRY(inner->backend->alloc(inner, bytes, &memory));
     far_area area = {.memory = memory, .bytes = bytes};
-    // At least one page more than `bytes`, so that `address + bytes`, the end of this area (the
-    // addresses of one allocation), is never the first address of another area: far_translate has
-    // to find this area for it.
+    // At least one page more than `bytes`. So `address + bytes`, the end of this allocation, still
+    // lies in this area: far_translate accepts it too, and must not take it for the beginning of
+    // the next area.
     area.mapped = (bytes / PAGE_BYTES + 2) * PAGE_BYTES;
     void *address =
         mmap(NULL, area.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

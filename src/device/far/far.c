@@ -1,5 +1,5 @@
-// The device `far`: translates addresses, and issues the CPU's work to queues. far.h explains its
-// purpose.
+// The device `far`, which behaves like a GPU in tests: translates addresses of its memory, and
+// issues the work of the inner device (the CPU) to queues with threads. far.h explains why.
 #include "device/far/far.h"
 
 #include "base/os.h"
@@ -15,10 +15,10 @@
 
 typedef struct far_device {
     tri_device head;
-    tri_device *inner;
-    far_areas areas;
-    far_host host;
-    far_delays delays;
+    tri_device *inner; // the CPU
+    far_areas areas;   // the device's memory
+    far_host host;     // the host's memory that alloc_host gave
+    far_delays delays; // how long the queues' threads sleep before each item of work
 } far_device;
 
 static far_device *far_of(const tri_device *device) { return (far_device *)(uintptr_t)device; }

@@ -1,7 +1,7 @@
 // A device for tests that behaves like a GPU: the CPU's kernels behind queues, each with its own
-// thread. Work is done later than it is issued, and the host cannot use the device's memory: its
-// addresses fault, and are translated when work is issued. No other code knows that this is not a
-// real device.
+// thread. Work is done later than it is issued. The host cannot use the device's memory: it faults
+// at the addresses that it knows, which are translated when work is issued. No other code knows
+// that this is not a real device.
 //
 // TRIREME_FAR_DELAY_US=N lets the threads sleep for a random time of up to N microseconds before
 // each item of work (TRIREME_FAR_SEED is the seed of the random numbers, by default 1). With

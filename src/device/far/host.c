@@ -1,4 +1,5 @@
-// Allocates host memory that ends at the end of a page. The page behind it faults, so that a copy
+// The host memory that alloc_host of the test device `far` gives. Its size is rounded up to 64
+// bytes, and it ends at the end of a page. An access to the page behind it faults, so that a copy
 // beyond the end is noticed.
 #include "device/far/host.h"
 
@@ -8,8 +9,9 @@
 enum { PAGE_BYTES = 4096, ALIGNMENT = 64 };
 
 struct far_host_memory {
+    // mapping: all pages, of which the last one faults. memory: the address that the caller got.
     char *mapping, *memory;
-    size_t mapped, bytes;
+    size_t mapped, bytes; // sizes of `mapping` and of `memory`, in bytes
     far_host_memory *next;
 };
 

@@ -1,5 +1,5 @@
-// Queues with threads: work is copied into a ring buffer, and the queue's own thread does it in
-// order.
+// Queues of the test device `far`: work is copied into a ring buffer, and the queue's own thread
+// does it in order, by calls of the inner device (the CPU).
 #include "device/far/queue.h"
 
 #include "base/philox.h"
@@ -17,17 +17,17 @@ enum { RING = 512 };
 
 struct far_queue {
     tri_queue head;
-    tri_queue *inner;
+    tri_queue *inner; // a queue of the inner device, to which the thread issues the work
     far_delays delays;
     pthread_t thread;
     bool has_thread;
 
     pthread_mutex_t lock;
-    pthread_cond_t more, less; // signalled when work was added, and when work was done
+    pthread_cond_t more, less; // more: signalled when work was added; less: when work was done
     far_work ring[RING];       // work n is ring[n mod RING]
-    uint64_t issued, done;     // how many items of work were issued and are done, since the start
-    bool stops;
-    tri_status status; // TRI_OK, or the first failure; work after a failure is not done
+    uint64_t issued, done;     // since the start: how many items were issued, and how many are done
+    bool stops;                // the thread ends once all work is done
+    tri_status status;         // TRI_OK, or the first failure; work after a failure is not done
     char message[TRI_MESSAGE_MAX_BYTES];
 };
 
@@ -65,7 +65,7 @@ static void *work_off(void *context) {
 }
 
 // Returns the first failure of the queue's work, or TRI_OK. After a failure every call returns it,
-// because later work would use the results. The caller holds the lock.
+// because later work would use the results of the failed work. The caller holds the lock.
 static tri_status outcome(const far_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }

@@ -1,5 +1,5 @@
-// A queue of the device `far`: does work in order on its own thread, so that work is done later
-// than it is issued.
+// A queue of the test device `far`: does work in order on its own thread, so that work is done
+// later than it is issued, as on a GPU.
 #ifndef TRIREME_DEVICE_FAR_QUEUE_H
 #define TRIREME_DEVICE_FAR_QUEUE_H
 
@@ -7,7 +7,8 @@
 
 typedef struct far_queue far_queue;
 
-// One item of work. Its addresses are those of the inner device.
+// One item of work: `run` does it, with those of the other members that it needs. Addresses are
+// those of the inner device (the CPU), whose queue `run` gets.
 typedef struct far_work {
     tri_status (*run)(tri_queue *inner, struct far_work *work);
     const tri_kernel *kernel;
@@ -32,6 +33,7 @@ void far_queue_close(tri_queue *queue);
 // Adds a copy of the work to the queue. Fails if earlier work of the queue has failed; blocks while
 // the queue is full.
 tri_status far_queue_push(tri_queue *queue, const far_work *work);
+// Implements tri_device_backend.record.
 tri_status far_queue_record(tri_queue *queue, tri_ticket *out);
 
 #endif

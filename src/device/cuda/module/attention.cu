@@ -11,9 +11,11 @@
 // probabilities again. So one block sums all that a result consists of: no sum needs atomics, and
 // the order of each sum depends on shapes alone.
 //
-// For each pair of a tile of rows and a tile of columns, forward reads k and v; the gradient of q
-// reads q, dy, v and twice k; the gradient of k and v reads k, v, dy and twice q. All but the first
-// reads come from the L2 cache.
+// Bytes, where an element has e = 4 bytes (2 in F16 or BF16): for each pair of a tile of rows and
+// one of columns, forward reads 2 · e · width for each row of a tile (k and v); the gradient of q
+// reads 5 · e · width (q, dy, v and twice k), and so does the gradient of k and v (k, v, dy and
+// twice q). All but the first reads come from the L2 cache. Each result is written once: e · width
+// bytes for each row, and forward also 4 bytes for each query (log_sum_exp).
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/pack.h"
 
@@ -35,7 +37,8 @@ template <int D> struct sizes {
 GPU_DEVICE int own_row() { return (int)threadIdx.x / SIDE; }
 GPU_DEVICE int own_column() { return (int)threadIdx.x % SIDE; }
 
-// Computes the sum, or the maximum, over the 16 threads that share a row; all of them get it.
+// Computes the sum, or the maximum, over the 16 threads that share a row; all of them get the
+// result.
 GPU_DEVICE float row_sum(float value) {
     for (int mask = SIDE / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
     return value;
@@ -47,7 +50,8 @@ GPU_DEVICE float row_max(float value) {
     return value;
 }
 
-// Copies rows `row` and following of x to a tile, as floats; rows beyond the last are 0.
+// Copies rows `row` to row + tile - 1 of x to a tile in shared memory, as floats; rows beyond the
+// last are 0.
 template <typename T, int D>
 GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width) {
     constexpr int n = gpu_lot<T>::count;
@@ -65,7 +69,8 @@ GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width
     }
 }
 
-// Computes the scalar products of this thread's rows of tile a with its rows of tile b.
+// Computes the scalar products of R rows of tile a with R rows of tile b: those of a are this
+// thread's rows of the matrix of scores, those of b its columns.
 template <int D, int R>
 GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&out)[R][R]) {
     const float *rows = a + own_row() * R * sizes<D>::stride;
@@ -81,8 +86,8 @@ GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&
     }
 }
 
-// sums += weights [rows, columns] · tile [columns, width]: row j of the tile belongs to column j of
-// the weights.
+// sums += weights [rows, columns] · tile [columns, width], for this thread's rows: row j of the
+// tile belongs to column j of the weights.
 template <int D, int R, int N>
 GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums)[R][N]) {
     const float *rows = weights + own_row() * R * (sizes<D>::tile + 1);
@@ -96,7 +101,8 @@ GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums
     }
 }
 
-// Copies the R x R weights of each thread to shared memory, because other threads multiply by them.
+// Copies this thread's R x R probabilities, or gradients of scores, to shared memory, because other
+// threads multiply rows of a tile by them (accumulate).
 template <int D, int R> GPU_DEVICE void store_weights(float *weights, const float (&own)[R][R]) {
     for (int i = 0; i < R; i++)
         for (int j = 0; j < R; j++)
@@ -104,7 +110,7 @@ template <int D, int R> GPU_DEVICE void store_weights(float *weights, const floa
                 own[i][j];
 }
 
-// Writes this thread's rows of a result.
+// Writes this thread's elements of a result: R rows, and every 16th element of each.
 template <typename T, int R, int N>
 GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
                       const float (&sums)[R][N]) {
@@ -117,8 +123,9 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// Turns the scores of a tile of keys into probabilities relative to the largest score so far. If
-// this tile has a larger one, the earlier sums are scaled down (online softmax).
+// Turns the scores of a tile of keys into e^(score - largest), where `largest` is the query's
+// largest score so far, and adds them to `sum`. If this tile has a larger score, the earlier `sum`
+// and `out` are scaled down to it (online softmax).
 template <int R, int N>
 GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, float (&scores)[R][R],
                        float (&largest)[R], float (&sum)[R], float (&out)[R][N]) {
@@ -142,8 +149,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, floa
     }
 }
 
-// The forward kernel. Thread blocks with the most keys start first, so that none of them still runs
-// alone when all others are done.
+// The forward kernel. The tiles of queries with the most keys start first, so that none of them
+// still runs alone when all others are done.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -181,7 +188,8 @@ template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
 }
 
 // Computes dots[query] = the scalar product of the query's rows of dy and y, one warp for each. The
-// gradient of softmax subtracts it.
+// gradient of softmax subtracts it. Reads 2 · e · width bytes and writes 4 for each query (e as
+// above).
 template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     const cuda_attention &f = p.forward;
     int64_t rows = f.samples * f.queries * f.heads;
@@ -197,7 +205,7 @@ template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
     }
 }
 
-// The probability with which a query attends to a key, from `product`, the scalar product of the
+// The probability with which query t attends to a key, from `product`, the scalar product of the
 // two.
 GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, int64_t key,
                              float log_sum_exp) {
@@ -205,7 +213,7 @@ GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, 
 }
 
 // Computes dq, the gradient of the queries. The rows of a thread block are queries and its columns
-// keys. One thread block goes over all keys, so it alone sums all terms of its queries' gradients.
+// keys. One thread block goes over all keys, so it alone adds up the gradients of its queries.
 template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);
@@ -249,7 +257,7 @@ template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
 }
 
 // Computes dk and dv, the gradients of keys and values. Rows are keys, and columns are the queries
-// of all heads that read them, so one thread block alone sums all terms of its keys' gradients.
+// of all heads that read these keys, so one thread block alone adds up the gradients of its keys.
 template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
     constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
     GPU_SHARED(float, a, tile *sizes<D>::stride);

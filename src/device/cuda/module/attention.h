@@ -1,14 +1,16 @@
-// What the kernels of attention share: where the rows of a head are, and which keys a query attends
-// to.
+// What the kernels of attention (attention.cu, attention_matrix.cu) share: where the rows of a head
+// are, and which keys a query attends to. A tile is a number of neighbouring queries, or keys, that
+// a thread block takes together.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_ATTENTION_H
 #define TRIREME_DEVICE_CUDA_MODULE_ATTENTION_H
 
 #include "device/cuda/module/gpu.h"
 
-// Where the rows of one head lie in a tensor [samples, length, heads, width].
+// Where the rows of one head lie in a tensor [samples, length, heads, width]: a row is the `width`
+// elements of one query or key.
 struct head_rows {
-    const void *at;
-    // Offset of element 0 of row 0; distance from row to row; number of rows.
+    const void *at; // the tensor
+    // Offset of element 0 of row 0; distance from row to row (both in elements); number of rows.
     int64_t first, step, length;
 };
 
@@ -26,12 +28,14 @@ GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
     return p.causal ? t + 1 + p.keys - p.queries : p.keys;
 }
 
-// The end of the keys to which any query of a tile attends: tiles of keys beyond it are skipped.
+// How many keys, from key 0 on, the queries t to t + tile - 1 attend to at most: tiles of keys
+// beyond these are skipped.
 GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
     return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
 }
 
-// How many tiles of queries attend to none of the keys from `key` on, and are skipped.
+// How many tiles, of `tile` queries each, attend to none of the keys from `key` on, and are
+// skipped.
 GPU_DEVICE int64_t tiles_before(const cuda_attention &p, int64_t key, int tile) {
     int64_t blind = p.causal ? key - (p.keys - p.queries) : 0;
     return blind > 0 ? blind / tile : 0;

@@ -1,6 +1,6 @@
-// Attention of half types on tensor cores, in tiles that stay on chip (Dao, "FlashAttention-2",
-// 2023). Sums are F32; probabilities and the gradients of scores are rounded to the half type
-// before they are multiplied with v, k, q or dy.
+// Attention of half types (F16, BF16) on tensor cores, in tiles that stay on chip (Dao,
+// "FlashAttention-2", 2023). Sums are F32; probabilities and the gradients of scores are rounded to
+// the half type before they are multiplied with v, k, q or dy.
 //
 // A warp computes 16 rows (32 in the forward kernel) with all their columns. So a sum over a row
 // needs only the 4 lanes (threads) that share it, and the result of one product is the input of the
@@ -9,8 +9,10 @@
 // attention.cu, so that no sum needs atomics.
 //
 // In the forward kernel and the gradient of q, a tile of queries goes through all its keys, tile by
-// tile, and reads their k and v. In the gradient of k and v, a tile of keys goes through tiles of
-// queries and reads their q and dy. All but the first reads come from the L2 cache.
+// tile, and reads their k and v: 4 · width bytes for each key. In the gradient of k and v, a tile
+// of keys goes through tiles of queries and reads their q and dy: 4 · width bytes for each query,
+// and 8 bytes of log_sum_exp and `dots`. All but the first reads come from the L2 cache. The tile's
+// own rows are read once, and each result is written once (2 bytes for each element).
 #include "device/cuda/module/attention.h"
 #include "device/cuda/module/matrix.h"
 #include "device/cuda/module/pack.h"
@@ -21,15 +23,17 @@ namespace {
 enum { WARPS = 4, THREADS = WARPS * GPU_WARP, WARP_ROWS = 16 };
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// The sizes of tiles for heads of up to D elements. Rows are queries, or keys in the gradient of k
-// and v; columns are the other of the two. A row in shared memory has 8 extra elements, so that 8
-// neighbouring rows lie in different banks.
+// The sizes of tiles for heads of up to D elements. Rows are queries, and columns keys; in the
+// gradient of k and v, rows are keys, and columns queries. A row in shared memory has 8 extra
+// elements, so that 8 neighbouring rows lie in different banks.
 template <int D> struct shape {
     static const int row_tiles = 2; // a warp has this many times 16 rows in the forward kernel
+    // Queries of a tile, and keys of a tile, in the forward kernel.
     static const int queries = WARPS * WARP_ROWS * row_tiles, keys = 64;
-    // Sizes of a tile in the gradient kernels.
+    // Rows of a tile of rows, and of a tile of columns, in the gradient kernels.
     static const int rows = WARPS * WARP_ROWS, columns = D > 64 ? 32 : 64;
-    static const int stride = D + 8;
+    static const int stride = D + 8; // elements from one row of a tile to the next
+    // Bytes of shared memory: of the forward kernel, and of the gradient kernels.
     static const int bytes = (queries + 2 * keys) * stride * 2;
     static const int grad_bytes = (2 * rows + 4 * columns) * stride * 2;
 };
@@ -37,7 +41,8 @@ template <int D> struct shape {
 GPU_DEVICE int own_lane() { return (int)threadIdx.x % GPU_WARP; }
 GPU_DEVICE int own_warp() { return (int)threadIdx.x / GPU_WARP; }
 
-// Begins to copy rows `row` and following to a tile; rows beyond the last become 0.
+// Begins to copy `rows` rows of x, from `row` on, to a tile in shared memory; rows beyond the last
+// become 0.
 template <typename T, int D, int rows>
 GPU_DEVICE void copy_tile(T *tile, const head_rows &x, int64_t row, int64_t width) {
     const T *from = (const T *)x.at + x.first + row * x.step;
@@ -146,9 +151,10 @@ GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
     }
 }
 
-// Turns the scores of 16 queries into probabilities relative to the largest score so far. If a
-// larger score comes, the earlier sums are scaled down. Scores are multiplied by log2(e), because
-// the hardware computes powers of 2.
+// Turns the scores of 16 queries into e^(score - largest), where `largest` is the query's largest
+// score so far, and adds them to `sum`. If this tile has a larger score, the earlier `sum` and
+// `out` are scaled down to it. Scores are multiplied by log2(e), because the hardware computes
+// powers of 2.
 template <int n, int N>
 GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
                        gpu_matrix_c (&scores)[n], float (&largest)[2], float (&sum)[2],
@@ -185,8 +191,8 @@ GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key,
     }
 }
 
-// The forward kernel. Thread blocks with the most keys start first, so that no long one is left at
-// the end.
+// The forward kernel. The tiles of queries with the most keys start first, so that none of them
+// still runs alone when all others are done.
 template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
     using S = shape<D>;
     GPU_DYNAMIC_SHARED(T, q_tile);

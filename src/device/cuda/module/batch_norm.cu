@@ -1,15 +1,19 @@
 // Batch norm in stages. Each channel is cut into slices of a fixed size. A thread block sums one
 // slice, and then the sums of the slices are joined in their order, so that the results have the
-// same bits in every run. Training reads x three times (the second time from the caches) and writes
-// y once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose
-// channels lie side by side have kernels of their own, which read and write as often.
+// same bits in every run. The moments of some values are their mean and the sum of squared
+// deviations from it. Training reads x three times (the second time from the caches) and writes y
+// once; the gradient reads x, dy and, with a fused ReLU, y twice, and writes dx. Images whose
+// channels lie side by side (channels last) have kernels of their own, which read and write as
+// often. Each kernel tells how many bytes it reads and writes: sizeof(X) is the size of an element
+// of x and dx, sizeof(Y) that of y and dy (4 in F32, 2 in F16 and BF16).
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/walk.h"
 #include "device/moments.h"
 
 namespace {
 
-// The slice of a channel that a block sums: where its elements begin, and how many there are.
+// The slice of a channel that a block sums: its channel, the number of its first element among
+// those of the channel, and how many elements it has.
 struct slice {
     int64_t channel, first, count;
 };
@@ -26,7 +30,8 @@ GPU_DEVICE int64_t index_of(const cuda_batch_norm &p, const slice &s, const gpu_
     return (at.outer * p.channels + s.channel) * p.inner + at.inner;
 }
 
-// Computes the mean of a slice, and the sum of squared deviations from it.
+// Computes the mean of a slice, and the sum of squared deviations from it. Reads 2 · sizeof(X)
+// bytes for each element (half of them from the caches), and writes 16 for each slice.
 template <typename X> GPU_KERNEL moments(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
@@ -65,6 +70,7 @@ GPU_DEVICE void write_moments(const cuda_batch_norm &p, int64_t c, tri_moments m
 
 // Joins the moments of a channel's slices, one warp for each channel. Each lane (thread of the
 // warp) joins neighbouring slices and lane 0 joins the lanes' results, so that the order is fixed.
+// Reads 16 bytes for each slice, and writes at most 16 for each channel (write_moments).
 GPU_KERNEL join_slices(cuda_batch_norm p) {
     GPU_SHARED(tri_moments, lanes, GPU_WARP);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x, all = p.samples * p.inner;
@@ -85,7 +91,8 @@ GPU_KERNEL join_slices(cuda_batch_norm p) {
     write_moments(p, c, m);
 }
 
-// Joins the moments that the replicas sent.
+// Joins the moments that the replicas of the model have exchanged. For each channel, reads 12 bytes
+// for each replica (4 of them from the cache), and writes 16.
 GPU_KERNEL join_all(cuda_batch_norm p) {
     for (int64_t c = gpu_thread(); c < p.channels; c += gpu_threads()) {
         tri_moments m = {0, 0, 0};
@@ -144,6 +151,8 @@ GPU_DEVICE int64_t channel_at(const cuda_batch_norm &p, int64_t at, bool small) 
                  : at / p.inner % p.channels;
 }
 
+// Computes y. Reads sizeof(X) and writes sizeof(Y) bytes for each element; the numbers of a channel
+// come from the cache.
 template <typename X, typename Y> GPU_KERNEL apply(cuda_batch_norm p) {
     typedef gpu_pack<X, 4> four_x;
     typedef gpu_pack<Y, 4> four_y;
@@ -166,7 +175,8 @@ template <typename X, typename Y> GPU_KERNEL apply(cuda_batch_norm p) {
 }
 
 // Computes the sums of dy and of dy times the normalised x over a slice. Where a fused ReLU made y
-// 0, dy counts as 0.
+// 0, dy counts as 0. Reads sizeof(X) + sizeof(Y) bytes for each element (with a fused ReLU, another
+// sizeof(Y)), and writes 16 for each slice.
 template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     slice s = slice_of(p);
@@ -187,7 +197,8 @@ template <typename X, typename Y> GPU_KERNEL gradient_sums(cuda_batch_norm p) {
     }
 }
 
-// Adds up the sums of a channel's slices, one warp for each channel.
+// Adds up the sums of a channel's slices, one warp for each channel. Reads 16 bytes for each slice,
+// and writes 8 for each channel (16 if the sums are also reduced over replicas).
 GPU_KERNEL join_sums(cuda_batch_norm p) {
     GPU_SHARED(double, scratch, 1);
     int64_t slices = cuda_norm_slices(&p), c = blockIdx.x;
@@ -206,7 +217,7 @@ GPU_KERNEL join_sums(cuda_batch_norm p) {
     p.sums[p.channels + c] = (float)sum;
 }
 
-// How many values a channel has, in all replicas.
+// How many values a channel has, in all replicas together.
 GPU_DEVICE double values_of(const cuda_batch_norm &p) {
     double values = 0;
     if (!p.all_moments) return (double)(p.samples * p.inner);
@@ -215,6 +226,8 @@ GPU_DEVICE double values_of(const cuda_batch_norm &p) {
     return values;
 }
 
+// Computes dx. Reads sizeof(X) + sizeof(Y) bytes for each element (with a fused ReLU, another
+// sizeof(Y)), and writes sizeof(X).
 template <typename X, typename Y> GPU_KERNEL gradient(cuda_batch_norm p) {
     const X *x = (const X *)p.x;
     const Y *y = (const Y *)p.y, *dy = (const Y *)p.dy;
@@ -302,6 +315,7 @@ GPU_DEVICE void write_results(const cuda_batch_norm &p, const panel &a, const fl
     }
 }
 
+// As `moments`, for channels last: reads and writes as many bytes.
 template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, n *GPU_BLOCK);
     panel a = panel_of<n>(p);
@@ -322,6 +336,7 @@ template <typename X, int n> GPU_KERNEL moments_last(cuda_batch_norm p) {
     write_results(p, a, mean, squares);
 }
 
+// As gradient_sums, for channels last: reads and writes as many bytes.
 template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batch_norm p) {
     GPU_SHARED(float, scratch, n *GPU_BLOCK);
     panel a = panel_of<n>(p);
@@ -348,7 +363,8 @@ template <typename X, typename Y, int n> GPU_KERNEL gradient_sums_last(cuda_batc
     write_results(p, a, sum, sum_h);
 }
 
-// Computes y or dx. The numbers of a thread's channels stay in registers while it passes over rows.
+// As `apply` (computes y) or `gradient` (computes dx), for channels last: reads and writes as many
+// bytes. The numbers of a thread's channels stay in registers while it goes over its pixels.
 template <typename X, typename Y, int n, bool is_gradient>
 GPU_KERNEL apply_last(cuda_batch_norm p) {
     panel a = panel_of<n>(p);
@@ -386,7 +402,8 @@ tri_status launch_join(cuda_stream *stream, const cuda_batch_norm *p, unsigned s
                       why);
 }
 
-// A stage's kernel, and by how many thread blocks it is computed. NULL: launch_join has the kernel.
+// A stage's kernel, and by how many thread blocks it is computed. A stage whose kernel is NULL here
+// is launched by launch_join.
 struct stage_row {
     unsigned stage;
     void (*kernel)(cuda_batch_norm);

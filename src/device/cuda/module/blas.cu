@@ -73,14 +73,15 @@ typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, bool, int, b
 // A product that is ready to run. It lives as long as the process, because choosing its algorithm
 // takes long.
 struct prepared {
-    bool supported = false;
+    bool supported = false; // the library can compute it
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes = 0;
 };
 
-// What is kept for each device that the process has opened.
+// What the process keeps for each device: cuBLASLt's handle, and the products that are ready to
+// run.
 struct blas_state {
     std::mutex lock;
     cublasLtHandle_t handle = nullptr;
@@ -303,7 +304,8 @@ bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_
             *status = run(l, state, x, stream, &p, why);
             return true;
         }
-        // Not every type and alignment has an algorithm that sums the gradient of a bias.
+        // Not every type and alignment has an algorithm that sums the gradient of a bias: tries
+        // again without that gradient.
         if (!*sums_bias) return false;
         p.bias_grad.sums = nullptr;
     }

@@ -1,6 +1,6 @@
-// Which of several ways of a library to compute the same product or convolution is the fastest on
-// this GPU. The choice is measured once and kept in a file, so that every later run computes in the
-// same way: each way has its own rounding.
+// Which of several ways of a library (cuBLASLt, cuDNN) to compute the same product or convolution
+// is the fastest on this GPU. The choice is measured once and kept in a file, so that every later
+// run computes in the same way: ways differ in how they round.
 // docs/decisions/0026-measured-algorithms.md says why.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_CHOICES_H
 #define TRIREME_DEVICE_CUDA_MODULE_CHOICES_H

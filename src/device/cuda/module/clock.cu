@@ -1,4 +1,5 @@
-// Writes to the host's memory at what time the stream reaches this kernel.
+// Writes to the host's memory at what time the stream reaches this kernel: 8 bytes. It reads
+// nothing.
 #include "device/cuda/module/gpu.h"
 
 namespace {

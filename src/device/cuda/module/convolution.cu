@@ -3,7 +3,8 @@
 // convolution. A thread block computes 64 x 64 elements of the result and a thread 4 x 4 of them;
 // tiles of 64 x 16 of both matrices pass through shared memory. From the device's memory a block
 // reads its 64 rows of one matrix and its 64 columns of the other once, so each input is read once
-// for every 64 rows or columns of the result.
+// for every 64 rows or columns of the result: for a sum over `depth` products, depth / 32 elements
+// of 4 bytes (2 in F16 or BF16) for each element of the result, which is written once.
 //
 //   forward      y  [features, pixels of y] = weight [features, taps] · x at (taps, pixels)
 //   grad_input   dx [channels, pixels of x] = weight [channels, taps] · dy at (taps, pixels)
@@ -19,11 +20,11 @@
 namespace {
 
 enum {
-    TILE = 64,
-    DEPTH = 16,
-    OWN = 4,
+    TILE = 64,  // a thread block computes TILE x TILE elements of the result
+    DEPTH = 16, // so many columns of the first matrix (rows of the second) are in a tile
+    OWN = 4,    // a thread computes OWN x OWN elements of the result
     THREADS = (TILE / OWN) * (TILE / OWN),
-    LOADS = TILE * DEPTH / THREADS,
+    LOADS = TILE * DEPTH / THREADS, // how many elements of a tile a thread loads
     // Stride of a tile's rows in shared memory; 4 extra, so that columns lie in different banks.
     LINE = TILE + 4
 };
@@ -84,7 +85,8 @@ GPU_DEVICE float x_at(const cuda_convolution &p, const void *x, int64_t group, p
     return gpu_get(((const T *)x)[offset_of(p, p.in, p.channels, pixel.outer, channel, h, w)]);
 }
 
-// The element of dy that this pixel of x contributes to through the tap; 0: there is none.
+// The gradient dy of that element of y which reads this pixel of x through the tap; 0 if there is
+// no such element.
 template <typename T>
 GPU_DEVICE float dy_at(const cuda_convolution &p, const void *dy, int64_t group, position pixel,
                        position tap) {
@@ -112,8 +114,9 @@ GPU_DEVICE float weight_at(const cuda_convolution &p, const product_shape &s, in
         ((const T *)p.b)[offset_of(p, p.kernel, s.rows, feature, row, tap.row, tap.column)]);
 }
 
-// The elements of the result that a thread block computes: its group, rows and columns, and, for
-// the gradient of the weight, its range of pixels.
+// The elements of the result that a thread block computes: the group, the first row and the first
+// column, and the range [begin, end) over which it sums. For the gradient of the weight, this range
+// is one slice of the pixels.
 struct block_tile {
     int64_t group, slice, row, column, begin, end;
 };
@@ -138,7 +141,7 @@ GPU_DEVICE block_tile block_tile_of(const cuda_convolution &p, const product_sha
 
 // Finds the columns of the second matrix from which a thread loads in every tile: one pixel, in
 // own[0], or, for the gradient of the weight, LOADS taps. This is done once, before the loop over
-// the tiles, because it takes divisions.
+// the tiles, because it needs divisions, which are slow.
 template <int kind>
 GPU_DEVICE void find_own(const cuda_convolution &p, const product_shape &s, const block_tile &tile,
                          position *own) {
@@ -213,6 +216,8 @@ GPU_DEVICE void store(const cuda_convolution &p, const product_shape &s, const b
     gpu_put(&((O *)p.c)[at], gpu_activate<float>(p.activation, p.slope, sum + bias));
 }
 
+// Computes the convolution or one of its gradients. How many bytes it reads and writes: see the top
+// of this file.
 template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolution p) {
     GPU_SHARED(float, left, DEPTH *LINE);
     GPU_SHARED(float, right, DEPTH *LINE);
@@ -241,7 +246,8 @@ template <int kind, typename T, typename O> GPU_KERNEL convolution(cuda_convolut
                               sums[i][j]);
 }
 
-// Adds up the sums of the slices, in their order, to the gradient of each weight.
+// Computes the gradient of each weight: the sum of what its slices of the pixels have given, in the
+// order of the slices. Reads 4 bytes for each slice and weight, and writes 4 for each weight.
 template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = gpu_thread(); i < count; i += gpu_threads()) {
@@ -251,7 +257,8 @@ template <typename O> GPU_KERNEL join_slices(cuda_convolution p) {
     }
 }
 
-// Sums x over each channel. A thread block sums one channel after the other, and reads x once.
+// Sums x over each channel. A thread block sums one channel after the other. Reads 4 bytes (2 in
+// F16 or BF16) for each element, and writes 4 for each channel.
 template <typename T> GPU_KERNEL channel_sums(cuda_channel_sums p) {
     GPU_SHARED(float, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.channels; c += gridDim.x) {
@@ -299,7 +306,7 @@ tri_status launch_sums(cuda_stream *stream, T *, const cuda_channel_sums *p, cha
 }
 
 // Adds the bias to y, which cuDNN has computed without it, and applies the activation. Reads and
-// writes y once.
+// writes 4 bytes (2 in F16 or BF16) for each element.
 template <typename T, int n> GPU_KERNEL finish_output(cuda_convolution p) {
     int64_t inner = (int64_t)p.out[0] * p.out[1], count = p.samples * p.features * inner;
     T *y = (T *)p.c;
@@ -329,8 +336,8 @@ tri_status launch_finish(cuda_stream *stream, T *, const cuda_convolution *p, ch
                       gpu_blocks(stream, count, GPU_BLOCK), GPU_BLOCK, *p, why);
 }
 
-// Copies the gradient of the weight from the workspace, where it has a half type, to p.c in F32.
-// Reads and writes each element once.
+// Copies the gradient of the weight from the workspace, where it has a half type (F16 or BF16), to
+// p.c in F32. Reads 2 bytes and writes 4 for each element.
 template <typename T, int n> GPU_KERNEL widen_gradient(cuda_convolution p) {
     int64_t count = p.features * (p.channels / p.groups) * p.kernel[0] * p.kernel[1];
     for (int64_t i = n * gpu_thread(); i < count; i += n * gpu_threads()) {

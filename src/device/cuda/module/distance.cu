@@ -1,25 +1,28 @@
 // Losses that sum over all elements, their gradients, and the final sum of every loss. The kernels
-// read prediction and target once (the gradient of relative L2 twice) and sum in F64.
+// read prediction and target once (the gradient of relative L2 twice), which is 8 bytes for each
+// element (4 in F16 and BF16), and sum in F64. The gradients write 4 bytes (2) for each element.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
 enum { MAX_WARPS = GPU_BLOCK / 32, SUM_THREADS = 1024, SUM_WARPS = SUM_THREADS / 32 };
 
+// What one element adds to the loss (squared error, or binary cross-entropy of a score).
 GPU_DEVICE float term_of(int function, float prediction, float target) {
     if (function == CUDA_SQUARED_ERROR) return (prediction - target) * (prediction - target);
     return (prediction > 0 ? prediction : 0) - prediction * target +
            log1pf(expf(-fabsf(prediction)));
 }
 
+// The derivative of term_of with respect to the prediction.
 GPU_DEVICE float slope_of(int function, float prediction, float target) {
     if (function == CUDA_SQUARED_ERROR) return 2 * (prediction - target);
     return 1 / (1 + expf(-prediction)) - target;
 }
 
-// The elements are cut into runs of GPU_BLOCK * n. Thread block b sums up run b and then every
-// `slices`-th run after it. So the order of the sum depends neither on the device nor on where the
-// tensors lie.
+// Sums the terms of all elements, into p.slices sums. The elements are cut into runs of GPU_BLOCK *
+// n. Thread block b adds up run b and then every p.slices-th run after it. So the order of the sum
+// depends neither on the device nor on where the tensors lie. Writes 8 bytes for each block.
 template <int function, typename T, typename access> GPU_KERNEL sum_slices(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
@@ -47,7 +50,9 @@ template <int function, typename T, typename access> GPU_KERNEL gradient(cuda_di
     }
 }
 
-// Computes the relative L2 error of a sample, one thread block for each.
+// Computes the relative L2 error of each sample, |prediction - target| / |target|, or (if p.terms
+// is NULL) the gradient of their sum. One thread block takes a sample. For the error it writes 8
+// bytes for each sample.
 template <typename T, typename access> GPU_KERNEL relative_l2(cuda_distance p) {
     constexpr int n = access::count;
     GPU_SHARED(double, scratch, MAX_WARPS);
@@ -119,7 +124,8 @@ GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
 }
 
 // Adds up the terms of a loss in one thread block, so that the order of the sum depends on `count`
-// alone.
+// alone. Reads 8 bytes for each row (CUDA_SLICE_HITS: 4) and, where there are labels, another 8;
+// writes 16.
 GPU_KERNEL loss_sum(cuda_loss_sum p) {
     GPU_SHARED(double, scratch, SUM_WARPS);
     double sum = 0, labels = 0;

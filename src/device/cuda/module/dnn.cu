@@ -9,8 +9,8 @@
 //
 // If possible, the plan also adds the bias and applies the activation, in F32, and rounds once. If
 // the library has no such plan, a kernel of our own does this afterwards (convolution.cu). No plan
-// writes the gradient of a weight in F32 from inputs of a half type. So this gradient is rounded to
-// the half type, as in PyTorch, and a kernel of our own widens it.
+// writes the gradient of a weight in F32 from inputs of a half type (F16, BF16). So this gradient
+// is rounded to the half type, as in PyTorch, and a kernel of our own widens it to F32.
 #include "device/cuda/module/choices.h"
 #include "device/cuda/module/vendor.h"
 
@@ -262,8 +262,8 @@ descriptor graph_of(cudnnHandle_t handle, const cuda_convolution *p, bool finish
     return graph;
 }
 
-// Whether the configuration gives the same bits in every run, and rounds no more than the types
-// say. Tensor cores round F32 inputs to TF32, which only `tf32` allows.
+// Whether `config` (a plan's engine and settings) gives the same bits in every run, and rounds no
+// more than the types say. Tensor cores round F32 inputs to TF32, which only `tf32` allows.
 bool is_exact(const descriptor &config, const cuda_convolution *p) {
     descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -335,8 +335,8 @@ std::vector<descriptor> empty_descriptors(cudnnBackendDescriptorType_t type, int
 }
 
 // What a choice (choices.h) stores of a plan, so that the plan can be made again without the
-// heuristics: whether it applies bias and activation, the number of its engine, and type and value
-// of each of the engine's knobs. An empty choice: cuDNN does not tell them.
+// heuristics: whether it applies bias and activation, the number of its engine (cuDNN's algorithm),
+// and type and value of each of the engine's knobs (settings). Empty: cuDNN does not tell them.
 enum { KEPT_FINISHES, KEPT_ENGINE, KEPT_KNOBS, MOST_KNOBS = 64 };
 
 choice choice_of(const descriptor &config, bool finishes) {
@@ -591,7 +591,7 @@ bool vendor_convolution(cuda_stream *stream, const cuda_convolution *p, vendor_l
     *status = run(state, x, stream, p, why);
     return true;
 }
-#else // neither MIOpen nor cuDNN's header is there: our own kernel computes every convolution
+#else // for HIP, or without cuDNN's header: our own kernel computes every convolution
 bool vendor_has_convolutions() { return false; }
 bool vendor_convolution(cuda_stream *, const cuda_convolution *, vendor_left *, tri_status *,
                         char *) {

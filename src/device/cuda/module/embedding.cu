@@ -10,7 +10,7 @@ namespace {
 
 enum { SORTERS = 512, DIGITS = 1 << CUDA_DIGIT_BITS };
 
-// The row of this rank's table that position i reads; `rows` if another rank has it.
+// The row of this rank's table that position i reads; t.rows if another rank has that row.
 GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     int64_t id = t.ids[i];
     if (id < 0 || id >= t.total) {
@@ -20,7 +20,8 @@ GPU_DEVICE int64_t row_of(const cuda_tokens &t, int64_t i) {
     return id < t.first || id - t.first >= t.rows ? t.rows : id - t.first;
 }
 
-// Copies rows of the table, one warp for each token.
+// Copies rows of the table, one warp for each token. Reads 8 bytes for each token, and reads and
+// writes 4 (2 in F16 or BF16) for each element of y.
 template <typename T, int n> GPU_KERNEL embedding(cuda_embedding p) {
     for (int64_t i = gpu_thread() / GPU_WARP; i < p.tokens.count; i += gpu_threads() / GPU_WARP) {
         int64_t row = threadIdx.x % GPU_WARP == 0 ? row_of(p.tokens, i) : 0;
@@ -57,8 +58,9 @@ GPU_DEVICE void sum_before(uint32_t *counts, uint32_t *sums) {
     gpu_barrier();
 }
 
-// Sorts positions by their rows' numbers (the keys), in one thread block. Each thread has a range
-// of consecutive positions, so that positions of the same row stay in order.
+// Sorts positions by the numbers of their rows (the keys), in one thread block. Each thread has a
+// range of consecutive positions, so that positions of the same row stay in order. For each
+// position, reads 8 bytes (the token) and writes 8; then, for each digit, reads 12 and writes 8.
 GPU_KERNEL token_order(cuda_token_order p) {
     GPU_SHARED(uint32_t, counts, DIGITS * SORTERS);
     GPU_SHARED(uint32_t, sums, SORTERS);
@@ -87,7 +89,8 @@ GPU_KERNEL token_order(cuda_token_order p) {
     }
 }
 
-// Finds where each row starts among the sorted keys by bisection, one thread for each row.
+// Finds where each row starts among the sorted keys by bisection, one thread for each row. Reads
+// about 4 · log2(number of keys) bytes for each row, mostly from caches, and writes 4.
 GPU_KERNEL row_starts(cuda_row_starts p) {
     for (int64_t r = gpu_thread(); r <= p.rows; r += gpu_threads()) {
         int64_t low = 0, high = p.count;
@@ -102,8 +105,9 @@ GPU_KERNEL row_starts(cuda_row_starts p) {
     }
 }
 
-// Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads dy once
-// and writes dtable once, or with `adds` reads and writes only the rows that have a token.
+// Adds up those rows of dy that belong to a row of the table, one warp for each row. Reads 4 bytes
+// (2 in F16 or BF16) for each element of dy, and writes 4 for each element of dtable. With `adds`
+// it instead reads and writes 4 for each element of those rows of dtable that have a token.
 template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     for (int64_t r = gpu_thread() / GPU_WARP; r < p.rows; r += gpu_threads() / GPU_WARP) {
         int32_t first = p.starts[r], end = p.starts[r + 1];
@@ -123,9 +127,10 @@ template <typename T, int n> GPU_KERNEL embedding_grad(cuda_embedding_grad p) {
     }
 }
 
-// Writes each token's successor as its label, one thread block for each sample. The labels may be
-// written over the tokens: all threads read their tokens before any thread writes, and tokens that
-// are read in later iterations lie behind all labels written so far.
+// Writes each token's successor as its label, one thread block for each sample. Reads and writes 8
+// bytes for each token. The labels may be written over the tokens: in each iteration all threads
+// read their tokens before any thread writes, and tokens that are read in later iterations lie
+// behind all labels written so far.
 GPU_KERNEL next_token(cuda_next_token p) {
     for (int64_t n = blockIdx.x; n < p.samples; n += gridDim.x) {
         for (int64_t begin = 0; begin < p.length; begin += GPU_BLOCK) {

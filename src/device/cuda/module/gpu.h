@@ -7,7 +7,8 @@
 //   GPU_SHARED(type, name, count)        shared memory of a thread block
 //   GPU_DYNAMIC_SHARED(type, name)       shared memory of the size that gpu_launch was given
 //   gpu_barrier()                        waits for all threads of the block
-//   gpu_shuffle_xor(value, mask)         exchanges values within a warp; all take part
+//   gpu_shuffle_xor(value, mask)         the `value` of the lane (thread of a warp) whose number is
+//                                        this lane's, xor `mask`; all lanes have to call it
 //   gpu_launch(stream, kernel, blocks, threads, params, why, shared_bytes = 0)
 //
 // Numbers in memory are read and written by gpu_get and gpu_put, which convert F16 and BF16 to and
@@ -98,7 +99,7 @@ enum { GPU_WARP = 64 };
 enum { GPU_WARP = 32 };
 #endif
 enum {
-    GPU_BLOCK = 256,             // threads of a block, unless a kernel says otherwise
+    GPU_BLOCK = 256,             // threads of a block, unless a kernel has its own number
     GPU_MAX_BLOCKS = 0x7fffffff, // the largest number of blocks along x
 };
 
@@ -235,19 +236,21 @@ GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t i
 
 // How many thread blocks to launch for a kernel whose threads each take an element, then the one
 // that lies gpu_threads() further on, and so forth: enough blocks to fill the device, but no more
-// than there is work for.
+// than there is work for. per_block: how many elements one block takes at a time.
 static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t per_block) {
     int64_t wanted = (elements + per_block - 1) / per_block;
     int64_t most = (int64_t)gpu_multiprocessors(stream) * 16;
     return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
+// The number of blocks to launch: `blocks`, or the most that the device allows.
 static inline int64_t gpu_at_most(int64_t blocks) {
     return blocks < GPU_MAX_BLOCKS ? blocks : (int64_t)GPU_MAX_BLOCKS;
 }
 
-// Chooses a C++ type by `dtype`: calls function((T *)NULL), where T is the type of elements of F32,
-// F16 or BF16 (gpu_with_float: also F64), and returns its status. TRI_UNSUPPORTED for other types.
+// Chooses a C++ type by `dtype`: calls function((T *)NULL), where T is the C++ type of elements of
+// F32, F16 or BF16 (gpu_with_float: also F64), and returns what that call returns. The argument
+// only carries the type. TRI_UNSUPPORTED: another dtype.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:
@@ -261,8 +264,8 @@ template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F 
     }
 }
 
-// Returns function((T *)NULL, (O *)NULL), where T is the C++ type of `dtype`, and O that of the
-// output: the same type or F32. TRI_UNSUPPORTED for other types.
+// Returns function((T *)NULL, (O *)NULL), where T is the C++ type of `dtype`, and O that of
+// out_type, which is the same type or F32. TRI_UNSUPPORTED: other types.
 template <typename F>
 static inline tri_status gpu_with_output(tri_dtype dtype, tri_dtype out_type, F function) {
     return gpu_with_real(dtype, [=](auto *type) {

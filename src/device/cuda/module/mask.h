@@ -1,4 +1,5 @@
-// Which elements dropout keeps, for pooling with dropout and for dropout itself.
+// Which elements dropout keeps, for the kernels of pooling with dropout and of dropout itself. The
+// mask gives each element a factor: 0 if it is dropped, else 1 / (1 - probability of dropping).
 #ifndef TRIREME_DEVICE_CUDA_MODULE_MASK_H
 #define TRIREME_DEVICE_CUDA_MODULE_MASK_H
 
@@ -7,7 +8,7 @@
 #include "base/philox.h"
 
 // Computes dropout's factors of elements 4 · quad to 4 · quad + 3 of a sample. One block of the
-// random generator Philox gives all four.
+// random generator Philox has the random numbers of all four.
 GPU_DEVICE void mask_quad(const cuda_mask &mask, int64_t sample, int64_t quad, float *factors) {
     for (int i = 0; i < 4; i++) factors[i] = mask.scale;
     if (mask.threshold == 0) return;
@@ -34,7 +35,8 @@ GPU_DEVICE uint32_t mask_quad_bits(const cuda_mask &mask, int64_t sample, int64_
 }
 
 // Turns e, the number of an element in this rank's slice of a sample, into its number in the whole
-// sample. Dropout draws by the latter, so that slices have the same mask as a whole sample.
+// sample. An element's random number depends on the latter, so that slices have the same mask as a
+// whole sample.
 GPU_DEVICE int64_t whole_element(const cuda_dropout &p, int64_t e) {
     return p.run ? e / p.run * p.stride + p.first + e % p.run : e;
 }

@@ -1,8 +1,8 @@
-// Products of small matrices of half types, which the lanes (threads) of a warp compute together on
-// tensor cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0), and copies to
-// shared memory that run beside the computation ("cp.async"). AMD's GPUs have other instructions,
-// so there is no version for HIP. The emulation computes the same from the same registers of the
-// same lanes.
+// Products of small matrices of half types (F16, BF16), which the lanes (threads) of a warp compute
+// together on tensor cores (PTX ISA, "mma.sync.m16n8k16" and "ldmatrix": compute capability 8.0),
+// and copies to shared memory that run beside the computation ("cp.async"). AMD's GPUs have other
+// instructions, so there is no version for HIP. The GPU that tests emulate on the host
+// (tests/emulated_gpu) computes the same from the same registers of the same lanes.
 //
 // The elements of a matrix are spread over the lanes. With r = l / 4 and c = l % 4 * 2, lane l
 // holds these elements [row][column], in this order:

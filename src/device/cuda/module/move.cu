@@ -1,12 +1,12 @@
-// Copies between two orders of elements. Each element is read and written once. Neighbouring
-// threads write neighbouring elements, so that writes fill whole lines of memory; reads are
-// scattered as the order demands.
+// Copies between two orders of elements. Each kernel reads and writes every element once: 1 to 16
+// bytes (element_bytes). Where both orders have the same last axis, neighbouring threads read and
+// write neighbouring elements, so that they use whole lines of memory.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
-// Copies elements one by one. `I` is the type of their numbers: 32 bits where these are enough,
-// because division of 64 bits is slow.
+// Copies elements one by one. `I` is the type of an element's number: 32 bits where these are
+// enough, because division of 64 bits is slow.
 template <typename T, typename I> GPU_KERNEL move(cuda_move p) {
     I count = 1;
     for (int a = 0; a < p.axes; a++) count *= (I)p.axis[a].size;
@@ -42,8 +42,9 @@ void merge(cuda_move *p) {
     p->axes = used;
 }
 
-// Makes elements twice as wide if the last axis is contiguous in both orders and everything is
-// aligned: then there are half as many to copy.
+// Joins each two neighbouring elements into one of twice the size, so that there are half as many
+// to copy. False: this is not possible, because the last axis is not contiguous in both orders, its
+// size is odd, or something is not aligned.
 bool widen(cuda_move *p) {
     cuda_move_axis *last = &p->axis[p->axes - 1];
     int wide = p->element_bytes * 2;
@@ -69,6 +70,7 @@ template <typename T> tri_status launch(cuda_stream *stream, const cuda_move *p,
                                : gpu_launch(stream, move<T, uint64_t>, blocks, GPU_BLOCK, *p, why);
 }
 
+// The offset, in elements, at which the element with these indices lies in one of the two layouts.
 GPU_DEVICE int64_t offset_of(const cuda_reorder_side &side, const int64_t *index) {
     int64_t offset = 0;
     for (int i = 0; i < side.terms; i++) {
@@ -78,6 +80,7 @@ GPU_DEVICE int64_t offset_of(const cuda_reorder_side &side, const int64_t *index
     return offset;
 }
 
+// Copies elements one by one from one layout to another.
 template <typename T> GPU_KERNEL reorder(cuda_reorder p) {
     for (int64_t i = gpu_thread(); i < p.count; i += gpu_threads()) {
         int64_t index[TRI_MAX_RANK], rest = i;

@@ -25,8 +25,8 @@ typedef cudaStream_t nccl_stream;
 struct cuda_nccl {
     cuda_context *context;
     ncclComm_t handle; // after a split, NCCL writes it once the ranks have found each other
-    bool is_split;
-    cuda_nccl *next; // the next one in the list `lost`
+    bool is_split;     // a split makes it, in which this rank takes part
+    cuda_nccl *next;   // the next one in the list `lost`
 };
 
 namespace {
@@ -129,8 +129,8 @@ const library *nccl() {
     return &found;
 }
 
-// A list of communicators that were closed, after a failure, before their split was complete. NCCL
-// may still write their handles, so they are not freed.
+// A list of communicators that were closed, after a failure, before the split that makes them was
+// complete. NCCL may still write their handles, so they are not freed.
 std::atomic<cuda_nccl *> lost;
 
 void lose(cuda_nccl *c) {

@@ -1,5 +1,6 @@
-// Sums in rank order of what the ranks send. For each sum it reads one element of every rank (and
-// the old sum, if it accumulates) and writes one.
+// Sums, in the order of ranks, of what the ranks have sent (terms). For each element of the result
+// it reads one of every rank (and the old result, if it accumulates) and writes one. An element has
+// 4 bytes (8 in F64, 2 in F16 and BF16).
 #include "device/cuda/module/gpu.h"
 
 namespace {

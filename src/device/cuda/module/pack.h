@@ -1,5 +1,5 @@
 // Reads and writes several neighbouring elements, 16 bytes at most, by one instruction, which is
-// faster than one by one.
+// faster than one by one. The elements that a thread takes in this way are called a lot.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_PACK_H
 #define TRIREME_DEVICE_CUDA_MODULE_PACK_H
 
@@ -7,7 +7,8 @@
 
 template <typename T, int count> struct alignas(sizeof(T) * count) gpu_pack { T at[count]; };
 
-// A lot: the elements that a thread takes at a time, so many that the narrower type fills 16 bytes.
+// How many elements a lot has, for tensors of the types A and B: so many that those of the narrower
+// type fill 16 bytes.
 template <typename A, typename B = A> struct gpu_lot {
     static const int count = 16 / (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
 };
@@ -37,8 +38,8 @@ static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
-// How a thread reads and writes n neighbouring elements: with few instructions (`whole`), or one
-// element at a time if an address is no multiple of 16 bytes. Which elements a thread takes depends
+// How a thread reads and writes n neighbouring elements: with few instructions (`whole`) or, if an
+// address is no multiple of 16 bytes, one element at a time. Which elements a thread takes depends
 // on n alone, so that a sum has the same bits at whatever addresses its tensors lie.
 template <int n, bool whole> struct gpu_access {
     static const int count = n;

@@ -1,5 +1,6 @@
 // Pointwise kernels: out[i] = function(a[i], b[i]). They read each element of a and b once and
-// write each of out once, so memory bandwidth decides their time.
+// write each of out once, so memory bandwidth decides their time. An element has 4 bytes in F32, 8
+// in F64, and 2 in F16 and BF16.
 #include "device/cuda/module/gpu.h"
 
 #include <type_traits>
@@ -25,6 +26,7 @@ template <typename W> GPU_DEVICE W normal_cdf(W x, bool tanh_form) {
     return 1 / (1 + exp((W)-1.59576912160573071176 * (x + (W)0.044715 * x * x * x)));
 }
 
+// The derivative of GELU, x · Φ(x), or of its approximation by tanh.
 template <typename W> GPU_DEVICE W gelu_slope(W x, bool tanh_form) {
     W cdf = normal_cdf(x, tanh_form);
     if (!tanh_form) return cdf + x * exp((W)-0.5 * x * x) * (W)0.39894228040143267794;
@@ -64,7 +66,8 @@ template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
 }
 
 // Computes the function of all elements. `function` is a template parameter, so that the loop does
-// not branch on it.
+// not branch on it. For each element, reads sizeof(A) bytes (and sizeof(B), if there is a `b`) and
+// writes sizeof(O).
 template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise(cuda_pointwise p) {
     typedef typename gpu_wide<A>::type W;
     constexpr int n = lot<A, B, O>::count;
@@ -95,6 +98,7 @@ tri_status launch(cuda_stream *stream, const cuda_pointwise *p, char *why) {
     return gpu_launch(stream, pointwise<function, A, B, O>, blocks, GPU_BLOCK, *p, why);
 }
 
+// Launches the kernel where a, b and out have one type.
 template <int function>
 tri_status launch_alike(cuda_stream *stream, const cuda_pointwise *p, char *why) {
     return gpu_with_float(p->a_type, [=](auto *type) {

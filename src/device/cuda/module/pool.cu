@@ -1,7 +1,8 @@
-// Pooling, dropout, and conversion of images' bytes. Each element of the input is read once
-// (pooling reads it once for each window that contains it, from the caches), and each element of
-// the output is written once. Max pooling also writes a byte for each element of its output, which
-// its gradient reads.
+// Pooling, dropout, and conversion of images' bytes, for row-major images (pool_last.cu: channels
+// last). Each element of the input is read once from memory (pooling reads it again, from the
+// caches, for each further window that contains it), and each element of the output is written
+// once. Max pooling also writes a byte for each element of its output, which its gradient reads. In
+// the comments below, sizeof(T) is 4 bytes in F32, and 2 in F16 and BF16.
 #include "device/cuda/module/mask.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/pool_last.h"
@@ -29,6 +30,7 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
 }
 
 // A thread computes 4 neighbouring elements of y, because dropout draws numbers for four at a time.
+// Reads sizeof(T) bytes for each element of x, and writes sizeof(T) + 1 for each element of y.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
     const int no_gradient = 255; // equals TRI_POOL_NO_GRADIENT
     int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
@@ -53,6 +55,7 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
 
 // Each thread adds up what one element of x gets from the windows that contain it, in the order of
 // the windows. So no two threads write the same element, and the sum is the same in every run.
+// Reads 1 + sizeof(T) bytes for each element of y, and writes sizeof(T) for each element of x.
 template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     int64_t area = (int64_t)p.window.in[0] * p.window.in[1],
             windows = (int64_t)p.window.out[0] * p.window.out[1];
@@ -77,6 +80,7 @@ template <typename T> GPU_KERNEL max_pool_grad(cuda_max_pool_grad p) {
     }
 }
 
+// Reads sizeof(T) bytes for each element of x, and writes sizeof(T) for each element of y.
 template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * windows; at += gpu_threads()) {
@@ -91,6 +95,8 @@ template <typename T> GPU_KERNEL avg_pool(cuda_avg_pool p) {
     }
 }
 
+// Reads sizeof(T) bytes for each element of dy (p.x), and writes sizeof(T) for each element of dx
+// (p.y).
 template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     int64_t windows = p.windows[0] * p.windows[1], area = p.axis[0].in * p.axis[1].in;
     for (int64_t at = gpu_thread(); at < p.samples * p.channels * area; at += gpu_threads()) {
@@ -110,6 +116,7 @@ template <typename T> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
+// Reads and writes sizeof(T) bytes for each element. A thread takes 4 neighbouring elements.
 template <typename T> GPU_KERNEL dropout(cuda_dropout p) {
     typedef gpu_pack<T, 4> four;
     const T *x = (const T *)p.x;
@@ -168,7 +175,8 @@ GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 
 } // namespace
 
-// Launches the kernel for the given floating type, with a thread for each of `count` elements.
+// Launches the kernel for elements of type `dtype`, with about `count` threads (fewer, if so many
+// do not fit on the GPU: each then takes several items of work).
 #define LAUNCH(name, dtype, count)                                                                 \
     return gpu_with_real(dtype, [=](auto *type) {                                                  \
         typedef typename std::remove_pointer<decltype(type)>::type T;                              \

@@ -1,7 +1,8 @@
 // Pooling, dropout, and conversion of images' bytes, for images with channels last (NHWC). A thread
 // computes one lot at a time: neighbouring channels that fill 16 bytes or, where the number of
 // channels does not allow that, one channel. Neighbouring threads take neighbouring lots of a
-// pixel. So whole lines of memory are read and written, each element as often as in pool.cu.
+// pixel. So whole lines of memory are read and written, and each kernel reads and writes as many
+// bytes for an element as the kernel of the same name in pool.cu.
 #include "device/cuda/module/mask.h"
 #include "device/cuda/module/pack.h"
 #include "device/cuda/module/pool_last.h"
@@ -169,9 +170,9 @@ template <typename T, int n> GPU_KERNEL avg_pool_grad(cuda_avg_pool p) {
     }
 }
 
-// Does what kept_bits does, where the tensor is this rank's slice of each sample. Dropout draws by
-// an element's number in the whole sample. Neighbours in the slice need not have neighbouring
-// numbers, so the elements are drawn one by one.
+// Does what kept_bits does, where the tensor is this rank's slice of each sample. The random number
+// of an element depends on its number in the whole sample. Neighbours in the slice need not have
+// neighbouring numbers, so the random numbers are drawn one by one.
 template <int n>
 GPU_DEVICE uint32_t kept_in_slice(const cuda_dropout &p, const lot &at, int64_t area) {
     uint32_t bits = 0;
@@ -221,8 +222,8 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
 }
 
 // Launches a kernel whose threads take 16 bytes of channels at a time or, where the addresses or
-// the number of channels do not allow that, one channel. `groups`: as in lot_of, but of all samples
-// together. `addresses`: those of all tensors, combined by |.
+// the number of channels do not allow that, one channel. `groups`: how many groups of neighbouring
+// pixels (lot_of) all samples have together. `addresses`: those of all tensors, combined by |.
 #define LAUNCH(name, groups, addresses)                                                            \
     return gpu_with_real(p->type, [=](auto *type) {                                                \
         typedef typename std::remove_pointer<decltype(type)>::type T;                              \
@@ -233,8 +234,8 @@ template <int n> GPU_KERNEL normalize_bytes(cuda_normalize_bytes p) {
                           gpu_blocks(stream, threads, GPU_BLOCK), GPU_BLOCK, *p, why);             \
     });
 
-// How many runs of neighbouring pixels, as one thread takes them (pixels_of), cover an image of
-// `area` pixels. It is the argument `groups` of lot_of.
+// How many groups of neighbouring pixels, as one thread takes them (pixels_of), cover an image of
+// `area` pixels.
 int64_t groups_of(const cuda_mask &mask, int64_t area) {
     return mask.threshold ? (area + 3) / 4 : area;
 }

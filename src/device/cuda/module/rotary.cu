@@ -1,10 +1,12 @@
-// Rotary position embedding. Reads x and writes y once. A thread computes the angles of n pairs in
-// double precision, since positions may be large, and rotates these pairs in up to 8 heads.
+// Rotary position embedding: rotates pairs of elements by an angle that depends on the token's
+// position. Reads and writes 4 bytes (2 in F16 or BF16) for each element. A thread computes the
+// angles of n pairs in double precision, since positions may be large, and rotates these pairs in
+// up to 8 heads.
 #include "device/cuda/module/pack.h"
 
 namespace {
 
-enum { HEADS = 8 };
+enum { HEADS = 8 }; // how many heads a thread takes
 
 template <typename T, int n> GPU_KERNEL rotary(cuda_rotary p) {
     int64_t lots = p.half / n, head_groups = (p.heads + HEADS - 1) / HEADS;

@@ -1,5 +1,6 @@
-// The functions of the module `cuda` that are not kernels: devices, memory, streams, events and
-// captured graphs, by the runtime of CUDA or HIP.
+// The functions of the module `cuda` (device/cuda/runtime.h) that are not kernels: devices, memory,
+// streams, events and captured graphs, by the runtime of CUDA or, for AMD's GPUs, of HIP. The
+// program calls them through the table at the end of this file.
 #include "device/cuda/module/gpu.h"
 #include "device/cuda/module/table.h"
 
@@ -62,9 +63,9 @@ tri_status no_memory(char *why) {
     return TRI_NO_MEMORY;
 }
 
-// Asks for as many connections to the GPU as possible: CUDA has 8 by default and at most 32.
-// Streams that share a connection wait for each other. This could be a deadlock, because one of our
-// streams may wait for work of the host that depends on another stream.
+// Asks for as many connections to the GPU as possible: CUDA has 8 by default and at most 32. If
+// streams share a connection, one may have to wait for the others. This could be a deadlock: one of
+// our streams may wait for work of the host that itself waits for another stream.
 void ask_for_connections() { (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 tri_status count_devices(int *out, char *why) {
@@ -83,9 +84,9 @@ int64_t now_ns() {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Finds the difference between the host's clock and the GPU's, which a kernel reads. The reading is
-// taken to lie in the middle of the time that the host waits for the kernel. The shortest of a few
-// waits gives the most exact result.
+// Finds the difference between the host's clock and the GPU's, which a kernel reads. The kernel is
+// assumed to read it in the middle of the time for which the host waits for the kernel. The
+// shortest of a few waits gives the most exact result.
 tri_status compare_clocks(cuda_context *context, char *why) {
     enum { TURNS = 8 };
     cuda_stream stream = {context, 0};
@@ -232,8 +233,8 @@ tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *why)
     return TRI_OK;
 }
 
-// Waits on the GPU, on devices whose streams cannot wait by themselves: one thread reads the word
-// until it is large enough.
+// Waits on the GPU, on devices whose streams cannot wait by themselves: one thread reads the word,
+// 4 bytes of the host's memory, again and again until it is large enough. It writes nothing.
 GPU_KERNEL wait_for_value(const volatile uint32_t *word, uint32_t value) {
     while ((int32_t)(*word - value) < 0) {
     }

@@ -1,6 +1,8 @@
-// The end of a step on the GPU: optimizers, sums of squares, and the step scalars. The kernels read
-// the numbers that decide what to do from the device's memory, so that the host need not wait for
-// these numbers.
+// The end of a step on the GPU: optimizers, sums of squares of gradients, and the step scalars,
+// which are the numbers that optimizers read (learning rate, factor of the gradients, whether to
+// skip the update). They are computed on the device and stay in its memory, so that the host need
+// not wait for them. What a step hands to the next one also stays there (the carried numbers: loss
+// scale, count of updates).
 #define _Noreturn [[noreturn]] // some C headers use it, and C++ does not know it
 
 #include "device/cuda/module/pack.h"
@@ -11,13 +13,13 @@ namespace {
 // The numbers of an update, in the precision in which they are used. One thread of a block computes
 // them for all threads.
 struct rule_numbers {
-    float lr, scale, decay;
-    float shrink; // 1 - lr * decay if weight decay is apart from the gradient, else 1
+    float lr, scale, decay; // learning rate; factor of the gradients; weight decay
+    float shrink; // 1 - lr * decay if weight decay shrinks the parameter itself (AdamW), else 1
     // first, second: number[0] and number[1] of cuda_update, such as beta1 and beta2 of Adam.
     // rest1, rest2: 1 - first and 1 - second, but rest2 is 1 in SGD's first update. root: for SGD
     // the factor of the momentum buffer, for Adam 1 / sqrt(1 - beta2^update).
     float first, second, rest1, rest2, root, eps;
-    bool flag;
+    bool flag; // SGD: the momentum is Nesterov's
 };
 
 GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
@@ -51,7 +53,8 @@ GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
     return n;
 }
 
-// Updates one number by the rule. `a` and `b` are the states that belong to it.
+// Updates one number of a parameter by the optimizer's rule. `a` and `b` are its states, for
+// example Adam's two averages; has_state is false for SGD without momentum, which has none.
 template <int rule>
 GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
                            bool has_state) {
@@ -77,8 +80,9 @@ GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, floa
     }
 }
 
-// Updates a range. Reads parameter, gradient and states once, and writes all but the gradient: Adam
-// and Adadelta read 16 bytes and write 12 for each number.
+// Updates p.count numbers. Reads parameter, gradient and states once, and writes all but the
+// gradient: for each number, Adam and Adadelta read 16 bytes and write 12, SGD with momentum reads
+// 12 and writes 8, and SGD without momentum and the moving average read 8 and write 4.
 template <int rule> GPU_KERNEL update(cuda_update p) {
     typedef gpu_pack<float, 4> four;
     GPU_SHARED(rule_numbers, shared, 1);
@@ -103,9 +107,9 @@ template <int rule> GPU_KERNEL update(cuda_update p) {
         update_one<rule>(n, p.param[i], p.grad[i], a ? a[i] : none, b ? b[i] : none, a);
 }
 
-// A thread block sums the squares of `count` numbers; this sums those of one thread. Which numbers
-// a thread takes does not depend on the address, so that the result has the same bits wherever x
-// lies.
+// Sums the squares of those of x's `count` numbers that this thread takes; the threads of a block
+// together take all of them. Which numbers a thread takes does not depend on the address, so that
+// the result has the same bits wherever x lies.
 GPU_DEVICE double own_squares(const float *x, int64_t count) {
     typedef gpu_pack<float, 4> four;
     bool aligned = gpu_is_aligned(x);
@@ -121,8 +125,8 @@ GPU_DEVICE double own_squares(const float *x, int64_t count) {
     return sum;
 }
 
-// Sums squares if there is only one chunk. Each thread block takes CUDA_SQUARES_TURN numbers at a
-// time; x is read once.
+// Sums the squares of x if it is one chunk, into a sum for each thread block. Each block takes
+// CUDA_SQUARES_TURN numbers at a time. Reads 4 bytes for each number, and writes 8 for each block.
 GPU_KERNEL squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     int64_t step = (int64_t)gridDim.x * CUDA_SQUARES_TURN;
@@ -134,8 +138,9 @@ GPU_KERNEL squares(cuda_squares p) {
     if (threadIdx.x == 0) p.block_sums[blockIdx.x] = sum;
 }
 
-// Sums squares chunk by chunk, so that the sums do not depend on the number of ranks or blocks. A
-// thread block sums one chunk after the other.
+// Sums the squares of each chunk of x, so that the sums do not depend on the number of ranks or of
+// thread blocks. A thread block sums one chunk after the other. Reads 4 bytes for each number, and
+// writes 8 for each chunk.
 GPU_KERNEL squares_of_chunks(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {
@@ -144,6 +149,7 @@ GPU_KERNEL squares_of_chunks(cuda_squares p) {
     }
 }
 
+// Adds up the thread blocks' sums of `squares`. Reads 8 bytes for each block, and writes 8.
 GPU_KERNEL join_squares(cuda_squares p) {
     GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
     double sum = 0;
@@ -152,6 +158,7 @@ GPU_KERNEL join_squares(cuda_squares p) {
     if (threadIdx.x == 0) p.sums[0] = sum;
 }
 
+// Adds up the rows of x. Reads 8 bytes for each element of x, and writes 8 for each column.
 GPU_KERNEL sum_rows(cuda_sum_rows p) {
     for (int64_t i = gpu_thread(); i < p.width; i += gpu_threads()) {
         double sum = 0;
@@ -160,6 +167,8 @@ GPU_KERNEL sum_rows(cuda_sum_rows p) {
     }
 }
 
+// Computes the step scalars and the new carried numbers, in one thread. Reads and writes a few
+// dozen numbers of 8 bytes.
 GPU_KERNEL step_numbers(cuda_step_numbers p) {
     tri_step_numbers_attr attr;
     memcpy(&attr, p.attr, sizeof attr);
@@ -167,7 +176,8 @@ GPU_KERNEL step_numbers(cuda_step_numbers p) {
 }
 
 // Searches for numbers that are not finite, so that a message can name the parameter. One thread
-// block is enough, because it only searches if the step halts, and then the run ends.
+// block is enough, because it only searches if the step halts, and then the run ends. It then reads
+// 4 bytes for each number of x up to the end of the range found; it always writes 8 in all.
 GPU_KERNEL not_finite(cuda_not_finite p) {
     GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
     int64_t found = 0;
@@ -180,6 +190,7 @@ GPU_KERNEL not_finite(cuda_not_finite p) {
     if (threadIdx.x == 0) *p.found = (double)found;
 }
 
+// Computes the loss seeds (cuda_loss_seeds). Reads 16 bytes and writes 4 for each loss.
 GPU_KERNEL loss_seeds(cuda_loss_seeds p) {
     for (int64_t i = gpu_thread(); i < p.count; i += gpu_threads())
         p.seeds[i] = step_rule_seed(p.carried, &p.losses[2 * i]);

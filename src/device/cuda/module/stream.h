@@ -1,5 +1,5 @@
-// A stream, and how a kernel is launched on it. HIP has the same calls under its own names, so that
-// one source serves both.
+// A stream, and how a kernel is launched on it, in CUDA and HIP. HIP has CUDA's calls under names
+// of its own: GPU_API(name) is the name in the one that is compiled.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 #define TRIREME_DEVICE_CUDA_MODULE_STREAM_H
 
@@ -24,8 +24,8 @@ typedef GPU_API(Error_t) gpu_error;
 struct cuda_context {
     int index; // number of the device
     cuda_properties properties;
-    cuda_fault *fault;
-    int64_t clock_offset_ns;
+    cuda_fault *fault;       // where kernels describe an invalid label or token
+    int64_t clock_offset_ns; // host's CLOCK_MONOTONIC minus the GPU's clock
 };
 
 struct cuda_stream {
@@ -39,6 +39,7 @@ tri_status gpu_failed(gpu_error error, const char *call, char *why);
 // returns the kernel's failure.
 bool gpu_launches_block();
 
+// Calls a function of CUDA; if it fails, the calling function returns the status.
 #define GPU_TRY(call)                                                                              \
     do {                                                                                           \
         gpu_error gpu_error_ = (call);                                                             \
@@ -53,7 +54,7 @@ template <typename P>
 static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
                                     int threads, P params, char *why, int shared_bytes = 0) {
     if (blocks == 0) return TRI_OK;
-    GPU_TRY(GPU_API(SetDevice)(stream->context->index)); // another may be current
+    GPU_TRY(GPU_API(SetDevice)(stream->context->index)); // the thread may have used another device
     if (shared_bytes > 48 * 1024) // more shared memory than this has to be requested
         GPU_TRY(GPU_API(FuncSetAttribute)(
             (const void *)kernel, GPU_API(FuncAttributeMaxDynamicSharedMemorySize), shared_bytes));

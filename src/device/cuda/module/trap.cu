@@ -1,5 +1,5 @@
 // A kernel that ends all work of the device with an error, so that tests can see how a run ends
-// after a GPU's failure.
+// after a GPU's failure. It reads and writes no memory.
 #include "device/cuda/module/gpu.h"
 
 namespace {

@@ -22,6 +22,8 @@ void *open_in(const char *folder, int folder_bytes, const char *name) {
     return nullptr;
 }
 
+// Opens the library in the first folder that has it, of those in `list` (separated by ':'), each
+// with `suffix` behind it.
 void *open_in_list(const char *list, const char *suffix, const char *name) {
     char folder[PATH_BYTES];
     while (list && *list) {

@@ -23,28 +23,28 @@ int vendor_device(cuda_stream *stream);
 // Returns a text that identifies the kind of the stream's device, for the keys of stored choices:
 // its name and number of multiprocessors.
 std::string vendor_device_name(cuda_stream *stream);
-// Measures how long the device takes for what `issue` issues to the stream, in seconds: waits for
-// the stream, issues it once, then VENDOR_TIMES times, and takes the mean of these. Below 0: the
-// stream is captured, so that nothing can be measured, or a call failed.
+// Measures how long the device takes for what `issue` issues to the stream, in seconds: issues it
+// once, then VENDOR_TIMES times, and returns the mean time of these. Blocks until all is done.
+// Below 0: the stream is captured, so that nothing can be measured, or a call failed.
 enum { VENDOR_TIMES = 10 };
 double vendor_seconds(cuda_stream *stream, const std::function<bool()> &issue);
 // Returns the status for a library's failure, with the message `said`. It is TRI_IO if the device
-// no longer works, else TRI_INTERNAL. The device has to be asked, because a library says only that
-// a call failed.
+// no longer works, else TRI_INTERNAL. The device has to be asked which, because the library's error
+// does not tell.
 tri_status vendor_failed(cuda_stream *stream, const char *said, char *why);
 // Makes the context's device current for this thread, so that the vendor's libraries use it. False:
 // that failed.
 bool vendor_use(cuda_context *context);
 
 bool vendor_has_products();
-// Issues the product to the stream and sets *status. *sums_bias: the library computes the gradient
-// of the bias too; if not, the caller has to. False: the library is not installed, or it cannot
-// compute this product.
+// Issues the product to the stream and sets *status. Sets *sums_bias to whether the library
+// computes the gradient of the bias too; if not, the caller has to compute it, where the product
+// wants one. Returns false if the library is not installed, or cannot compute this product.
 bool vendor_product(cuda_stream *stream, const cuda_product *params, bool *sums_bias,
                     tri_status *status, char *why);
 
 bool vendor_has_convolutions();
-// What of a convolution the library has not done, so that the caller has to.
+// What of a convolution the library has not done, so that the caller has to do it.
 typedef enum vendor_left {
     VENDOR_LEFT_NOTHING,
     VENDOR_LEFT_FINISH, // apply bias and activation to y
@@ -52,12 +52,13 @@ typedef enum vendor_left {
     // in_type, to c.
     VENDOR_LEFT_WIDEN,
 } vendor_left;
-// Issues the convolution to the stream, as vendor_product does for a product, and sets *left to the
-// work that the caller has to do afterwards.
+// Issues the convolution to the stream and sets *status, and sets *left to the work that the caller
+// has to do afterwards. Returns false if the library is not installed, or cannot compute this
+// convolution.
 bool vendor_convolution(cuda_stream *stream, const cuda_convolution *params, vendor_left *left,
                         tri_status *status, char *why);
 
-// The functions of cuda_runtime that need NCCL.
+// The functions of cuda_runtime that need NCCL; runtime.h says what each does.
 tri_status vendor_find_nccl(unsigned *abilities, char *why);
 tri_status vendor_nccl_id(char *id, char *why);
 tri_status vendor_open_nccl(cuda_context *context, const char *id, int rank, int size,

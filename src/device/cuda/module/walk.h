@@ -1,5 +1,5 @@
-// The position of a thread that goes through the elements of one channel, which lie in runs of
-// `inner` neighbouring elements: one run for each sample.
+// The position of a thread of a block of GPU_BLOCK threads that together go through the elements of
+// one channel. These lie in runs of `inner` neighbouring elements: one run for each sample.
 #ifndef TRIREME_DEVICE_CUDA_MODULE_WALK_H
 #define TRIREME_DEVICE_CUDA_MODULE_WALK_H
 
@@ -12,6 +12,7 @@ struct gpu_walk {
     int64_t outer_step, inner_step;
 };
 
+// Returns the position of element `number` of the channel, where a thread begins.
 GPU_DEVICE gpu_walk gpu_walk_from(int64_t number, int64_t inner) {
     return {number / inner, number % inner, GPU_BLOCK / inner, GPU_BLOCK % inner};
 }
