@@ -104,10 +104,10 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    // `before`: position of the last character so far that is neither blank nor in a comment (in a
-    // string, only its opening quote counts); `size`: there was none. `comma`: the same position,
-    // if that character is a comma after a value; else `size`. If the next character is a closing
-    // bracket, JSON does not allow this comma, so it is removed.
+    // `before`: position of the latest character that is neither blank nor in a comment (of a
+    // string, its opening quote); `size`: none yet. `comma`: that position, if the character is a
+    // comma that follows a value; else `size`. A closing bracket may not follow such a comma in
+    // JSON, so the comma is then removed.
     size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);

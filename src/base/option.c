@@ -487,7 +487,8 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
     for (int i = 0; i < count; i++) {
         if (!known[i]) continue;
         int d = distance(word, known[i]);
-        // A short word without a common letter is never near, even if the distance is small.
+        // If a known word has no letter in common with `word`, it is never near, although the
+        // distance between short words is always small.
         if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
     }
     return nearest;

@@ -19,7 +19,7 @@ const char *tri_shell_word(tri_arena *arena, const char *word) {
     char *out = tri_arena_alloc(arena, strlen(word) + 3 * quotes + 3), *to = out;
     *to++ = '\'';
     for (const char *c = word; *c; c++) {
-        if (*c == '\'') { // ends the quotes, adds an escaped quote, and begins quotes again
+        if (*c == '\'') { // becomes '\'': ends the quotes, adds \', and begins quotes again
             memcpy(to, "'\\'", 3);
             to += 3;
         }

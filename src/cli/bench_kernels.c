@@ -39,8 +39,8 @@ static double billions(double count, double seconds) {
 }
 
 // For a kernel that computes a convolution by Winograd's algorithm, prints how long the direct
-// algorithm takes: in the row's JSON object, or as a line below the row. Ends the JSON object of
-// any row.
+// algorithm takes: in the row's JSON object, or as a line below the row. Also ends the JSON object
+// of the row, whatever the kernel.
 static void print_direct(const tri_bench_row *row, bool json) {
     char text[FRACTION_BYTES];
     const char *share = fraction_text(row->direct_fraction, json, text);

@@ -130,7 +130,7 @@ static bool is_new(seen_keys *seen, const char *key) {
 }
 
 static void print_key(void *context, const tri_option_entry *e) {
-    bool is_open = strchr(e->key, '*') != NULL; // users name a part of the key
+    bool is_open = strchr(e->key, '*') != NULL; // users choose the name for which the * stands
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 

@@ -107,9 +107,9 @@ static tri_status agree_to_open(void *context) {
 }
 
 // Waits, at the store, until every rank has received the addresses of all ranks over the transport,
-// which shows that the transport reaches all of them. If a rank cannot
-// use the network, it writes the reason to the store (tell_failure), and the ranks that wait here
-// get that reason. If they waited for a message of the transport instead, they would not learn it.
+// which shows that the transport reaches all of them. If a rank cannot use the network, it writes
+// the reason to the store (tell_failure), and the ranks that wait here get that reason. If they
+// waited for a message of the transport instead, they would not learn it.
 static tri_status agree_to_begin(void *context) {
     const connect_request *q = context;
     return tri_store_agree(q->store, "that the transport reaches all ranks", q->timeout_ms);

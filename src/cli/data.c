@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Texts need no JSON escapes: a field's name has only letters, digits and '_', and no warning has a
-// quote, a backslash or a control character.
+// The texts in its JSON need no escapes: a field's name has only letters, digits and '_', and no
+// warning has a quote, a backslash or a control character.
 static void print_field_json(const tri_data_summary *s) {
     char shape[128];
     printf("{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"

@@ -34,7 +34,7 @@ enum {
     // SIGABRT itself, after it has found an error.)
     LAUNCH_CRASHED = 8,
     LAUNCH_BAD_INPUT = 16, // the worker had bad input, so a restart would fail in the same way
-    LAUNCH_TOLD = 32,      // a worker of its node has already printed why the input is bad
+    LAUNCH_TOLD = 32,      // a worker of the same node has already printed why the input is bad
 };
 typedef struct launch_cause {
     // Seconds since 1970: the error file's time stamp or, without one, the time when the process

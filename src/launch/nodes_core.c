@@ -100,7 +100,8 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
                         core->at[chosen[kept - 1]].join.node_rank == one->node_rank;
         if (!is_taken) chosen[kept++] = chosen[i];
     }
-    // Rank 0 has to be on the serving node, because all other nodes have reached that one.
+    // Rank 0 will be on the first of these nodes. That has to be the serving node, which all others
+    // have reached; as long as it is not, no round begins.
     if (kept && !core->at[chosen[0]].join.is_serving) return 0;
     return kept < core->rules.nodes_max ? kept : core->rules.nodes_max;
 }

@@ -49,8 +49,8 @@ static bool check_order(nodes_order *o) {
     return o->code >= 0 && o->code < 256;
 }
 
-// Checks a LEAVE. Its `code` is a signal and becomes the exit code 128 + code, so it must not be 0:
-// that would mean that nobody has asked for the end.
+// Checks a LEAVE, by which a node reports that a signal asks it to end. The number of the signal,
+// `code`, must not be 0, because 0 stands for a node that no signal has asked to end.
 static bool check_leave(nodes_order *o) { return check_order(o) && o->code >= 1 && o->code < NSIG; }
 
 static bool check(nodes_message *m) {

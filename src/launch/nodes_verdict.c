@@ -141,7 +141,8 @@ void nodes_conclude(nodes_core *core, int64_t now_ns) {
     else if (core->failed || core->lost)
         fail(core, now_ns);
     else if (core->reported[NODES_FAILED])
-        // Somebody has asked the workers to end, and it is not known who.
+        // Workers were asked to end, and it is not known by whom: none failed by itself, no node
+        // was lost, and no signal to a node was reported.
         nodes_end(core, NODES_EXIT_FAILED, "workers were stopped");
     else
         nodes_end(core, NODES_EXIT_STOPPED, "");

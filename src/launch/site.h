@@ -43,7 +43,7 @@ typedef struct tri_site {
     const char *name, *title;
     const char *closed; // when the site was shut down; NULL: it is in use
     int partition_flag; // index into tri_site_partition_flags
-    // These parts of the profile as they are written; the lists below are made from them.
+    // Parts of the profile as they are written there; the lists below are made from them.
     const tri_tree *partitions, *qos, *containers;
     // The first partition is the default. A job without --qos gets no option --qos.
     tri_site_queues partition_list, qos_list;

@@ -4,8 +4,9 @@
 // A rank "moves" when the thread that runs its steps begins or ends an action, which the ledger
 // records in the compute lane (base/ledger.h). Rank 0 reports a rank that has not moved for
 // TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports a
-// rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
-// run. Ranks that wait for a stuck rank end by their own time limit (comm/comm.h).
+// rank that waits for others. If no rank moves for the communicator's time limit, and one of them
+// is stuck in something else than a wait, rank 0 ends the run. Ranks that wait for a stuck rank end
+// by their own time limit (comm/comm.h).
 #ifndef TRIREME_OBSERVE_LIVENESS_H
 #define TRIREME_OBSERVE_LIVENESS_H
 

@@ -17,11 +17,12 @@ enum {
     STRIDE_MS = 200,
 };
 
-typedef struct straggler_work { // the totals of one rank and one kind of action
+// All actions of one kind that one rank has run: how many, and their time.
+typedef struct straggler_work {
     double count, busy_s;
 } straggler_work;
 
-typedef struct straggler_moment { // the totals of all ranks at one time
+typedef struct straggler_moment { // what all ranks had done at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
@@ -38,8 +39,10 @@ struct tri_straggler {
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     straggler_moment moments[WINDOW_STRIDES + 1]; // in order of time, the latest last
     int moment_count;
-    double *best_s; // [rank][kind]: the smallest mean time of such actions so far; 0: none yet
-    bool *is_slow;  // by rank: the rank was reported as slow, and has not caught up since
+    // [rank][kind]: the rank's mean time for an action of this kind, in the window where that mean
+    // was smallest so far; 0: none yet.
+    double *best_s;
+    bool *is_slow; // by rank: the rank was reported as slow, and has not caught up since
     char line[512];
 };
 

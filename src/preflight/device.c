@@ -99,7 +99,7 @@ const preflight_check preflight_devices = {
 
 enum { PRODUCT_SIZE = 512, PRODUCT_ROWS = 256, PRODUCT_MAX_ROWS = 1 << 16 };
 #define PRODUCT_BUDGET_S 0.05
-#define PRODUCT_LEAST_S 2e-4 // below this time, starting a kernel takes longer than its work
+#define PRODUCT_LEAST_S 2e-4 // if a product takes less, most of that is the start of its kernel
 
 static void build_product(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "product");

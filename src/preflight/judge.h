@@ -53,8 +53,8 @@ typedef enum preflight_fault_kind {
 
 enum { PREFLIGHT_NAMED_PAIRS = 4 };
 typedef struct preflight_fault {
-    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, at
-    // most of the first PREFLIGHT_NAMED_PAIRS.
+    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, but
+    // only of the first PREFLIGHT_NAMED_PAIRS pairs.
     int32_t count, partner[PREFLIGHT_NAMED_PAIRS];
     double value[PREFLIGHT_NAMED_PAIRS]; // by pair: the measured bytes/s; PREFLIGHT_FAR: seconds
 } preflight_fault;

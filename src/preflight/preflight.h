@@ -11,10 +11,10 @@
 #include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 
-// Connects the ranks as tri_backends.open_comm does. If the ranks are on several hosts, it first
-// calls `met`. By then all ranks have met at the store (the key-value service of the rendezvous),
-// and none is connected to another. So `met` can find and report what would keep them from
-// connecting. If `met` fails, this call fails too.
+// Connects the ranks, that is, opens a communicator over all of them (cli/connect.h). If the ranks
+// are on several hosts, it first calls `met`. By then all ranks have met at the store (the
+// key-value service of the rendezvous), and none is connected to another. So `met` can find and
+// report what would keep them from connecting. If `met` fails, this call fails too.
 typedef tri_status preflight_connect(const tri_identity *identity, const tri_comm_options *options,
                                      tri_status (*met)(void *context, tri_store *store),
                                      void *context, tri_comm **out, tri_health **health);

@@ -15,8 +15,8 @@ enum {
     PREFLIGHT_LISTED_ENDS = 64, // up to this many hosts (or ranks), results list all pairs
 };
 
-// What a rank finds out by itself, before it is gathered. Texts of failures are "" if there was no
-// failure.
+// The following structs have what one rank finds out by itself; all ranks get those of all ranks.
+// Texts of failures are "" if there was no failure.
 typedef struct preflight_device {
     char name[TRI_DEVICE_NAME_BYTES], failure[PREFLIGHT_TEXT_BYTES];
     int32_t threads;
@@ -61,12 +61,16 @@ struct preflight {
     preflight_device *devices;
     preflight_host_side *sides;
     preflight_folder *folders; // only those of the first rank of each host are filled in
-    char *folder;              // the folder in which files are written
-    const char *file_failure;  // why a rank could not write its file; NULL: all could
-    // By rank: which folder it sees. Ranks that see each other's files see the same folder, and its
-    // number is the lowest of these ranks. -1: the rank takes no part in the check.
+    char *
+        folder; // the run folder or, if it does not exist yet, the nearest existing folder above it
+    // To find out whether all ranks have the same run folder, ranks write a small file there and
+    // look for each other's (files.c). Why a rank could not write its file; NULL: all could.
+    const char *file_failure;
+    // By rank: which folder it sees at the path of the run folder. Ranks that see each other's
+    // files see the same folder, and its number is the lowest of these ranks. -1: the rank takes no
+    // part in the check.
     int32_t *folder_of;
-    double late_s; // seconds until the last file was seen
+    double late_s; // seconds until the last of these files was seen
     // By host: how far its clock differs from that of rank 0's host.
     preflight_clock *clocks;
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.

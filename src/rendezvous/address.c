@@ -18,8 +18,8 @@
 
 enum {
     MASTER_PORT = 29500, // the default of torchrun
-    // These ports lie below those that Linux gives to outgoing connections, so that no connection
-    // has taken them.
+    // The ports from which choose_ports chooses. They lie below those that Linux gives to outgoing
+    // connections, so that no connection has taken them.
     FIRST_PORT = 20000,
     LAST_PORT = 31999,
 };
@@ -133,7 +133,8 @@ bool rendezvous_first_host(const char *text, char host[TRI_HOST_NAME_MAX]) {
 }
 
 // Finds rank 0's host in the list of a batch system (host_lists). If the list is a file that exists
-// only on the first host, the other hosts find nothing.
+// only on the first host, the ranks of other hosts find nothing, and out->address stays empty
+// there.
 static void read_batch_system(const char *(*get)(const char *name), tri_identity *out) {
     for (size_t i = 0; i < sizeof host_lists / sizeof *host_lists; i++) {
         const char *value = value_of(get, host_lists[i].variable);

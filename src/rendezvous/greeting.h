@@ -4,9 +4,8 @@
 // so that a rank notices at once if another program listens at the port.
 //
 //   server → rank   store_challenge   the server's nonce
-//   rank → server   store_proof       the rank's nonce, its run and its number, with a MAC over
-//   this
-//                                     and the challenge
+//   rank → server   store_proof       the rank's nonce, run and number, with a MAC over these and
+//                                     the challenge
 //   server → rank   store_verdict     whether the rank is admitted, with a MAC over this and both
 //                                     earlier messages
 //

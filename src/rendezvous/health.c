@@ -33,7 +33,8 @@ struct tri_health {
     tri_health_config config;
     int fd, wake;
     bool has_agent; // a launcher (an agent) serves the store, not rank 0
-    // When the thread last checked the server, and after how much silence the server is lost.
+    // looked_ns: when the thread last checked whether the server is silent. silence_ns: after how
+    // much silence the server counts as lost.
     int64_t looked_ns, silence_ns;
     _Atomic int64_t heard_ns;   // when the server last sent something
     _Atomic int awaited;        // the rank for which this rank waits, or TRI_HEALTH_NOBODY

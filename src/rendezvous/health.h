@@ -5,8 +5,8 @@
 //
 // A rank whose process ends without tri_health_stop is lost at once; one without a beat is lost
 // after `silence_s`. If the store does not answer for that long, the others conclude that the rank
-// whose process serves it is lost. A process that was suspended, or had no core, does not conclude
-// from this that other ranks are lost.
+// whose process serves it is lost. Time in which a process itself was suspended, or had no core,
+// does not count as silence of others.
 #ifndef TRIREME_RENDEZVOUS_HEALTH_H
 #define TRIREME_RENDEZVOUS_HEALTH_H
 

@@ -49,9 +49,10 @@ static bool read_range(const char **at, range *out) {
     return (**at == ',' || **at == ']') && out->last >= out->first;
 }
 
-// Counts the numbers that a group such as "[1-3,7]" stands for, or writes number `index` of them,
-// so that a long list need not be expanded. *at points behind the "[" before the call, and behind
-// the "]" after it. False: the text is not a group, or the group is too long.
+// Counts the numbers that a group such as "[1-3,7]" stands for, and writes number `index` of them
+// to `out`, if that is not NULL. The whole list of names is never made, because it may be long. *at
+// points behind the "[" before the call, and behind the "]" after it. False: the text is not a
+// group, or the group is too long.
 static bool read_group(const char **at, int index, int *count, char *out, size_t size) {
     int64_t total = 0;
     for (;;) {

@@ -30,10 +30,11 @@ typedef struct launcher {
     const char *nodes;
     const char *only_with; // the row counts only if this variable is set too; NULL: always
     // The row has Slurm's variables. It is ignored if mpirun or mpiexec started the ranks, because
-    // inside an allocation they start one daemon on each host by srun, and Slurm's variables then
-    // describe the daemon.
+    // inside an allocation mpirun and mpiexec start one daemon on each host by srun, and Slurm's
+    // variables then describe the daemon.
     bool from_slurm;
-    // All variables of `job` may be missing; then the launcher's process tells jobs apart.
+    // All variables of `job` may be missing. Then the address that the user gave or, without one,
+    // the launcher's process distinguishes runs (hash_run).
     bool no_job_name;
     // Variables that together are the same on all ranks of a run, and different in other runs.
     const char *job[JOB_VARIABLES];
@@ -108,7 +109,7 @@ enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 typedef struct claim {
     const launcher *from;
     const char *size_name;
-    unsigned launchers_present; // one bit for each row of the table
+    unsigned launchers_present; // bit i: row i of `launchers` is present
     int rank, size, local_rank, local_size;
     bool guesses_size; // no variable gives local_size itself: it was computed from others
 } claim;
@@ -176,8 +177,9 @@ static tri_status guess_local_size(get_variable get, const char *name, claim *c)
 }
 
 // True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
-// too, but it is a single process and must not wait for others. Only srun sets a step's number;
-// other steps have names, or numbers from 0xfffffff0 on.
+// too, but it is a single process and must not wait for others. Only a step that srun started has
+// an ordinary number; the others (the batch script's, for example) have names, or numbers from
+// 0xfffffff0 on.
 static bool in_slurm_step(get_variable get) {
     const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
     if (!step) step = value_of(get, "SLURM_STEPID");
@@ -185,7 +187,9 @@ static bool in_slurm_step(get_variable get) {
     return isdigit((unsigned char)*step) && strtoull(step, NULL, 10) < 0xfffffff0ull;
 }
 
-// True if Open MPI's mpirun or Hydra numbered the ranks.
+// True if the ranks were numbered by Open MPI's mpirun, or by Hydra, the mpiexec of MPICH and of
+// MPIs derived from it. Slurm's variables then describe the daemon that started the rank, not the
+// rank.
 static bool own_ranks(get_variable get) {
     return value_of(get, "OMPI_COMM_WORLD_RANK") ||
            (value_of(get, "PMI_RANK") && value_of(get, "MPI_LOCALRANKID"));
@@ -252,7 +256,7 @@ static tri_status merge(claim *all, const claim *more) {
 
 // Finds the launcher whose variables alone count; NULL: the variables of all launchers count. A
 // process with TORCHELASTIC_RUN_ID is a rank of torchrun, even if it also has the variables of srun
-// or mpirun, because these started torchrun.
+// or mpirun, which then have only started torchrun.
 static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;

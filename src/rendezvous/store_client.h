@@ -1,6 +1,6 @@
-// The client side of the store (the key-value service at which the ranks meet): what the files
-// share that run in every rank and talk to the store's server. The server itself runs in rank 0 or
-// in a launcher (an agent).
+// The client side of the store (the key-value service at which the ranks meet): declarations for
+// the files by which a rank talks to the store's server. The server itself runs in rank 0 or in a
+// launcher (an agent).
 #ifndef TRIREME_RENDEZVOUS_STORE_CLIENT_H
 #define TRIREME_RENDEZVOUS_STORE_CLIENT_H
 
@@ -19,10 +19,11 @@ struct tri_store {
     char server_name[TRI_HOST_NAME_MAX +
                      32]; // the server's name for messages: "rank 0 of 4", "the store at HOST:PORT"
     bool uses_tcp;        // the server may be on another host, so this rank looks for it by TCP too
-    store_token token;    // set if uses_tcp
+    store_token token;    // the user's secret, which both ends prove to have; set if uses_tcp
     char note[TRI_MESSAGE_MAX_BYTES / 2]; // why TCP has failed so far, for messages; "": it has not
     int fd;
-    // A request failed halfway, so the next bytes on the connection may belong to its answer.
+    // A request failed halfway, so the next bytes on the connection may belong to its answer. No
+    // further request is sent.
     bool broken;
     pthread_mutex_t lock; // held from a request until its answer has arrived
     int host_count;
@@ -36,7 +37,7 @@ static inline int64_t store_after_ms(int64_t ms) {
 }
 
 // Finds the server of the store, and starts it if this rank has to serve; sets the store's fd.
-// timeout_ms is only for messages.
+// Tries until `until_ns`; timeout_ms, the whole time limit, is only for messages.
 tri_status store_connect(tri_store *store, int timeout_ms, int64_t until_ns);
 // Opens another connection to the same server, for a thread that must not wait for requests on the
 // first connection. TRI_NOT_FOUND: the server cannot be reached now.

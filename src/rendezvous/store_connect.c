@@ -114,8 +114,8 @@ static void report_wait(const tri_store *store) {
                 store->uses_tcp ? me->address.host : me->host, waited_s, between, store->note);
 }
 
-// How long to pause before the next look for rank 0: a tenth of the time waited so far. So the wait
-// ends soon after rank 0 appears, and a long wait costs little.
+// How long to pause before the next look for rank 0: a tenth of the time waited so far, within
+// bounds. So the wait ends soon after rank 0 appears, and a long wait costs little.
 static int64_t pause_ns(int64_t waited_ns) {
     const int64_t least = 500000, most = 50000000;
     int64_t tenth = waited_ns / 10;

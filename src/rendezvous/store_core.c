@@ -1,6 +1,7 @@
 // The store's server: keys and values, and clients that wait for a key or for the other ranks. A
 // client is a connection. Each rank has two: one for its requests, and one, on which it `watches`,
-// for beats (signs of life) and news of lost ranks. store_server.c connects this code to sockets.
+// for beats (signs of life) and news of lost ranks. A rank that ends with exit code 2 (a refusal)
+// says why on one more. store_server.c connects this code to sockets.
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
@@ -388,7 +389,7 @@ static bool watched(store_core *core, client *c, const store_head *head, const c
 }
 
 // Answers whether a checkpoint may be committed. It may not if the run has lost a rank: such a run
-// ends anyway, and it may be the smaller half of a network that was cut in two.
+// ends anyway, and its ranks may be the smaller half of a run whose network was cut in two.
 static void admit(store_core *core, client *c) {
     char text[192];
     if (core->lost < 0) {

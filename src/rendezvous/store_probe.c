@@ -1,8 +1,8 @@
 // A rank's search over TCP for the server of the store (the key-value service at which the ranks
-// meet): it tries all ports of all addresses that rank 0's host name has. Some of them may not
-// answer, or may belong to other programs. So the rank tries all at the same time, and waits for
-// one timeout instead of one for each of these. A probe is the connection to one address and port.
-// It begins with the greeting, by which both ends prove that they have the user's token
+// meet): it tries all ports of all addresses that rank 0's host name has. Some ports may not
+// answer, or may belong to other programs. So the rank tries all at the same time: the wait is then
+// one timeout, and not one for each of these ports. A probe is the connection to one address and
+// port. It begins with the greeting, by which both ends prove that they have the user's token
 // (greeting.h).
 #include "rendezvous/store_tcp.h"
 
@@ -21,7 +21,7 @@ enum { PROBES = TRI_MAX_STORE_LISTENERS * TRI_STORE_PORTS };
 typedef struct probe {
     rendezvous_socket_address address;
     bool is_connected;
-    size_t got; // how many bytes of the challenge have arrived
+    size_t got; // how many bytes of the challenge, the server's first message, have arrived
     store_challenge challenge;
 } probe;
 
@@ -29,8 +29,9 @@ typedef struct probing {
     const tri_identity *identity;
     const store_token *token;
     int64_t end_ns;
-    int count, found;   // count: of probes; found: the socket of our server; -1: not found yet
-    int tried, refused; // numbers of addresses: those tried, and those at which nobody listens
+    // count: how many probes there are. found: the socket of our server; -1: not found yet.
+    int count, found;
+    int tried, refused; // how many addresses were tried, and at how many of them nobody listens
     tri_status failed;  // a status that ends the search; TRI_OK: none
     char note[256];     // what answered instead of our server; "": nothing did
     struct pollfd fds[PROBES]; // fd -1: this probe was given up
@@ -60,8 +61,8 @@ static int left_ms(const probing *p) {
     return left < 0 ? 0 : (int)left;
 }
 
-// Sends everything, or receives everything. False: the other end has closed the connection, or the
-// time is over.
+// Sends the `size` bytes of `send` or, if that is NULL, receives as many into `receive`. False: the
+// other end has closed the connection, or the time is over.
 static bool exchange(int fd, const void *send, void *receive, size_t size) {
     size_t done = 0;
     int64_t end_ns = tri_os.monotonic_ns() + TRI_STORE_GREETING_MS * INT64_C(1000000);

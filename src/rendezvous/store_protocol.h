@@ -85,8 +85,8 @@ typedef struct store_loss {
 // Value of `number` in the answer to a WATCH: whether rank 0 or a launcher (an agent) serves the
 // store.
 enum { STORE_BY_RANK, STORE_BY_AGENT };
-// Value of `number` in an answer whose status and text are not about the request, but are what
-// another rank has told, a failure or a refusal.
+// Value of `number` in an answer whose status and text are not about the request, but come from
+// another rank, which has reported a failure or a refusal.
 enum { STORE_OF_RANK = 1 };
 // Value of `number` in the answer to a REFUSE: this rank has to print the text.
 enum { STORE_SPEAKS = 1 };

@@ -128,8 +128,9 @@ const char *store_refusals_text(const store_refusals *r) {
 
 // When the client is to be answered. All ranks together print one line, which tells why the job
 // ends: the speaker is the rank that prints it. It gets its answer as soon as the line is decided.
-// The others get theirs when the speaker has printed and left, or TRI_REFUSAL_SPEAK_MS after the
-// decision, because a launcher may end all ranks once one has ended. If nothing is decided, a
+// The others get theirs when the speaker has printed and left, but at the latest
+// TRI_REFUSAL_SPEAK_MS after the decision. If they were answered sooner, one of them could end
+// before the speaker has printed, and a launcher may then end all ranks. If nothing is decided, a
 // client is answered when it wants to wait no longer.
 static int64_t answer_ns(const store_refusals *r, const store_refuser *w) {
     if (!r->is_decided) return w->until_ns;

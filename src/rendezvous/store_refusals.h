@@ -30,8 +30,8 @@ typedef struct store_refusals {
     char reason[TRI_MESSAGE_MAX_BYTES];
     bool is_printed;
     bool differ; // ranks have different reasons
-    // Told by the latest rank that has no reason of its own: such a rank ends because it learned
-    // that another rank refuses, and repeats that rank's reason. This text is printed if no rank
+    // The text of the latest rank without a reason of its own. Such a rank ends because it learned
+    // that another rank refuses, and tells that rank's reason. This text is printed if no rank
     // tells a reason of its own.
     char other[TRI_MESSAGE_MAX_BYTES];
     int64_t begun_ns;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tells the server this rank's reason (`text`) and waits for its answer until `until_ns`. If the
-// connection breaks, its other end may have been the server at which the ranks met, which ends
-// first. So this function connects again, to the server that rank 0 starts next.
+// Tells the server this rank's reason (`text`) and waits for the server's answer until `until_ns`.
+// The server at which the ranks met may still be there, and end meanwhile. Then the connection
+// breaks, and this function connects again, to the server that rank 0 starts next.
 static tri_status tell(tri_store *store, const store_refusal *body, const char *text,
                        int64_t until_ns, store_answer *got) {
     char value[sizeof *body + TRI_MESSAGE_MAX_BYTES];

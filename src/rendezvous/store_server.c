@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 // The first five are indices into `fds`, the descriptors for which one poll waits. Strangers are
-// connections over TCP that have not proved yet that they have the job's token. Without TCP there
-// are neither strangers nor listening TCP sockets, so the clients begin at index TCP.
+// connections over TCP that have not proved yet that they have the user's token, a secret. Without
+// TCP there are neither strangers nor listening TCP sockets, so the clients begin at index TCP.
 enum {
     WAKE, // the event by which other threads wake the server's thread
     UNIX, // the socket that listens for ranks of this host

@@ -11,7 +11,7 @@ typedef struct store_server_config {
     const tri_identity *identity;
     int unix_fd;       // listens for ranks of this host; -1: none
     store_sockets tcp; // these listen for ranks of other hosts
-    store_token token; // set if `tcp` has sockets
+    store_token token; // the user's secret, which ranks prove to have; set if `tcp` has sockets
     bool is_agent;     // this process is a launcher (an agent), not a rank
 } store_server_config;
 

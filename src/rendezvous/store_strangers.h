@@ -12,7 +12,7 @@
 
 typedef struct store_stranger {
     int64_t since_ns;
-    size_t got; // how many bytes of the proof have arrived
+    size_t got; // how many bytes of the message with the proof have arrived
     store_challenge challenge;
     union {
         store_proof proof;

@@ -22,11 +22,12 @@ tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out);
 // Gets the port at which the first of the sockets listens.
 int store_tcp_port(const store_sockets *sockets);
 
-// Connects to the server of this run, and checks in the greeting that it has the job's token. Tries
-// all addresses and ports at the same time, for at most about `round_ms`. *out is the socket, which
-// is blocking. TRI_NOT_FOUND: no such server answered. Then the message says what answered instead,
-// if anything did, and errno is ECONNREFUSED if nobody listens at any of the addresses.
-// TRI_MISMATCH: the run was started again, and the server serves the later start.
+// Connects to the server of this run, and checks by the first messages (greeting.h) that it has the
+// user's token, a secret. Tries all addresses and ports at the same time, for at most about
+// `round_ms`. *out is the socket, which is blocking. TRI_NOT_FOUND: no such server answered. Then
+// the message says what answered instead, if anything did, and errno is ECONNREFUSED if nobody
+// listens at any of the addresses. TRI_MISMATCH: the run was started again, and the server serves
+// the later start.
 tri_status store_tcp_connect(const tri_identity *identity, const store_token *token, int round_ms,
                              int *out);
 // Sets the options that both ends of a connection need: small messages leave at once, and a dead

@@ -15,8 +15,9 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 
 // What the processes of a test show each other.
 typedef struct board {
-    // How many ranks have connected; see that the server has a beat of the next rank; have asked
-    // what the others do; have reached the end of their test. may_go: 1 if the ranks may end.
+    // Numbers of ranks: `arrived` have connected, `known` see that the server has a beat of the
+    // next rank, `asked` have asked what the others do, `left` have reached the end of their test.
+    // may_go: 1 if the ranks may end.
     _Atomic int arrived, known, asked, left, may_go;
     _Atomic int losses[RANKS];    // by rank: of how many lost ranks it has been told
     int lost[RANKS][RANKS];       // by rank: the lost ranks that it was told of

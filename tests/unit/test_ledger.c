@@ -293,7 +293,8 @@ static void test_packed(void **state) {
         assert_string_equal(there->kind_names[i], ring->kind_names[i]);
     assert_int_equal(there->totals[1].count, ring->totals[1].count);
     // The fullest ring that the limits allow still fits into TRI_LEDGER_PACKED_BYTES.
-    static const char kinds[TRI_MAX_LEDGER_KINDS]; // addresses of different empty names
+    // Kinds of actions are identified by the addresses of their names, which are empty here.
+    static const char kinds[TRI_MAX_LEDGER_KINDS];
     for (int i = 0; i < TRI_LEDGER_DEPTH; i++) tri_ledger_enter(ledger, &kinds[i], "label");
     for (int i = 0; i < TRI_MAX_LEDGER_KINDS; i++)
         tri_ledger_end(ledger, begin(ledger, &kinds[i], "x", lane, 1));

@@ -292,7 +292,7 @@ static void random_orders(void **state) {
             int agent = (int)(draw >> 33) % 5, what = (int)(draw >> 40) % 8;
             bool runs = here[agent] && told[agent].head.kind == NODES_ROUND;
             if (!here[agent] && nodes_core_connected(core) <= agent) {
-                // Agents get the lowest free number.
+                // An agent gets the lowest free number, which need not be `agent`.
                 int number = nodes_core_arrive(core, now);
                 nodes_message message = {.join = {.version = NODES_VERSION,
                                                   .workers = 1,

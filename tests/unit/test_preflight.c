@@ -114,7 +114,8 @@ static void slow_hosts_and_pairs(void **state) {
         findings pair = find(hosts, -1, 2, 1);
         assert_true(pair.slow_ends == 0 && pair.faults == 1 && pair.end == 1 && pair.partner == 2);
     }
-    // Of two hosts nobody knows which is slow; and pairs that were not measured are not slow.
+    // Of two hosts nobody knows which is slow, so neither is reported. Pairs that were not measured
+    // do not count.
     findings two = find(2, 0, -1, -1);
     assert_int_equal(two.slow_ends + two.faults, 0);
     const preflight_pair none[] = {{-1, 0, 0}, {1, 0, 0}};

@@ -167,7 +167,7 @@ static void rubbish_clients(void **state) {
     tri_identity zero = make_identity(0, 2);
     start_ranks(zero, 0, 0, exchange, pids);
     store_head heads[] = {
-        {.kind = 0x47455420}, // "GET "
+        {.kind = 0x47455420}, // an unknown kind
         {.kind = STORE_SET, .key_bytes = UINT32_MAX},
         {.kind = STORE_SET, .key_bytes = 1, .value_bytes = UINT32_MAX},
         {.kind = STORE_GET, .key_bytes = 0, .timeout_ms = -1}, // a request before HELLO
@@ -214,7 +214,8 @@ static void second_rank_of_a_number_is_refused(void **state) {
     tri_identity one = zero;
     one.rank = 1;
     tri_store *store;
-    // The server reads clients in the order in which it accepted them.
+    // This rank 1 is the second one: the server reads clients in the order in which it accepted
+    // them, so it has read the HELLO above first.
     assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
     if (!strstr(tri_error_message(), "came twice")) fail_msg("%s", tri_error_message());
     one.rank = 2;
@@ -228,7 +229,8 @@ static void second_rank_of_a_number_is_refused(void **state) {
     assert_int_equal(head.timeout_ms, TRI_OK);
     assert_int_equal(head.value_bytes, sizeof hosts);
     assert_int_equal(read(fd, hosts, sizeof hosts), sizeof hosts);
-    assert_true(hosts[0] == 0 && hosts[1] == 1 && hosts[2] == 0); // rank 1 gave no host name
+    // Rank 1 gave no name of a host above, so it counts as on a host of its own.
+    assert_true(hosts[0] == 0 && hosts[1] == 1 && hosts[2] == 0);
     head = (store_head){.kind = STORE_BYE};
     assert_int_equal(write(fd, &head, sizeof head), sizeof head);
     close(fd);

@@ -41,7 +41,8 @@ static void four_ranks_over_tcp(void **state) {
     end_ranks(1, 3, pids);
 }
 
-// The first port is another program's, which accepts and says nothing: torchrun's store does that.
+// Ranks find rank 0 at a later port if the first one is another program's, which accepts
+// connections and sends nothing, as torchrun's store does.
 static void another_program_has_the_first_port(void **state) {
     pid_t pids[3];
     int port = 0, other = listen_locally(&port);
@@ -223,7 +224,7 @@ static void default_token_is_made_once(void **state) {
     snprintf(path, sizeof path, "%s/.config/trireme/token", store_folder);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
-    assert_int_equal(info.st_nlink, 1); // 2 would be a temporary file that is left
+    assert_int_equal(info.st_nlink, 1); // 2 would mean that its temporary name is left
 }
 
 int main(void) {
