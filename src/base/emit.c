@@ -42,8 +42,8 @@ static void add_quoted(text_buffer *b, const char *text) {
 }
 
 // True if the text needs no quotes in YAML because it has only letters, digits and the characters
-// of paths and names. A text with any other character is quoted, because most of these mean
-// something in YAML in some position.
+// of paths and names. A text with any other character is quoted, because most other characters have
+// a meaning somewhere in YAML.
 static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";

@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 // How many bytes each of `sharers` processes of this host can still allocate; 0: not known. The
-// processes share what /proc/meminfo, this process's control group, and the groups around that one
-// up to the root of /sys/fs/cgroup (v1 or v2) leave. The result is smaller if this process's own
-// limit (ulimit -v) leaves less than that. *whose (NULL allowed) tells which limit gave the
-// result, the host's or this process's, in words that complete "more than the 3 GB …", such as
-// "that is free for it on this host".
+// processes share what these leave: /proc/meminfo, this process's control group, and all groups
+// around it up to the root of /sys/fs/cgroup (v1 or v2). If this process's own limit (ulimit -v)
+// leaves it less than its share of that, the result is what the limit leaves. *whose (NULL allowed)
+// tells which limit gave the result, the host's or this process's, in words that complete "more
+// than the 3 GB …", such as "that is free for it on this host".
 int64_t tri_free_memory(int sharers, const char **whose);
 
 #endif

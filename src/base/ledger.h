@@ -42,7 +42,7 @@ typedef struct tri_ledger_event {
     _Atomic uint64_t number;
     _Atomic int64_t end_ns; // 0: the event has not ended
     int64_t begin_ns, bytes;
-    uint64_t sequence; // the operation's number in its communicator; 0: it is not an operation
+    uint64_t sequence; // number of a communicator's operation; 0: the event is no such operation
     int32_t lane, kind;
     // `subject`: number of the block, unit (parameters that are reduced together) or edge (values
     // for another pipeline stage) on which the action works; `round`: number of the action's

@@ -172,7 +172,7 @@ enum {
 enum {
     TRI_MESSAGE_EAGER_BYTES = 16 << 10, // data up to this size are sent together with their header
     // If there are many ranks, TRI_MESSAGE_EAGER_BYTES is reduced, to 64 bytes at the least, so
-    // that one such message from each rank makes no more data than this.
+    // that messages of the reduced size, one from each rank, are together no larger than this.
     TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10,
     // If there are many ranks and each has data of at most this size, a rank passes on what it has
     // received together with its own data (Bruck's algorithm). So each rank sends only log2(ranks)

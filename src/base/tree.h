@@ -115,8 +115,8 @@ bool tri_tree_to_double(const tri_tree *node, double *out);
 // path is a position in an existing list. Errors and the new nodes name the override.
 tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assignment);
 
-// Fail with TRI_BAD_INPUT, or with `status`. The message is "FILE:LINE: " of the node, as far as it
-// has these, and the formatted text. Use: `return tri_tree_fail(…)`.
+// Fail with TRI_BAD_INPUT, or with `status`. The message is the node's "FILE:LINE: ", as far as
+// file and line are known, and the formatted text. Use: `return tri_tree_fail(…)`.
 tri_status tri_tree_fail(const tri_tree *node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 tri_status tri_tree_fail_as(tri_status status, const tri_tree *node, const char *format, ...)

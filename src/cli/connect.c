@@ -29,8 +29,9 @@ typedef struct connect_request {
 } connect_request;
 
 // Checks that this rank has the same value of the setting `what` as rank 0. The setting determines
-// how the ranks are connected, so it is checked through the store before that is done. Settings
-// that do not matter for this are checked later, when the connected ranks compare their recipes.
+// how the ranks are connected, so it is checked through the store, before they are connected.
+// Settings that do not matter for this are checked later, when the connected ranks compare their
+// recipes.
 static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
                                      const char *advice) {
     struct {
@@ -156,7 +157,7 @@ static const char *arrangement(void) {
 }
 
 // Opens the transport. A rank that lacks its module or cannot open it fails here, and the caller
-// then tells the other ranks through the store, because no transport can tell them.
+// then tells the other ranks through the store, because the ranks have no other connection yet.
 static tri_status open_transport(connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));

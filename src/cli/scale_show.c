@@ -37,8 +37,8 @@ double scale_error(const scale_point *point) {
 }
 
 // Finds the simulation's largest error, as an absolute value, over all measured points (numbers of
-// ranks) except the first, if the simulation was calibrated with it. The error shows how far the
-// simulation can be trusted. False: there is no such point.
+// ranks). The first point is left out if the simulation was calibrated with it. The error shows how
+// far the simulation can be trusted. False: there is no such point.
 static bool worst_error(const scale_view *v, double *out) {
     bool found = false;
     *out = 0;

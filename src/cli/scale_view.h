@@ -28,11 +28,11 @@ typedef struct scale_view {
     bool weak;                   // the global batch grows with the ranks; false: it stays the same
     int count;
     scale_point points[SCALE_MAX_POINTS]; // sorted by number of ranks; the first one is measured
-    // The speeds that the simulation assumes for computation, memory and network. A point uses its
-    // own link rate (the bandwidth between its ranks, scale_point.link_bytes_per_s) if that was
-    // measured; otherwise the link rate here. This is the one of the largest point for which it was
-    // measured: `link_ranks` ranks on `link_hosts` hosts. If it was measured for no point,
-    // `link_ranks` is 0, and the link rate here is assumed too.
+    // The speeds that the simulation assumes for computation, memory and network. The link rate is
+    // the bandwidth between ranks. A point for which it was measured uses its own
+    // (scale_point.link_bytes_per_s); the others use the one here. The one here was measured for
+    // the largest of those points, which has `link_ranks` ranks on `link_hosts` hosts. If there is
+    // no such point, `link_ranks` is 0 and the link rate here is only assumed.
     tri_rates rates;
     // The rates of computation were chosen so that the simulated first point takes as long as the
     // measured one.

@@ -40,7 +40,8 @@ typedef struct launch_cause {
     // Seconds since 1970: the error file's time stamp or, without one, the time when the process
     // ended.
     double seconds;
-    // `flags` are those above. end_order is 1 for the first worker of its node that ended.
+    // flags: those of the bits above (LAUNCH_…) that are true of the failure. end_order: 1 for the
+    // first worker of its node that ended.
     int32_t flags, end_order;
 } launch_cause;
 // Whether failure `a` is more likely the cause than `b`, by the order that launch_failure_report

@@ -164,8 +164,8 @@ int64_t nodes_gather(nodes_core *core, int64_t now_ns) {
     return core->phase == NODES_GATHERING ? next_ns : INT64_MAX;
 }
 
-// Gets the join message of another node that has joined, because both must have the same number of
-// workers. NULL: this node is the first.
+// Gets the join message of another node that has joined, to compare it with that of `agent`: all
+// nodes must have the same number of workers. NULL: this node is the first.
 static const nodes_join *earlier_join(const nodes_core *core, int agent) {
     for (int i = 0; i < core->end; i++)
         if (i != agent && core->at[i].state > NODE_ARRIVED) return &core->at[i].join;

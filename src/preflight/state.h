@@ -15,8 +15,8 @@ enum {
     PREFLIGHT_LISTED_ENDS = 64, // up to this many hosts (or ranks), results list all pairs
 };
 
-// The following structs have what one rank finds out by itself; all ranks get those of all ranks.
-// Texts of failures are "" if there was no failure.
+// What a rank finds out by itself, in the structs from here to preflight_clock. All ranks then get
+// the findings of all. Texts of failures are "" if there was no failure.
 typedef struct preflight_device {
     char name[TRI_DEVICE_NAME_BYTES], failure[PREFLIGHT_TEXT_BYTES];
     int32_t threads;
@@ -61,8 +61,8 @@ struct preflight {
     preflight_device *devices;
     preflight_host_side *sides;
     preflight_folder *folders; // only those of the first rank of each host are filled in
-    char *
-        folder; // the run folder or, if it does not exist yet, the nearest existing folder above it
+    // The run folder or, if it does not exist yet, the nearest existing folder above it.
+    char *folder;
     // To find out whether all ranks have the same run folder, ranks write a small file there and
     // look for each other's (files.c). Why a rank could not write its file; NULL: all could.
     const char *file_failure;
@@ -94,8 +94,8 @@ struct preflight {
 
 // One check. `measure` is collective, and fails only if the ranks can no longer reach each other.
 // `judge` reads what was gathered and gives the same verdict on all ranks. After a no-go both are
-// called again, because another program may have disturbed the measurement. The checks of links,
-// all-reduces and arithmetic then keep the best rate of all attempts.
+// called again, because another program may have disturbed the measurement. Checks that measure
+// rates, times or clocks then keep the best result of all attempts.
 typedef struct preflight_check {
     const char *name;
     int attempts; // how many times `measure` may be called while the verdict is no-go

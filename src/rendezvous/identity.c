@@ -329,7 +329,7 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-// Reads how often the run was started before, from the first of these variables that is set. This
+// Reads how often the run was started before, from the first variable in `names` that is set. This
 // number is the generation, which distinguishes the ranks of this start from those of an earlier
 // one.
 static tri_status read_generation(get_variable get, tri_identity *out) {

@@ -94,8 +94,8 @@ static tri_status addresses_of_interface(const char *interface, rendezvous_addre
     return out->count ? TRI_OK : no_interface(interface);
 }
 
-// Checks that the given interface is the one at which ranks of other hosts look for rank 0. If not,
-// they would never find it.
+// Checks that the given interface is the one at which ranks of other hosts look for rank 0. If it
+// is not, they would never find rank 0.
 static tri_status check_interface(const tri_identity *identity, const rendezvous_addresses *own) {
     rendezvous_addresses named;
     char text[INET6_ADDRSTRLEN];
