@@ -25,7 +25,7 @@ void tri_log_stage(const char *stage);
 // be appended to that line. NULL: there is no progress line.
 void tri_log_set_status_line(void (*wipe)(void *context), void *context);
 
-// True if standard error is a terminal. For colours, NO_COLOR must be unset too.
+// True if standard error is a terminal and, for tri_log_has_colour, NO_COLOR is not set.
 bool tri_log_is_terminal(void);
 bool tri_log_has_colour(void);
 

@@ -8,9 +8,9 @@
 #include "rendezvous/rendezvous.h"
 
 // Connects all ranks of the job. Collective. `options` NULL: defaults. *health finds lost ranks.
-// The caller closes the communicator first and then stops *health, because the communicator asks
-// it. *health is NULL if shared memory alone connects the ranks, because that finds lost ranks
-// itself.
+// The communicator asks it about them, so the caller closes the communicator first and then stops
+// *health. *health is NULL if shared memory alone connects the ranks, because shared memory finds
+// lost ranks itself.
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health);
 // As cli_open_comm. If the ranks are on several hosts, it also calls `met` when all have met at the

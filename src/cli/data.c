@@ -133,7 +133,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_arena_destroy(arena);
     if (status == TRI_OK) return 0;
     code = cli_fail(status);
-    // Damaged data are a finding of the check and not bad input.
+    // Damaged data are a finding of the check and not bad input, so the exit code is 1 and not 2.
     return status == TRI_CORRUPT ? 1 : code;
 }
 

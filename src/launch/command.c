@@ -186,7 +186,7 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
     // Workers that have cores of their own may have a thread for each core. Other workers would
-    // each start a thread for every core of the host.
+    // each start a thread for every core of the host, so they get one thread.
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1 && o->binding != LAUNCH_BIND_AUTO)
         put(v, "OMP_NUM_THREADS=1");
     if (o->virtual_local_rank) put_virtual_rank(v, local_rank);

@@ -29,8 +29,8 @@ static int own_end(const preflight *p) {
     return -1;
 }
 
-// Lists the ranks that measure the network, called ends: the first ranks of all hosts or, on a
-// single host, all ranks.
+// Lists the ends and, for each, the rank that measures: the first rank of each host or, on a single
+// host, every rank.
 static void list_ends(preflight *p) {
     p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
     p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);

@@ -76,9 +76,9 @@ struct preflight {
     // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
     int end_count;
     int *end_ranks; // by end: number of its rank
-    // In each round of the measurements an end (a host or, on a single host, a rank) measures with
-    // one other end. With very many ends there are fewer rounds (PREFLIGHT_MAX_ROUNDS) than other
-    // ends, so some pairs are not measured.
+    // How many rounds the measurements have. In each round an end (a host or, on a single host, a
+    // rank) measures with one other end. With very many ends there are fewer rounds
+    // (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs are not measured.
     int rounds;
     preflight_pair *own_pairs;    // by round of the measurements: the pair of this rank
     preflight_end_rates *rates;   // by end (host or rank): a summary of its rates

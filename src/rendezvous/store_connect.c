@@ -31,7 +31,8 @@ static const char *store_line(const char *launcher) {
     return "TRIREME_STORE=HOST:29500";
 }
 
-// Finds whether ranks may be on other hosts, and if so the token, which is needed only then.
+// Finds whether ranks may be on other hosts, and if so the user's token (a secret), which is needed
+// only then.
 static tri_status prepare_tcp(tri_store *store) {
     const tri_identity *me = &store->identity;
     bool is_one_host = me->local_size == me->size, has_address = me->address.host[0] != 0;

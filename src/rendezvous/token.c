@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 static tri_status derive_key(const char *text, size_t size, const char *from, store_token *out) {
-    // The line feed at the end of a text file does not belong to the token.
+    // White space at the end, such as the line feed of a text file, does not belong to the token.
     while (size > 0 && isspace((unsigned char)text[size - 1])) size--;
     if (size < TRI_MIN_TOKEN_BYTES || size > TRI_MAX_TOKEN_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT,
