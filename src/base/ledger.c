@@ -305,7 +305,7 @@ typedef struct ledger_view {
     tri_ledger_event computes;
     // Two actions among those of all lanes except the compute lane (communicators, storage, …):
     // the newest that is open, and the newest that has ended.
-    tri_ledger_event operates, operated;
+    tri_ledger_event running, latest_ended;
 } ledger_view;
 
 static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
@@ -328,15 +328,15 @@ bool tri_ledger_waits(const tri_ledger_ring *ring) {
     return is_wait;
 }
 
-void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
-                       tri_ledger_event *operated) {
-    atomic_store(&operates->number, 0);
-    atomic_store(&operated->number, 0);
+void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *running,
+                       tri_ledger_event *latest_ended) {
+    atomic_store(&running->number, 0);
+    atomic_store(&latest_ended->number, 0);
     uint64_t begun = atomic_load(&ring->begun);
     for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
         tri_ledger_event event;
         if (!tri_ledger_read(ring, n, &event) || event.lane == TRI_LANE_OF_COMPUTE) continue;
-        tri_ledger_event *to = event.end_ns ? operated : operates;
+        tri_ledger_event *to = event.end_ns ? latest_ended : running;
         if (!to->number) *to = event;
     }
 }
@@ -346,7 +346,7 @@ static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
         tri_ledger_event event;
         if (event_read(&ring->open[i], &event) && !waits(ring, &event)) view->computes = event;
     }
-    tri_ledger_latest(ring, &view->operates, &view->operated);
+    tri_ledger_latest(ring, &view->running, &view->latest_ended);
 }
 
 // Writes "in FORWARD 'conv2' of step 17", for messages about what a rank does. Returns the length
@@ -374,8 +374,8 @@ static void describe_all(const tri_ledger_ring *ring, char *out, size_t size) {
     int used = describe(ring, &view.computes, "in", out, size);
     if ((size_t)used >= size) return;
     const char *in = used > 0 ? ", in" : "in", *after = used > 0 ? ", after" : "after";
-    if (!describe(ring, &view.operates, in, out + used, size - (size_t)used))
-        describe(ring, &view.operated, after, out + used, size - (size_t)used);
+    if (!describe(ring, &view.running, in, out + used, size - (size_t)used))
+        describe(ring, &view.latest_ended, after, out + used, size - (size_t)used);
 }
 
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size) {

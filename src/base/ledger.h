@@ -155,10 +155,10 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
 // this rank is not the one that is stuck, so messages name another one.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
 // Finds two actions among those of all lanes except the compute lane (lane 0), such as a
-// communicator's operations: *operates is the newest that has not ended, and *operated the newest
-// that has ended. If there is no such action, the `number` of *operates or *operated is 0.
-void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
-                       tri_ledger_event *operated);
+// communicator's operations: *running is the newest that has not ended, and *latest_ended the
+// newest that has ended. If there is none, the `number` of *running or *latest_ended is 0.
+void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *running,
+                       tri_ledger_event *latest_ended);
 // Describes what the rank does, for example "in FORWARD 'conv2' of step 17, after all_reduce 'NORM'
 // (sequence 16)" or "before its first action".
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);

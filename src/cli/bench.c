@@ -47,8 +47,8 @@ static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
     for (int i = 0; i <= TRI_COMM_KIND_COUNT; i++) {
         if (strcmp(known[i], name) != 0) continue;
-        out->fold = i == TRI_COMM_KIND_COUNT;
-        out->kind = out->fold ? TRI_COMM_REDUCE_SCATTER : (tri_comm_kind)i;
+        out->accumulate = i == TRI_COMM_KIND_COUNT;
+        out->kind = out->accumulate ? TRI_COMM_REDUCE_SCATTER : (tri_comm_kind)i;
         return TRI_OK;
     }
     const char *near = tri_option_nearest(name, known, TRI_COMM_KIND_COUNT + 1);
@@ -65,7 +65,7 @@ static tri_status find_type(const char *name, tri_comm_bench_options *out) {
             return TRI_FAIL(TRI_BAD_INPUT, "--type: '%s' is not one of f32, f64, bf16, f16", name);
     }
     bool wide = out->dtype == TRI_F32 || out->dtype == TRI_F64;
-    if (out->fold && !wide)
+    if (out->accumulate && !wide)
         return TRI_FAIL(TRI_BAD_INPUT, "--type: a fold sums f32 or f64, not '%s'", name);
     return TRI_OK;
 }
@@ -90,7 +90,7 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_health *health = NULL;
     if (backend) TRI_TRY(find_backend(backend, &connect.backend));
     if (sizes_text) {
-        TRI_TRY(read_sizes(sizes_text, sizes, &options.sizes));
+        TRI_TRY(read_sizes(sizes_text, sizes, &options.size_count));
         options.sizes_bytes = sizes;
     }
     if (op) TRI_TRY(find_kind(op, &options));

@@ -43,17 +43,17 @@ static double billions(double count, double seconds) {
 // of the row, whatever the kernel.
 static void print_direct(const tri_bench_row *row, bool json) {
     char text[FRACTION_BYTES];
-    const char *share = fraction_text(row->direct_fraction, json, text);
+    const char *fraction = fraction_text(row->direct_fraction, json, text);
     double us = row->direct_seconds * 1e6, gflops = billions(row->flops, row->direct_seconds);
     double times = row->seconds > 0 ? row->direct_seconds / row->seconds : 0;
     if (json && row->direct_kernel)
         printf(",\"direct_kernel\":\"%s\",\"direct_time_us\":%.2f,\"direct_share\":%s}\n",
-               row->direct_kernel, us, share);
+               row->direct_kernel, us, fraction);
     else if (json)
         printf("}\n");
     else if (row->direct_kernel)
         printf("%-37s %-37s %10.1f us %8.1f GFLOP/s %12s %6s; %.2f times as long\n",
-               "  by the direct algorithm", row->direct_kernel, us, gflops, "", share, times);
+               "  by the direct algorithm", row->direct_kernel, us, gflops, "", fraction, times);
 }
 
 static void print_row(const tri_graph *g, const char *model, const tri_bench_row *row, bool json) {
@@ -63,17 +63,17 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
         tri_shape_text(&tri_value_get(g, node->outputs[0])->shape, shape, sizeof shape);
     const char *name = node->name ? node->name : "";
     char text[FRACTION_BYTES];
-    const char *share = fraction_text(row->fraction, json, text);
+    const char *fraction = fraction_text(row->fraction, json, text);
     double us = row->seconds * 1e6, gflops = billions(row->flops, row->seconds);
     double gbytes = billions(row->bytes, row->seconds);
     if (json)
         printf(
             "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","
             "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s",
-            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, share);
+            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, fraction);
     else
         printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", node->op->name,
-               name, row->kernel, shape, us, gflops, gbytes, share);
+               name, row->kernel, shape, us, gflops, gbytes, fraction);
     print_direct(row, json);
 }
 
@@ -115,16 +115,16 @@ static void print_sums(const char *model, const op_sum *sums, int count, bool js
     if (!json) printf("\nby op: what perfect kernels would save, the most first\n");
     for (int i = 0; i < count; i++) {
         const op_sum *s = &sums[i];
-        double share = s->seconds > 0 ? s->least / s->seconds : 1;
+        double fraction = s->seconds > 0 ? s->least / s->seconds : 1;
         double of_all = all > 0 ? s->seconds / all : 0;
         if (json)
             printf("{\"model\":\"%s\",\"all_of\":\"%s\",\"kernel\":\"%s\",\"count\":%d,"
                    "\"time_us\":%.2f,\"share\":%.3f,\"saved_us\":%.2f}\n",
-                   model, s->op, s->kernel, s->count, s->seconds * 1e6, share, saved(s) * 1e6);
+                   model, s->op, s->kernel, s->count, s->seconds * 1e6, fraction, saved(s) * 1e6);
         else
             printf("%-26s %-16s %4d times %10.1f us, %4.1f%% of all; %3.0f%% of what is possible; "
                    "saves %10.1f us\n",
-                   s->op, s->kernel, s->count, s->seconds * 1e6, of_all * 100, share * 100,
+                   s->op, s->kernel, s->count, s->seconds * 1e6, of_all * 100, fraction * 100,
                    saved(s) * 1e6);
     }
 }

@@ -105,7 +105,7 @@ static void print_schedule(const plan_view *v) {
     for (int u = 0; u < plan->flat.unit_count; u++) names[u] = plan->flat.units[u].name;
     printf("schedule of rank 0: %s, %s, %s of up to %s\n", plan->strategy->name,
            tri_counted(v->ranks, "rank"), tri_counted(step->rounds, "round"),
-           tri_counted(step->items[0].size, "sample"));
+           tri_counted(step->round_items[0].size, "sample"));
     tri_schedule_print(&step->schedule, names, stdout);
     printf("\n");
 }

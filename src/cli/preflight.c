@@ -106,8 +106,8 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
 // are missing; only rank 0 or 1 prints that.
 static bool prints(const preflight_report *report, const char *failure) {
     if (report->rank == 0 || report->status == TRI_OK) return report->rank == 0;
-    bool has_left = !report->has_met || report->status == TRI_PEER_LOST;
-    if (report->rank == 1 && has_left && strstr(failure, "rank 0 ")) return true;
+    bool lacks_rank_0 = !report->has_met || report->status == TRI_PEER_LOST;
+    if (report->rank == 1 && lacks_rank_0 && strstr(failure, "rank 0 ")) return true;
     return !report->has_met && report->is_first && !strstr(failure, "did not arrive");
 }
 

@@ -65,7 +65,7 @@ static void print_json(const tri_train_request *request, const tri_train_result 
 
 // Returns text such as "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept
 // the cores busy.
-static const char *share_text(const tri_train_result *r) {
+static const char *cores_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";
     snprintf(text, sizeof text,
@@ -99,7 +99,7 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     else
         printf("%s: %s, %s samples/s on %s, %.1f s%s\n", name, tri_counted(r->steps, "step"),
                tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
-               share_text(r));
+               cores_text(r));
     print_waiting(r);
     if (r->has_val) {
         printf("%s: loss %s", val_names[r->val_source], tri_decimal(r->val_loss));

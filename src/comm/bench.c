@@ -26,11 +26,11 @@ typedef struct bench_run {
     tri_comm *comm;
     tri_comm_kind kind;
     tri_dtype dtype;
-    bool fold;
+    bool accumulate;
     size_t bytes; // size of the operation as the table reports it
     int64_t count;
     // How many times are measured, and how many operations each measurement covers.
-    int repetitions, inner;
+    int repetitions, operations_per_time;
     char *send, *recv;
 } bench_run;
 
@@ -44,7 +44,8 @@ static bool bench_ranged(tri_comm_kind kind) {
 // buffer. The operation "fold" adds to another buffer, so there they never overlap.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
-           run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
+           run->kind == TRI_COMM_ALL_GATHER ||
+           (run->kind == TRI_COMM_REDUCE_SCATTER && !run->accumulate);
 }
 
 // Offset, in bytes, of this rank's range in the buffer of an operation in place; else 0. Such an
@@ -56,13 +57,15 @@ static size_t bench_own_offset(const bench_run *run) {
 }
 
 static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *options, size_t wanted) {
-    bench_run run = {
-        .comm = comm, .kind = options->kind, .dtype = options->dtype, .fold = options->fold};
+    bench_run run = {.comm = comm,
+                     .kind = options->kind,
+                     .dtype = options->dtype,
+                     .accumulate = options->accumulate};
     size_t unit = tri_dtype_bytes(run.dtype) * (bench_ranged(run.kind) ? (size_t)comm->size : 1);
     run.count = (int64_t)((wanted + unit - 1) / unit);
     run.bytes = (size_t)run.count * unit;
     if (run.kind == TRI_COMM_BARRIER) run.bytes = 0, run.count = 0;
-    run.inner = run.bytes <= BENCH_SMALL_BYTES ? BENCH_SMALL_INNER : 1;
+    run.operations_per_time = run.bytes <= BENCH_SMALL_BYTES ? BENCH_SMALL_INNER : 1;
     size_t chosen = run.bytes ? BENCH_BUDGET_BYTES / run.bytes : BENCH_MAX_REPETITIONS;
     if (chosen > 50) chosen = 50;
     if (chosen < 9) chosen = 9;
@@ -76,7 +79,7 @@ static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *option
 static float bench_value(int rank, int64_t i) { return (float)((i + rank * 3) % 11 - 5); }
 
 static const char *bench_name(const bench_run *run) {
-    return run->fold ? "fold" : tri_comm_kind_name(run->kind);
+    return run->accumulate ? "fold" : tri_comm_kind_name(run->kind);
 }
 
 static void bench_put(const bench_run *run, char *to, int64_t i, float value) {
@@ -99,7 +102,7 @@ static tri_status bench_once(bench_run *run) {
     tri_comm *comm = run->comm;
     tri_comm_op op = {.kind = run->kind,
                       .dtype = run->dtype,
-                      .accumulate = run->fold,
+                      .accumulate = run->accumulate,
                       .count = run->count,
                       .send = run->send,
                       .recv = run->recv,
@@ -183,8 +186,8 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     for (int i = 0; i < run->repetitions; i++) {
         TRI_TRY(tri_comm_barrier(run->comm, "bench"));
         double begin = tri_os_seconds();
-        for (int k = 0; k < run->inner; k++) TRI_TRY(body(run));
-        times[i] = (tri_os_seconds() - begin) / run->inner;
+        for (int k = 0; k < run->operations_per_time; k++) TRI_TRY(body(run));
+        times[i] = (tri_os_seconds() - begin) / run->operations_per_time;
     }
     TRI_TRY(tri_comm_run(run->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
                                                    .dtype = TRI_F64,
@@ -299,16 +302,18 @@ tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, 
 
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out) {
     const size_t *sizes = options->sizes_bytes ? options->sizes_bytes : bench_sizes;
-    int count =
-        options->sizes_bytes ? options->sizes : (int)(sizeof bench_sizes / sizeof *bench_sizes);
+    int count = options->sizes_bytes ? options->size_count
+                                     : (int)(sizeof bench_sizes / sizeof *bench_sizes);
     if ((unsigned)options->kind >= TRI_COMM_KIND_COUNT || options->kind == TRI_COMM_RECV)
         return TRI_FAIL(TRI_BAD_INPUT, "bench comm: cannot time operation %d alone",
                         (int)options->kind);
     if (options->kind == TRI_COMM_BARRIER) count = 1;
-    TRI_ASSERT(!options->fold || options->kind == TRI_COMM_REDUCE_SCATTER);
+    TRI_ASSERT(!options->accumulate || options->kind == TRI_COMM_REDUCE_SCATTER);
     if (comm->rank == 0 && !options->json) {
-        bench_run first = {
-            .comm = comm, .kind = options->kind, .dtype = options->dtype, .fold = options->fold};
+        bench_run first = {.comm = comm,
+                           .kind = options->kind,
+                           .dtype = options->dtype,
+                           .accumulate = options->accumulate};
         bench_header(&first, out);
     }
     for (int i = 0; i < count; i++) {

@@ -9,13 +9,13 @@
 typedef struct tri_comm_bench_options {
     tri_comm_kind kind; // zero: ALL_REDUCE; SEND: every rank sends to the next one, in a ring
     // True: REDUCE_SCATTER adds to the old contents of `recv`; this test is called "fold".
-    bool fold;
+    bool accumulate;
     tri_dtype dtype; // F32 (the value 0), F64, BF16 or F16
     // Sizes of the whole buffer in bytes, as nccl-tests counts them: the size of `recv` for an
     // all-gather, of `send` for a reduce-scatter. They are rounded up to whole elements of every
     // rank. NULL: 8 bytes to 256 MiB.
     const size_t *sizes_bytes;
-    int sizes;       // number of entries of sizes_bytes
+    int size_count;  // number of entries of sizes_bytes
     int repetitions; // how often each size is timed; 0: the benchmark chooses this by the size
     bool json;       // true: prints one JSON object per line instead of a table
 } tri_comm_bench_options;

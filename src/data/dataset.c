@@ -43,7 +43,7 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     tri_stored_field *field = &dataset->fields[dataset->field_count];
     *field = (tri_stored_field){.field = {row.name, row.dtype, *shape, 0},
                                 .row = row,
-                                .stored = stored,
+                                .stored_dtype = stored,
                                 .stored_shape = *shape};
     if (shape->rank < row.min_rank || shape->rank > row.max_rank)
         return fail_rank(source, name, shape, row.shape);
@@ -107,9 +107,9 @@ static tri_status finish_fields(tri_dataset *dataset) {
         size_t scratch = 0;
         if (strcmp(field->field.name, "images") == 0) {
             tri_transforms *transforms;
-            TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored, &field->field.shape,
-                                          dataset->split == TRI_DATA_TRAIN, dataset->seed,
-                                          &transforms));
+            TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored_dtype,
+                                          &field->field.shape, dataset->split == TRI_DATA_TRAIN,
+                                          dataset->seed, &transforms));
             field->transforms = transforms;
             field->field.shape = *tri_transforms_shape(transforms);
             scratch = tri_transforms_scratch_bytes(transforms);
@@ -218,7 +218,7 @@ tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **o
     tri_status status = TRI_OK;
     for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
         const tri_stored_field *column = &train->fields[i];
-        status = tri_dataset_add(dataset, "data", column->field.name, column->stored,
+        status = tri_dataset_add(dataset, "data", column->field.name, column->stored_dtype,
                                  &column->stored_shape);
         dataset->fields[i].classes = column->classes;
         dataset->fields[i].has_ignored = column->has_ignored;
@@ -286,7 +286,7 @@ const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena) {
 
 tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
     TRI_ASSERT(index >= 0 && index < dataset->field_count);
-    return dataset->fields[index].stored;
+    return dataset->fields[index].stored_dtype;
 }
 
 // Warns of images that seem to be [H, W, C], the usual order in Python, because models read [C, H,
@@ -362,7 +362,7 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
     const tri_stored_field *row = &dataset->fields[field];
     sample = file_sample(dataset, sample);
-    bool is_unchanged = !row->transforms && row->stored == row->field.dtype;
+    bool is_unchanged = !row->transforms && row->stored_dtype == row->field.dtype;
     const void *stored;
     tri_status status =
         dataset->kind->read(dataset, field, sample, is_unchanged ? out : scratch, &stored);
@@ -376,7 +376,8 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
         tri_transforms_apply(row->transforms, stored, sample, epoch,
                              (char *)scratch + dataset->buffer_bytes, out);
     else if (stored != out)
-        tri_convert(row->stored, stored, row->field.dtype, out, tri_shape_count(&row->field.shape));
+        tri_convert(row->stored_dtype, stored, row->field.dtype, out,
+                    tri_shape_count(&row->field.shape));
     return TRI_OK;
 }
 

@@ -40,7 +40,7 @@ typedef struct tri_stored_field {
     tri_field_row row;
     int64_t classes;  // number of classes of an I64 field, set by the kind: see tri_dataset_classes
     bool has_ignored; // some numbers of an I64 field are -100, which losses ignore; set by the kind
-    tri_dtype stored;
+    tri_dtype stored_dtype;
     tri_shape stored_shape;           // shape of one sample in the files
     size_t stored_bytes;              // size of one sample in the files, in bytes
     const tri_transforms *transforms; // NULL unless the field is `images`

@@ -67,7 +67,7 @@ static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t 
     uint64_t classes = (uint64_t)dataset->fields[field].classes;
     float *floats = buffer;
     int64_t *numbers = buffer;
-    bool is_float = dataset->fields[field].stored == TRI_F32;
+    bool is_float = dataset->fields[field].stored_dtype == TRI_F32;
     for (int64_t at = 0; at < count; at += 4) {
         const uint32_t counter[4] = {(uint32_t)(at / 4), (uint32_t)sample,
                                      (uint32_t)((uint64_t)sample >> 32), 0};

@@ -14,9 +14,9 @@
 
 enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
 
-// How one run of the graph computes convolutions: by the kernels that training uses, or with the
+// Which kernels one run of the graph uses for convolutions: those of training, or those of the
 // direct algorithm instead of Winograd's.
-typedef enum way { AS_IN_TRAINING, DIRECT, WAYS } way;
+typedef enum kernel_choice { AS_IN_TRAINING, DIRECT, KERNEL_CHOICES } kernel_choice;
 
 // A copy of a node that training computes by Winograd's algorithm. The copy's attributes forbid
 // that algorithm. For all other nodes this struct is 0.
@@ -133,30 +133,30 @@ static tri_status make_stamps(bench *b, size_t bytes) {
     return memory ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
 }
 
-static tri_status run_node(const bench *b, int i, way w) {
+static tri_status run_node(const bench *b, int i, kernel_choice choice) {
     const tri_node *node = &b->graph->nodes[i];
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
     for (int k = 0; k < node->input_count; k++) in[k] = b->data[node->inputs[k].id];
     for (int k = 0; k < node->output_count; k++) out[k] = b->data[node->outputs[k].id];
     tri_kernel_args args = {.queue = b->queue, .in = in, .out = out, .workspace = b->workspace};
-    bool direct = w == DIRECT && b->direct[i].kernel.def;
+    bool direct = choice == DIRECT && b->direct[i].kernel.def;
     return tri_kernel_run(direct ? &b->direct[i].kernel : &b->kernels[i], &args);
 }
 
-static double *times_of(const bench *b, int i, way w) {
-    return b->times + (i * WAYS + (int)w) * BENCH_MAX_REPEATS;
+static double *times_of(const bench *b, int i, kernel_choice choice) {
+    return b->times + (i * KERNEL_CHOICES + (int)choice) * BENCH_MAX_REPEATS;
 }
 
-static tri_status run_graph(const bench *b, way w, int repeat) {
+static tri_status run_graph(const bench *b, kernel_choice choice, int repeat) {
     int count = b->graph->node_count;
     for (int i = 0; i < count; i++) {
         TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i]));
-        TRI_TRY(run_node(b, i, w));
+        TRI_TRY(run_node(b, i, choice));
         TRI_TRY(tri_queue_time(b->queue, &b->stamps[2 * i + 1]));
     }
     TRI_TRY(tri_queue_finish(b->queue));
     for (int i = 0; i < count; i++)
-        times_of(b, i, w)[repeat] = 1e-9 * (double)(b->stamps[2 * i + 1] - b->stamps[2 * i]);
+        times_of(b, i, choice)[repeat] = 1e-9 * (double)(b->stamps[2 * i + 1] - b->stamps[2 * i]);
     return TRI_OK;
 }
 
@@ -238,7 +238,7 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
                .data = calloc(values + 1, sizeof(void *)),
                .kernels = calloc(nodes + 1, sizeof(tri_kernel)),
                .direct = calloc(nodes + 1, sizeof(direct_node)),
-               .times = calloc((nodes + 1) * WAYS * BENCH_MAX_REPEATS, sizeof(double))};
+               .times = calloc((nodes + 1) * KERNEL_CHOICES * BENCH_MAX_REPEATS, sizeof(double))};
     tri_status status = TRI_OK;
     if (!b.data || !b.kernels || !b.direct || !b.times)
         status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");

@@ -18,12 +18,12 @@ static tri_comm_op op_of(const tri_graph *graph, const tri_node *node, void *con
     const tri_collective_attr *attr = node->attr;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].op != node->op) continue;
-        const tri_value_info *bucket =
+        const tri_value_info *info =
             tri_value_get(graph, rows[i].counts_output ? node->outputs[0] : node->inputs[0]);
         return (tri_comm_op){.kind = rows[i].kind,
                              .reduction = attr->maximum ? TRI_REDUCE_MAX : TRI_REDUCE_SUM,
-                             .dtype = bucket->dtype,
-                             .count = tri_shape_count(&bucket->shape),
+                             .dtype = info->dtype,
+                             .count = tri_shape_count(&info->shape),
                              .send = in[0],
                              .recv = out[0],
                              .label = label};

@@ -89,7 +89,7 @@ static void *address_of(const tri_engine *e, const tri_program *p, tri_value val
 }
 
 static void send_or_receive(const tri_engine *e, const tri_action *a, op_list *list) {
-    const tri_round *round = &e->run.step->items[a->round];
+    const tri_round *round = &e->run.step->round_items[a->round];
     const tri_edge *edge = &e->run.step->request.edges[a->subject];
     bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
     int pipeline = e->run.step->request.pipeline;
@@ -112,8 +112,8 @@ void engine_size_communication(tri_engine *e) {
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
         for (int k = 0; k < step->rounds; k++)
-            if (step->items[k].edge_value_count > e->run.most_ops)
-                e->run.most_ops = step->items[k].edge_value_count;
+            if (step->round_items[k].edge_value_count > e->run.most_ops)
+                e->run.most_ops = step->round_items[k].edge_value_count;
     }
     e->run.ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->run.most_ops);
 }
@@ -149,7 +149,7 @@ tri_status engine_start_communication(tri_engine *e, const tri_action *a, tri_ti
     TRI_ASSERT(list_ops[a->kind]);
     op_list list = {.ops = e->run.ops, .most = e->run.most_ops};
     bool unit = tri_action_subject(a->kind) == TRI_SUBJECT_UNIT;
-    list.label = unit ? e->labels.units[a->kind][a->subject] : e->labels.edges[a->kind];
+    list.label = unit ? e->labels.subjects[a->kind][a->subject] : e->labels.kinds[a->kind];
     list_ops[a->kind](e, a, &list);
     if (list.count == 0) return TRI_OK;
     tri_comm *comm = engine_group_of(e, a);

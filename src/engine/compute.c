@@ -37,7 +37,7 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
         break;
     }
     at = &flat->parameters[location.index];
-    if (e->run.instead[location.index]) return e->run.instead[location.index];
+    if (e->run.round_address[location.index]) return e->run.round_address[location.index];
     return e->memory.slots[tri_slot_gradients(at->unit, at->bucket)] +
            at->offset * (int64_t)sizeof(float);
 }
@@ -112,8 +112,8 @@ void engine_prepare_gradients(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int limit = tri_round_range_limit(plan);
     e->run.ranges = TRI_NEW_ARRAY(e->arena, tri_round_range, limit);
-    e->run.sums = TRI_NEW_ARRAY(e->arena, char *, limit);
-    e->run.instead = TRI_NEW_ARRAY(e->arena, float *, plan->flat.parameter_count);
+    e->run.earlier = TRI_NEW_ARRAY(e->arena, char *, limit);
+    e->run.round_address = TRI_NEW_ARRAY(e->arena, float *, plan->flat.parameter_count);
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     uint64_t *made = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     memset(e->gradient_unit_bits, -1, (size_t)plan->block_count * sizeof *e->gradient_unit_bits);
@@ -142,15 +142,15 @@ static bool always_makes(const tri_engine *e, const tri_action *a, int unit) {
 
 // Lets the action's kernels write the gradients of a range to the round gradients (memory of their
 // own). The range is one parameter, or a whole bucket. For a bucket its entry in the table of
-// addresses (memory.slots) is replaced, and run.sums keeps the old address.
+// addresses (memory.slots) is replaced, and run.earlier keeps the old address.
 static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round_range *range) {
     float *made = e->memory.round_gradients + range->at;
     if (range->parameter >= 0) {
-        e->run.instead[range->parameter] = made;
+        e->run.round_address[range->parameter] = made;
         return TRI_OK;
     }
     char **slot = &e->memory.slots[tri_slot_gradients(range->unit, range->bucket)];
-    e->run.sums[range - e->run.ranges] = *slot;
+    e->run.earlier[range - e->run.ranges] = *slot;
     *slot = (char *)made;
     TRI_TRY(clear_gaps(e, range->unit, range->bucket));
     return always_makes(e, a, range->unit) ? TRI_OK : zero_gradients(e, range->unit, range->bucket);
@@ -187,17 +187,17 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a) {
 }
 
 // After the action: adds the round gradients, which its kernels have written, to the earlier
-// gradients, and restores the addresses that open_range replaced. A range with `drop` is not added:
-// it has the statistics that RECOMPUTE makes a second time.
+// gradients, and restores the addresses that open_range replaced. A range with `is_discarded` is
+// not added: it has the statistics that RECOMPUTE makes a second time.
 static tri_status close_gradients(tri_engine *e) {
     for (int i = 0; i < e->run.range_count; i++) {
         const tri_round_range *range = &e->run.ranges[i];
         char **slot = &e->memory.slots[tri_slot_gradients(range->unit, range->bucket)];
         if (range->parameter >= 0)
-            e->run.instead[range->parameter] = NULL;
+            e->run.round_address[range->parameter] = NULL;
         else
-            *slot = e->run.sums[i];
-        if (!range->drop)
+            *slot = e->run.earlier[i];
+        if (!range->is_discarded)
             TRI_TRY(e->device->backend->add(e->queue, (float *)(void *)*slot + range->first,
                                             e->memory.round_gradients + range->at,
                                             range->elements));
@@ -206,7 +206,7 @@ static tri_status close_gradients(tri_engine *e) {
 }
 
 tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
-    const tri_program *p = e->run.step->items[a->round].program;
+    const tri_program *p = e->run.step->round_items[a->round].program;
     e->run.round = a->round;
     TRI_TRY(open_gradients(e, a));
     if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE)

@@ -19,12 +19,13 @@ static void make_labels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
         const char *name = tri_action_name((tri_action_kind)k);
-        e->labels.edges[k] = name;
+        e->labels.kinds[k] = name;
         tri_subject subject = tri_action_subject((tri_action_kind)k);
         if (subject != TRI_SUBJECT_UNIT && subject != TRI_SUBJECT_BLOCK) continue;
-        e->labels.units[k] = TRI_NEW_ARRAY(e->arena, const char *, flat->unit_count);
+        e->labels.subjects[k] = TRI_NEW_ARRAY(e->arena, const char *, flat->unit_count);
         for (int u = 0; u < flat->unit_count; u++)
-            e->labels.units[k][u] = tri_arena_printf(e->arena, "%s %s", name, flat->units[u].name);
+            e->labels.subjects[k][u] =
+                tri_arena_printf(e->arena, "%s %s", name, flat->units[u].name);
     }
 }
 
@@ -245,8 +246,8 @@ static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *tick
     tri_ledger_action noted = engine_ledger_action(e, a);
     if (engine_is_timed(e, a)) {
         noted.kind = TRI_LEDGER_ISSUE;
-        noted.label = e->labels.units[a->kind] ? e->labels.units[a->kind][a->subject]
-                                               : tri_action_name(a->kind);
+        noted.label = e->labels.subjects[a->kind] ? e->labels.subjects[a->kind][a->subject]
+                                                  : tri_action_name(a->kind);
     }
     tri_ledger_mark mark = tri_ledger_begin(e->groups.world->ledger, &noted);
     tri_lane lane = tri_action_lane(a->kind);

@@ -168,12 +168,12 @@ typedef struct engine_gaps {
 // Names of actions, for communicators and the ledger (the record of this rank's actions). They are
 // made once, because both keep the pointer after the call that passes it.
 typedef struct engine_labels {
-    // units[kind][i]: the name of an action of this kind on block i or on unit i (the parameters of
-    // block i, or a tied parameter); NULL: actions of this kind are on neither.
-    const char **units[TRI_ACTION_KIND_COUNT];
-    // edges[kind]: the kind's name alone, such as "SEND". SEND and RECV use it, because they belong
+    // subjects[kind][i]: the name of an action of this kind on block i or on unit i (the parameters
+    // of block i, or a tied parameter); NULL: actions of this kind are on neither.
+    const char **subjects[TRI_ACTION_KIND_COUNT];
+    // kinds[kind]: the kind's name alone, such as "SEND". SEND and RECV use it, because they belong
     // to an edge (values that one pipeline stage sends to another), which has no name.
-    const char *edges[TRI_ACTION_KIND_COUNT];
+    const char *kinds[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 
 // The tensors of the training state, with the names that they have in checkpoints.
@@ -283,11 +283,11 @@ typedef struct engine_run {
     tri_round_range *ranges;
     // By such a range, if it is a whole bucket: where the earlier gradients lie, to which the
     // range is added after the action. (During the action the slot points to the range.)
-    char **sums;
+    char **earlier;
     int range_count;
     // By parameter: where in engine_memory.round_gradients kernels write its gradient; NULL: they
     // write it to the address in the slot of its bucket.
-    float **instead;
+    float **round_address;
     tri_comm_op *ops; // operations of the action that is being started
     int most_ops;     // how many `ops` has room for
     int round;        // the micro-batch of the compute action that is being issued

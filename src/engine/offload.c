@@ -105,7 +105,7 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
     }
     if (count == 0) return TRI_OK;
     uint64_t number;
-    TRI_TRY(tri_storage_start(e->storage, ops, count, e->labels.units[a->kind][unit], &number));
+    TRI_TRY(tri_storage_start(e->storage, ops, count, e->labels.subjects[a->kind][unit], &number));
     *ticket = (tri_ticket){&storage_ticket, e->storage, number};
     return TRI_OK;
 }

@@ -80,7 +80,7 @@ static tri_status copy_fields(tri_engine *e, const tri_round *round,
 }
 
 tri_status engine_take(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
-    const tri_round *round = &e->run.step->items[a->round];
+    const tri_round *round = &e->run.step->round_items[a->round];
     tri_engine_batch batch;
     TRI_TRY(next_batch(e, &batch));
     TRI_ASSERT(batch.size == round->size);

@@ -32,9 +32,9 @@ static tri_status count_labels(tri_engine *e, double *counts) {
     if (counts_labels(e)) TRI_TRY(tri_engine_release_batches(e));
     for (int r = 0; r < e->run.step->rounds && counts_labels(e); r++) {
         tri_engine_batch batch;
-        if (e->run.step->items[r].size == 0) continue;
+        if (e->run.step->round_items[r].size == 0) continue;
         TRI_TRY(e->run.input->look(e->run.input->context, ahead++, &batch));
-        TRI_ASSERT(batch.size == e->run.step->items[r].size);
+        TRI_ASSERT(batch.size == e->run.step->round_items[r].size);
         for (int i = 0; i < g->term_count; i++) {
             const tri_loss_term *term = &g->metrics[g->first_term + i].term;
             // term->labels is an index into the graph's inputs. It is also the index of the field,

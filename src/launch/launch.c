@@ -146,9 +146,10 @@ static tri_status start_workers(run *r, tri_arena *arena) {
 
 // What follows an attempt that has ended.
 typedef struct verdict {
-    bool retry;   // another attempt follows
-    bool returns; // this node was cut off: another attempt follows if it can join the others again
-    int code;     // the exit code of the run, if no attempt follows
+    bool retry; // another attempt follows
+    // This node was cut off: another attempt follows if it can join the others again.
+    bool may_rejoin;
+    int code; // the exit code of the run, if no attempt follows
 } verdict;
 
 // Decides what follows an attempt of a run on one node.
@@ -176,7 +177,7 @@ static verdict obey(const nodes_message *message) {
         tri_log(order->code == EXIT_FAILED || order->code == EXIT_BAD_INPUT ? TRI_LOG_ERROR
                                                                             : TRI_LOG_INFO,
                 "run: %s", order->text);
-    return (verdict){.code = order->code, .returns = order->is_cut_off};
+    return (verdict){.code = order->code, .may_rejoin = order->is_cut_off};
 }
 
 // Tells the serving agent (the launcher that decides for all nodes) how this node's workers have
@@ -254,7 +255,7 @@ static tri_status run_attempts(run *r, int *code) {
         tri_status status = run_attempt(r, arena, &next);
         tri_arena_destroy(arena);
         TRI_TRY(status);
-        if (next.returns && !r->signal) join_again(r, &next);
+        if (next.may_rejoin && !r->signal) join_again(r, &next);
     }
     *code = next.code;
     return TRI_OK;

@@ -30,7 +30,7 @@ int nodes_core_connected(const nodes_core *core) {
     return connected;
 }
 
-int nodes_arrived(const nodes_core *core, node_state state) {
+int nodes_in_state(const nodes_core *core, node_state state) {
     int count = 0;
     for (int i = 0; i < core->end; i++) count += core->at[i].state == state;
     return count;
@@ -79,7 +79,7 @@ static bool comes_before(const nodes_core *core, int a, int b) {
     if (core->rules.is_static && x->join.node_rank != y->join.node_rank)
         return x->join.node_rank < y->join.node_rank;
     if (x->join.is_serving != y->join.is_serving) return x->join.is_serving;
-    return x->order < y->order;
+    return x->join_number < y->join_number;
 }
 
 // Chooses the nodes of the next round (one attempt of the run): puts those that may take part into
@@ -124,7 +124,8 @@ static void begin_round(nodes_core *core, const int *chosen, int count) {
         node *n = &core->at[chosen[i]];
         n->state = NODE_RUNS;
         n->signal = 0;
-        n->order = ++core->orders; // so in the next round they come before nodes that join later
+        // In the next round these nodes come before nodes that join later.
+        n->join_number = ++core->joins;
         message.round.group_rank = i;
         nodes_send(core, chosen[i], NODES_ROUND, &message);
     }
@@ -217,7 +218,7 @@ static void join(nodes_core *core, int agent, const nodes_join *join, int64_t no
     node *n = &core->at[agent];
     char text[NODES_TEXT_BYTES];
     n->join = *join;
-    n->order = ++core->orders;
+    n->join_number = ++core->joins;
     if (core->phase == NODES_OVER) {
         order(core, agent, NODES_END, core->code, core->last_words);
         return;
@@ -270,7 +271,7 @@ static void report(nodes_core *core, int agent, const nodes_report *report, int6
         snprintf(text, sizeof text, has_bad_input ? "" : "%s failed", report->name);
         nodes_stop(core, NODES_STOP_AT_ONCE, agent, text);
     }
-    if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
+    if (nodes_in_state(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
 // Records that a node of this round (start of the workers on all nodes) is gone. Its ranks are
@@ -288,7 +289,7 @@ static void lose(nodes_core *core, int agent, const char *how, double seconds, i
     n->state = NODE_ABSENT;
     snprintf(text, sizeof text, "node %.200s was lost: %s", n->join.host, how);
     nodes_stop(core, NODES_STOP_AT_ONCE, agent, text);
-    if (nodes_arrived(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
+    if (nodes_in_state(core, NODE_RUNS) == 0) nodes_conclude(core, now_ns);
 }
 
 static void depart(nodes_core *core, int agent, const char *how, double seconds, int64_t now_ns) {
@@ -366,7 +367,7 @@ bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *m, int
 // Finds a node whose launcher (its agent) has been silent for too long, so that the node counts as
 // lost. Time in which this process itself did not run does not count as silence, because messages
 // may have arrived that were not read.
-static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
+static int find_silent(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
     int64_t limit_ns = (int64_t)(core->rules.silence_s * 1e9);
     bool stood_still = now_ns - core->looked_ns > TRI_NODES_LATE_MS * INT64_C(1000000);
     core->looked_ns = now_ns;
@@ -383,7 +384,7 @@ static int look(nodes_core *core, int64_t now_ns, int64_t *next_ns) {
 
 int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent) {
     int64_t next_ns = nodes_gather(core, now_ns);
-    *silent = look(core, now_ns, &next_ns);
+    *silent = find_silent(core, now_ns, &next_ns);
     if (*silent == NODES_NOBODY) return next_ns;
     const node *n = &core->at[*silent];
     char how[96];

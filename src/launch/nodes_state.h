@@ -27,7 +27,7 @@ typedef struct node {
     nodes_join join;
     nodes_outcome outcome; // set if the node has reported
     int signal;            // the signal that asked this node to end; 0: none did
-    int64_t order;         // its position in the order in which nodes joined
+    int64_t join_number;   // its position in the order in which nodes joined
     int64_t heard_ns;
 } node;
 
@@ -45,9 +45,9 @@ struct nodes_core {
     int round, restarts;
     // gathers_since_ns: when the wait for enough nodes began. last_call_ns: when the next attempt
     // of the run begins even if more nodes could join (0: too few have joined). looked_ns: when we
-    // last checked whether agents (the nodes' launchers) are silent. orders: the highest node.order
-    // that a node got so far.
-    int64_t gathers_since_ns, last_call_ns, looked_ns, orders;
+    // last checked whether agents (the nodes' launchers) are silent. joins: the highest
+    // node.join_number that a node got so far.
+    int64_t gathers_since_ns, last_call_ns, looked_ns, joins;
     // The members below concern the current round (start of the workers on all nodes).
     nodes_stopping stopping;
     int group_size;
@@ -67,7 +67,7 @@ struct nodes_core {
 };
 
 // How many nodes are in this state.
-int nodes_arrived(const nodes_core *core, node_state state);
+int nodes_in_state(const nodes_core *core, node_state state);
 void nodes_send(nodes_core *core, int agent, nodes_kind kind, nodes_message *message);
 void nodes_order_text(nodes_message *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

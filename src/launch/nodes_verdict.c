@@ -100,7 +100,7 @@ static int code_of_leaving(const node *n) {
 
 // Lets all nodes leave that a signal has asked to end. The others continue if they are enough and
 // the serving node is among them; else the run ends. `first` is the node that messages name.
-static void part(nodes_core *core, int first, int64_t now_ns) {
+static void let_nodes_leave(nodes_core *core, int first, int64_t now_ns) {
     char why[TRI_HOST_NAME_MAX + 64];
     const node *n = &core->at[first];
     int staying = 0;
@@ -135,7 +135,7 @@ void nodes_conclude(nodes_core *core, int64_t now_ns) {
     else if (core->is_final || has_bad_input)
         fail(core, now_ns);
     else if (leaving != NODES_NOBODY)
-        part(core, leaving, now_ns);
+        let_nodes_leave(core, leaving, now_ns);
     else if (core->is_joined_late && !core->lost)
         go_on(core, "a node joins", false, now_ns);
     else if (core->failed || core->lost)

@@ -57,7 +57,7 @@ tri_status launch_stream_open(const launch_options *options, int local_rank, int
     return TRI_OK;
 }
 
-void launch_stream_started(launch_stream *s) {
+void launch_stream_close_worker_end(launch_stream *s) {
     if (s->worker_fd >= 0) tri_os.close(s->worker_fd);
     s->worker_fd = -1;
 }
@@ -114,7 +114,7 @@ void launch_stream_end(launch_stream *s) {
     if (s->used) show_line(s);
     free(s->line);
     s->line = NULL;
-    launch_stream_started(s);
+    launch_stream_close_worker_end(s);
     if (s->pipe >= 0) tri_os.close(s->pipe);
     s->pipe = -1;
     close_file(s);

@@ -36,7 +36,7 @@ tri_status launch_stream_open(const launch_options *options, int local_rank, int
                               const char *folder, launch_console *console, launch_stream *out);
 // Called after the fork: closes the worker's end of the pipe in the launcher, so that the launcher
 // notices when the worker has closed its own.
-void launch_stream_started(launch_stream *stream);
+void launch_stream_close_worker_end(launch_stream *stream);
 // Reads what has arrived in the stream's pipe, and passes it on to the log file and the console. At
 // the end of the stream, sets `pipe` to -1.
 void launch_stream_read(launch_stream *stream);

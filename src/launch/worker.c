@@ -61,7 +61,7 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
     // Parent and child both put the child into a process group of its own, so that neither has to
     // wait until the other has done so.
     if (worker->own_group) setpgid(pid, pid);
-    for (int i = 0; i < LAUNCH_STREAMS; i++) launch_stream_started(&worker->streams[i]);
+    for (int i = 0; i < LAUNCH_STREAMS; i++) launch_stream_close_worker_end(&worker->streams[i]);
     child_error e;
     ssize_t got;
     do got = tri_os.read(ends[0], &e, sizeof e);

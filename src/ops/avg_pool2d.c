@@ -86,12 +86,12 @@ static void avg_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
 
 // Computes the cost: one addition for each element of each pooling window.
 static tri_cost window_cost(const tri_avg_pool2d_attr *a, const tri_shape *x, const tri_shape *y) {
-    double places = 1;
+    double elements = 1;
     for (int i = 0; i < 2; i++) {
         int64_t windows = y->dims[2 + i] > 0 ? y->dims[2 + i] : 1;
-        places *= a->out[i] > 0 ? (double)x->dims[2 + i] / (double)windows : (double)a->kernel[i];
+        elements *= a->out[i] > 0 ? (double)x->dims[2 + i] / (double)windows : (double)a->kernel[i];
     }
-    return (tri_cost){.flops = places * (double)tri_shape_count(y)};
+    return (tri_cost){.flops = elements * (double)tri_shape_count(y)};
 }
 
 static tri_cost avg_pool2d_cost(const void *attr, const tri_op_signature *s) {

@@ -55,7 +55,7 @@ bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const t
     // NORM waits in its middle for a reduction over all ranks; a captured part cannot wait.
     if (kind == TRI_ACTION_NORM) return false;
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
-    const tri_program *p = step->items[action->round].program;
+    const tri_program *p = step->round_items[action->round].program;
     if (!p || reads_alternating(step, action)) return false;
     bool forward = kind == TRI_ACTION_FORWARD || kind == TRI_ACTION_RECOMPUTE;
     bool input = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_INPUT;

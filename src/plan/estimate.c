@@ -140,9 +140,9 @@ static void take_measured(const compute_costs *costs, int block, const tri_measu
     for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) s[phase] += sent[phase];
 }
 
-static void find_pass_costs(tri_arena *arena, const tri_plan *plan, const tri_program *p,
-                            const tri_rates *rates, const tri_measured *measured,
-                            compute_costs *out) {
+static void find_compute_costs(tri_arena *arena, const tri_plan *plan, const tri_program *p,
+                               const tri_rates *rates, const tri_measured *measured,
+                               compute_costs *out) {
     const tri_graph *g = p->graph;
     size_t bytes = (size_t)g->block_count * sizeof *out->seconds;
     *out = (compute_costs){.program = p,
@@ -191,11 +191,11 @@ static double unit_elements(const tri_plan *plan, int unit, bool own, bool train
 
 // Bytes of a unit (parameters that are gathered together) in the types that kernels read, which is
 // what GATHER sends.
-static double computed_bytes(const tri_plan *plan, int unit) {
+static double gathered_bytes(const tri_plan *plan, int unit) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
-        bool low = tri_bucket_is_half((tri_bucket_kind)k);
-        size_t width = low ? tri_dtype_bytes(plan->flat.half_dtype) : sizeof(float);
+        bool is_half = tri_bucket_is_half((tri_bucket_kind)k);
+        size_t width = is_half ? tri_dtype_bytes(plan->flat.half_dtype) : sizeof(float);
         sum += (double)(plan->flat.units[unit].buckets[k].elements * (int64_t)width);
     }
     return sum;
@@ -211,7 +211,7 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
-        return others * computed_bytes(plan, a->subject) / rates->link_bytes_per_s;
+        return others * gathered_bytes(plan, a->subject) / rates->link_bytes_per_s;
     case TRI_ACTION_SCATTER:
         return sent * others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_REDUCE:
@@ -247,7 +247,7 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
 
 static double action_seconds(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
                              const compute_costs *costs, const tri_rates *rates) {
-    const tri_program *p = a->round >= 0 ? step->items[a->round].program : NULL;
+    const tri_program *p = a->round >= 0 ? step->round_items[a->round].program : NULL;
     switch (tri_action_subject(a->kind)) {
     case TRI_SUBJECT_BLOCK:
         while (p && costs->program != p) costs++;
@@ -255,7 +255,7 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
     case TRI_SUBJECT_UNIT:
         return unit_seconds(plan, a, rates);
     case TRI_SUBJECT_EDGE:
-        return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
+        return (double)(step->request.edges[a->subject].bytes * step->round_items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
         // A device that is not asynchronous (takes_ahead is false) copies the inputs before it
@@ -287,7 +287,7 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
         const tri_schedule *s = &step->schedule;
         compute_costs costs[TRI_MAX_PROGRAMS];
         for (int i = 0; i < plan->program_count; i++)
-            find_pass_costs(arena, plan, plan->programs[i], rates, measured, &costs[i]);
+            find_compute_costs(arena, plan, plan->programs[i], rates, measured, &costs[i]);
         double *seconds = TRI_NEW_ARRAY(arena, double, s->count);
         out->moments[pipeline_rank] = TRI_NEW_ARRAY(arena, tri_moment, s->count);
         for (int i = 0; i < s->count; i++)

@@ -88,7 +88,7 @@ static bool is_faster_on_host(const tri_plan *plan) {
     return host_seconds(plan, &rates, memory) < copying_seconds(plan, &rates, memory);
 }
 
-void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options) {
+void tri_plan_choose_optimizer_side(tri_plan *plan, const tri_strategy_options *options) {
     bool can = plan->offload.in_host_memory && plan->device.backend->host &&
                plan->optimizer_states > 0 && options->offload_step != TRI_OFFLOAD_STEP_DEVICE;
     plan->offload.steps_on_host =

@@ -97,13 +97,14 @@ static tri_status plan_rounds(tri_plan *plan, const tri_device_description *devi
                         (long long)micro, (long long)rounds, tri_counted(replicas, "replica"),
                         TRI_MAX_ROUNDS);
     step->rounds = (int)rounds;
-    step->items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
+    step->round_items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
     tri_program *program;
     for (int i = 0; i < step->rounds; i++) {
         tri_micro_batch m = tri_micro_batch_of(samples, micro, replicas, replica, i);
-        step->items[i] = (tri_round){.first = m.first, .size = m.size};
+        step->round_items[i] = (tri_round){.first = m.first, .size = m.size};
         if (m.size == 0) continue;
-        TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
+        TRI_TRY(
+            find_program(plan, device, request, m.size, training, &step->round_items[i].program));
     }
     if (plan->program_count > 0) return TRI_OK;
     // A rank without a micro-batch needs a program too, because the plan takes the list of
@@ -327,7 +328,7 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
                                                        .is_chunked = plan->deterministic,
                                                        .alignment = plan->device.alignment});
     TRI_TRY(tri_plan_describe(plan, request));
-    tri_plan_choose_steps(plan, request->options);
+    tri_plan_choose_optimizer_side(plan, request->options);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
             TRI_TRY(tri_plan_make_step(plan, request, (tri_step_shape)i));

@@ -43,9 +43,9 @@ typedef struct tri_round {
 } tri_round;
 
 typedef struct tri_step_plan {
-    int64_t samples;  // samples of the step over all replicas; 0: the run has no step of this shape
-    int rounds;       // micro-batches of each replica
-    tri_round *items; // by micro-batch of this rank's replica
+    int64_t samples; // samples of the step over all replicas; 0: the run has no step of this shape
+    int rounds;      // micro-batches of each replica
+    tri_round *round_items;       // by micro-batch of this rank's replica
     tri_schedule_request request; // the input from which the schedule was written
     tri_schedule schedule;
     tri_step_memory memory;
@@ -209,7 +209,7 @@ typedef struct tri_round_range {
     int64_t elements, at; // `at`: elements from the start of the round gradients
     // The range is not added: RECOMPUTE makes these statistics again, which FORWARD has made
     // already.
-    bool drop;
+    bool is_discarded;
 } tri_round_range;
 
 // Lists the ranges of round gradients that the action makes; *count is how many there are. Returns
@@ -231,7 +231,7 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
 void tri_plan_find_offload_set(tri_plan *plan, const tri_plan_request *request);
 // Decides whether the device or its host runs the optimizer on offloaded state. The flat buffers
 // have to be planned before, because the decision depends on how many bytes would be copied.
-void tri_plan_choose_steps(tri_plan *plan, const tri_strategy_options *options);
+void tri_plan_choose_optimizer_side(tri_plan *plan, const tri_strategy_options *options);
 // How many bytes the offloaded state takes in its file or in the host's memory.
 int64_t tri_plan_offloaded_bytes(const tri_plan *plan);
 // What an optimizer step on the host moves, in bytes. `down`: gradients, which are copied to the

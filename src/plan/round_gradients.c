@@ -40,13 +40,13 @@ static bool is_of(const listing *l, const tri_gradient_info *gradient, int unit,
 // Lists the gradients of a bucket that go into the round gradients. If kernels add some of the
 // bucket's gradients directly, each of the others is a range of its own; else all are one range, so
 // that one addition is enough.
-static void list_bucket(listing *l, int unit, tri_bucket_kind bucket, bool drop) {
+static void list_bucket(listing *l, int unit, tri_bucket_kind bucket, bool is_discarded) {
     const tri_graph *g = l->program->graph;
     tri_round_range whole = {.unit = unit,
                              .bucket = bucket,
                              .parameter = -1,
                              .elements = l->plan->flat.units[unit].buckets[bucket].elements,
-                             .drop = drop};
+                             .is_discarded = is_discarded};
     bool any = false;
     for (int i = 0; i < g->gradient_count && !any; i++)
         any = is_of(l, &g->gradients[i], unit, bucket) &&
@@ -70,13 +70,13 @@ int64_t tri_round_gradients(const tri_plan *plan, const tri_step_plan *step, con
     // If the backward pass is split (tri_pass_split_backward), BACKWARD_INPUT makes only gradients
     // of activations, and BACKWARD_WEIGHT makes those of parameters.
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK || a->kind == TRI_ACTION_BACKWARD_INPUT ||
-        !step->items[a->round].program)
+        !step->round_items[a->round].program)
         return 0;
     bool recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool forward = recompute || a->kind == TRI_ACTION_FORWARD;
     const tri_schedule_block *block = &plan->blocks[a->subject];
     listing l = {.plan = plan,
-                 .program = step->items[a->round].program,
+                 .program = step->round_items[a->round].program,
                  .block = a->subject,
                  .ranges = ranges};
     for (int k = 0; k < block->unit_count; k++) {

@@ -38,7 +38,7 @@ typedef struct execution {
     collective *groups[TRI_LANE_COUNT];
     // By the lowest rank of a tensor-parallel group: where its ranks wait for each other, because
     // they run each block's actions together.
-    collective *compute;
+    collective *tensor_groups;
     // Where ranks wait for each other before the action TIE of a unit (a parameter that several
     // stages read): [lowest rank of a group along the pipeline][unit].
     collective *ties;
@@ -176,7 +176,7 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
         else if (lane == TRI_LANE_REPLICATE)
             join_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
         else if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
-            join_group(x, x->compute, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
+            join_group(x, x->tensor_groups, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
         else
             finish_head(x, rank, lane, now_s);
     }
@@ -248,7 +248,7 @@ static void make_collectives(tri_arena *arena, execution *x) {
     x->groups[TRI_LANE_SHARD] = TRI_NEW_ARRAY(arena, collective, ranks);
     x->groups[TRI_LANE_REPLICATE] = TRI_NEW_ARRAY(arena, collective, ranks);
     x->groups[TRI_LANE_COMPUTE] = TRI_NEW(arena, collective);
-    x->compute = TRI_NEW_ARRAY(arena, collective, ranks);
+    x->tensor_groups = TRI_NEW_ARRAY(arena, collective, ranks);
     x->ties = TRI_NEW_ARRAY(arena, collective, pipelines * (size_t)x->units);
     x->tied_ranks = TRI_NEW_ARRAY(arena, int, pipelines *(size_t)x->units);
     x->messages = TRI_NEW_ARRAY(arena, int, pipelines *(size_t)x->edges *(size_t)x->rounds);

@@ -41,9 +41,9 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
 // program share the list, so that plans of many micro-batches stay small.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
-    tri_round *round = &step->items[index];
+    tri_round *round = &step->round_items[index];
     for (int i = index - 1; i >= 0; i--) {
-        const tri_round *other = &step->items[i];
+        const tri_round *other = &step->round_items[i];
         if (other->program != round->program) continue;
         round->edge_values = other->edge_values;
         round->edge_of_value = other->edge_of_value;
@@ -75,13 +75,13 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
     const int **edges = TRI_NEW_ARRAY(a, const int *, rounds);
     int *counts = TRI_NEW_ARRAY(a, int, rounds);
     for (int i = 0; i < rounds; i++) {
-        programs[i] = step->items[i].program;
-        edge_values[i] = step->items[i].edge_values;
-        edges[i] = step->items[i].edge_of_value;
-        counts[i] = step->items[i].edge_value_count;
+        programs[i] = step->round_items[i].program;
+        edge_values[i] = step->round_items[i].edge_values;
+        edges[i] = step->round_items[i].edge_of_value;
+        counts[i] = step->round_items[i].edge_value_count;
     }
     tri_step_memory_request request = {.schedule = &step->schedule,
-                                       .blocks = &step->request,
+                                       .schedule_request = &step->request,
                                        .flat = &plan->flat,
                                        .programs = programs,
                                        .edge_values = edge_values,
@@ -107,8 +107,8 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
     if (!program) program = plan->programs[0];
     tri_edge *edges = find_edges(plan, program, &edge_count);
     for (int i = 0; i < step->rounds; i++) {
-        sizes[i] = step->items[i].size;
-        if (step->items[i].program) attach_edge_values(plan, edges, edge_count, step, i);
+        sizes[i] = step->round_items[i].size;
+        if (step->round_items[i].program) attach_edge_values(plan, edges, edge_count, step, i);
     }
     step->request = (tri_schedule_request){
         .strategy = plan->effective_strategy,

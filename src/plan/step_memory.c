@@ -131,8 +131,9 @@ static bool is_compute(const step *s, int action) {
 // Finds the heap (range of memory) for the buffer of a slot. The first inputs of a step have a heap
 // of their own, because they arrive while the previous step runs (see TRI_HEAP_INPUTS).
 static tri_heap heap_of(const step *s, int slot, int round) {
-    bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
-    for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
+    bool is_first = slot == TRI_SLOT_INPUTS && s->r->schedule_request->takes_ahead;
+    for (int i = 0; i < round && is_first; i++)
+        is_first = s->r->schedule_request->round_sizes[i] == 0;
     if (is_first) return TRI_HEAP_INPUTS;
     if (!tri_slot_is_of_bucket(s->r->flat, slot)) return TRI_HEAP_ACTIVATIONS;
     int what = what_of(slot);
@@ -143,7 +144,7 @@ static tri_heap heap_of(const step *s, int slot, int round) {
 // Whether the step's heaps have memory for gradients, so that the actions that touch them have to
 // be followed. Otherwise gradients are resident.
 static bool places_gradients(const step *s) {
-    return s->r->blocks->training && (s->r->scatters_rounds || s->r->packs_gradients);
+    return s->r->schedule_request->training && (s->r->scatters_rounds || s->r->packs_gradients);
 }
 
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
@@ -288,7 +289,7 @@ static void touch_scratch(step *s, int64_t size_bytes) {
 }
 
 static void touch_compute(step *s, const tri_action *a) {
-    const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
+    const tri_schedule_block *block = &s->r->schedule_request->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
     // If the backward pass is split (tri_pass_split_backward), BACKWARD_INPUT makes only gradients
@@ -351,7 +352,7 @@ static void touch_action(step *s, const tri_action *a) {
         if (a->kind == TRI_ACTION_TAKE)
             touch(s, TRI_SLOT_INPUTS, a->round, s->r->programs[a->round]->input_bytes);
         for (int u = 0; a->kind == TRI_ACTION_NORM && s->r->packs_gradients && u < units; u++)
-            if (s->r->blocks->units[u].here) touch_unit(s, u, UNIT_GRADIENTS);
+            if (s->r->schedule_request->units[u].here) touch_unit(s, u, UNIT_GRADIENTS);
         break;
     }
 }
@@ -474,7 +475,7 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
     *out = (tri_step_memory){0};
     const tri_schedule *schedule = request->schedule;
     step s = {.r = request, .arena = arena, .scratch = tri_arena_create(NULL, "step memory")};
-    int bundles = 0, rounds = request->blocks->rounds;
+    int bundles = 0, rounds = request->schedule_request->rounds;
     for (int i = 0; i < rounds; i++)
         if (request->programs[i] && request->programs[i]->bundle_count > bundles)
             bundles = request->programs[i]->bundle_count;

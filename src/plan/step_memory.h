@@ -100,7 +100,7 @@ typedef struct tri_step_memory {
 
 typedef struct tri_step_memory_request {
     const tri_schedule *schedule;
-    const tri_schedule_request *blocks; // the input from which the schedule was written
+    const tri_schedule_request *schedule_request; // the input from which the schedule was written
     const tri_flat *flat;
     tri_program *const *programs; // by micro-batch; NULL: it has no samples
     // The values that edges carry, which need memory until they are sent or read: see tri_round.

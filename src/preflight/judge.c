@@ -1,4 +1,4 @@
-// Computes medians, finds slow ends (hosts or, on one host, ranks) and slow pairs of them, and
+// Computes medians, finds slow endpoints (hosts or, on one host, ranks) and slow pairs of them, and
 // computes how far two clocks are apart. It gets measured numbers and does not communicate, so that
 // tests can try it with any numbers.
 #include "preflight/judge.h"
@@ -27,8 +27,8 @@ int preflight_find_slow(tri_arena *arena, const double *values, int count, doubl
     return found;
 }
 
-preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int count) {
-    preflight_end_rates out = {.best_partner = -1};
+preflight_endpoint_rates preflight_endpoint_rates_of(const preflight_pair *pairs, int count) {
+    preflight_endpoint_rates out = {.best_partner = -1};
     for (int i = 0; i < count; i++) {
         double rate = pairs[i].bytes_per_s;
         if (pairs[i].partner < 0 || rate <= 0) continue;
@@ -36,25 +36,25 @@ preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int coun
         if (pairs[i].latency_s > out.latency_s) out.latency_s = pairs[i].latency_s;
         if (out.slowest == 0 || rate < out.slowest) out.slowest = rate;
         if (rate > out.best) {
-            out.second = out.best;
+            out.best_elsewhere = out.best;
             out.best = rate;
             out.best_partner = pairs[i].partner;
-        } else if (rate > out.second) {
-            out.second = rate;
+        } else if (rate > out.best_elsewhere) {
+            out.best_elsewhere = rate;
         }
     }
     return out;
 }
 
-int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates, int count,
-                             double fraction, bool *slow) {
+int preflight_find_slow_endpoints(tri_arena *arena, const preflight_endpoint_rates *rates,
+                                  int count, double fraction, bool *slow) {
     double *best = TRI_NEW_ARRAY(arena, double, count);
     for (int i = 0; i < count; i++) best[i] = rates[i].best;
     return preflight_find_slow(arena, best, count, fraction, slow);
 }
 
-static double best_without(const preflight_end_rates *rates, int except) {
-    return rates->best_partner == except ? rates->second : rates->best;
+static double best_without(const preflight_endpoint_rates *rates, int except) {
+    return rates->best_partner == except ? rates->best_elsewhere : rates->best;
 }
 
 static void note_fault(preflight_fault *fault, int partner, double value) {
@@ -65,19 +65,19 @@ static void note_fault(preflight_fault *fault, int partner, double value) {
     fault->count++;
 }
 
-void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, int end,
+void preflight_find_faults(const preflight_endpoint_rates *rates, const bool *slow, int endpoint,
                            const preflight_pair *pairs, int count, const preflight_limits *limits,
-                           preflight_end_faults *out) {
-    *out = (preflight_end_faults){0};
+                           preflight_endpoint_faults *out) {
+    *out = (preflight_endpoint_faults){0};
     for (int i = 0; i < count; i++) {
         int other = pairs[i].partner;
         double rate = pairs[i].bytes_per_s, a, b;
-        // Each pair is judged once, for the one of its two ends (hosts or ranks) with the lower
-        // number.
-        if (other < end || rate <= 0) continue;
-        a = best_without(&rates[end], other);
-        b = best_without(&rates[other], end);
-        if (!slow[end] && !slow[other] && rate < limits->link_fraction * (a < b ? a : b))
+        // Each pair is judged once, for the one of its two endpoints (hosts or ranks) with the
+        // lower number.
+        if (other < endpoint || rate <= 0) continue;
+        a = best_without(&rates[endpoint], other);
+        b = best_without(&rates[other], endpoint);
+        if (!slow[endpoint] && !slow[other] && rate < limits->link_fraction * (a < b ? a : b))
             note_fault(&out->of[PREFLIGHT_SLOWER], other, rate);
         if (rate < limits->link_gb_s * 1e9) note_fault(&out->of[PREFLIGHT_TOO_SLOW], other, rate);
         if (pairs[i].latency_s * 1e3 > limits->link_ms)

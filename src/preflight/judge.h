@@ -16,31 +16,32 @@ double preflight_median(tri_arena *arena, const double *values, int count);
 int preflight_find_slow(tri_arena *arena, const double *values, int count, double fraction,
                         bool *slow);
 
-// What an end has measured with one partner. An end is a host or, if there is only one host, a
-// rank.
+// What an endpoint has measured with one partner. An endpoint is a host or, if there is only one
+// host, a rank.
 typedef struct preflight_pair {
-    int32_t partner;    // the other end's number: of a host or, on one host, a rank; -1: none
+    int32_t partner;    // the other endpoint's number: of a host or, on one host, a rank; -1: none
     double bytes_per_s; // rate in each direction, while both directions are used; 0: not measured
-    double latency_s;   // time of a round trip; set only if this end has the pair's lower number
+    double latency_s; // time of a round trip; set only if this endpoint has the pair's lower number
 } preflight_pair;
 
-// A summary of what one end (a host or a rank) has measured with all its partners. All ranks get
-// this summary and not the pairs, because nothing more is needed to judge the pairs of other ends.
-typedef struct preflight_end_rates {
+// A summary of what one endpoint (a host or a rank) has measured with all its partners. All ranks
+// get this summary and not the pairs, because nothing more is needed to judge the pairs of other
+// endpoints.
+typedef struct preflight_endpoint_rates {
     // What this host (or this rank, if there is only one host) has measured: its best rate, its
     // best rate with a partner other than best_partner, its lowest rate, and its longest latency.
-    double best, second, slowest, latency_s;
+    double best, best_elsewhere, slowest, latency_s;
     int32_t best_partner, pairs; // best_partner: partner of `best`; pairs: how many were measured
-} preflight_end_rates;
-preflight_end_rates preflight_end_rates_of(const preflight_pair *pairs, int count);
+} preflight_endpoint_rates;
+preflight_endpoint_rates preflight_endpoint_rates_of(const preflight_pair *pairs, int count);
 
-// Finds slow ends: slow[i] is set if the best rate of end i is below `fraction` of the median of
-// all ends' best rates. Returns how many are.
-int preflight_find_slow_ends(tri_arena *arena, const preflight_end_rates *rates, int count,
-                             double fraction, bool *slow);
+// Finds slow endpoints: slow[i] is set if the best rate of endpoint i is below `fraction` of the
+// median of all endpoints' best rates. Returns how many are.
+int preflight_find_slow_endpoints(tri_arena *arena, const preflight_endpoint_rates *rates,
+                                  int count, double fraction, bool *slow);
 
-// What can be wrong with a pair of ends. The limits link_fraction, link_gb_s and link_ms are in
-// limits.h.
+// What can be wrong with a pair of endpoints. The limits link_fraction, link_gb_s and link_ms are
+// in limits.h.
 typedef enum preflight_fault_kind {
     // The pair is slow although neither of its two hosts (or ranks, if there is only one host) is.
     // Take for each of the two the best rate that it reaches with another partner: the pair's rate
@@ -53,20 +54,20 @@ typedef enum preflight_fault_kind {
 
 enum { PREFLIGHT_NAMED_PAIRS = 4 };
 typedef struct preflight_fault {
-    // count: how many pairs of this end have the fault; partner: the other ends of these pairs, but
-    // only of the first PREFLIGHT_NAMED_PAIRS pairs.
+    // count: how many pairs of this endpoint have the fault; partner: the other endpoints of these
+    // pairs, but only of the first PREFLIGHT_NAMED_PAIRS pairs.
     int32_t count, partner[PREFLIGHT_NAMED_PAIRS];
     double value[PREFLIGHT_NAMED_PAIRS]; // by pair: the measured bytes/s; PREFLIGHT_FAR: seconds
 } preflight_fault;
-typedef struct preflight_end_faults {
+typedef struct preflight_endpoint_faults {
     preflight_fault of[PREFLIGHT_FAULT_KINDS];
-} preflight_end_faults;
-// Finds the faults of the pairs of `end` (a host or, if there is only one host, a rank) with ends
-// of higher numbers. So each pair is judged once, and no fault is counted twice. `rates` and `slow`
-// are by end.
-void preflight_find_faults(const preflight_end_rates *rates, const bool *slow, int end,
+} preflight_endpoint_faults;
+// Finds the faults of the pairs of `endpoint` (a host or, if there is only one host, a rank) with
+// endpoints of higher numbers. So each pair is judged once, and no fault is counted twice. `rates`
+// and `slow` are by endpoint.
+void preflight_find_faults(const preflight_endpoint_rates *rates, const bool *slow, int endpoint,
                            const preflight_pair *pairs, int count, const preflight_limits *limits,
-                           preflight_end_faults *out);
+                           preflight_endpoint_faults *out);
 
 // One round trip between two clocks: when the question left, what the other clock showed, and when
 // the answer arrived.

@@ -1,7 +1,7 @@
 // Checks that all pairs of hosts can reach each other, and how fast. Pairs without a common host
 // measure at the same time, as in the rounds of a tournament, so that even many hosts take only
 // seconds. If there is only one host, its ranks are measured in place of hosts. What a pair
-// connects, a host or a rank, is called an end.
+// connects, a host or a rank, is called an endpoint.
 #include "preflight/judge.h"
 #include "preflight/state.h"
 #include "preflight/tournament.h"
@@ -23,24 +23,26 @@ enum {
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
-static int own_end(const preflight *p) {
-    for (int i = 0; i < p->end_count; i++)
-        if (p->end_ranks[i] == p->identity.rank) return i;
+static int own_endpoint(const preflight *p) {
+    for (int i = 0; i < p->endpoint_count; i++)
+        if (p->endpoint_ranks[i] == p->identity.rank) return i;
     return -1;
 }
 
-// Lists the ends and, for each, the rank that measures: the first rank of each host or, on a single
-// host, every rank.
-static void list_ends(preflight *p) {
-    p->end_count = p->host_count > 1 ? p->host_count : p->identity.size;
-    p->end_ranks = TRI_NEW_ARRAY(p->arena, int, p->end_count);
-    for (int i = 0; i < p->end_count; i++) p->end_ranks[i] = p->host_count > 1 ? p->first[i] : i;
-    int rounds = preflight_rounds(p->end_count);
+// Lists the endpoints and, for each, the rank that measures: the first rank of each host or, on a
+// single host, every rank.
+static void list_endpoints(preflight *p) {
+    p->endpoint_count = p->host_count > 1 ? p->host_count : p->identity.size;
+    p->endpoint_ranks = TRI_NEW_ARRAY(p->arena, int, p->endpoint_count);
+    for (int i = 0; i < p->endpoint_count; i++)
+        p->endpoint_ranks[i] = p->host_count > 1 ? p->first[i] : i;
+    int rounds = preflight_rounds(p->endpoint_count);
     p->rounds = rounds < PREFLIGHT_MAX_ROUNDS ? rounds : PREFLIGHT_MAX_ROUNDS;
     p->own_pairs = TRI_NEW_ARRAY(p->arena, preflight_pair, p->rounds);
-    int own = own_end(p);
+    int own = own_endpoint(p);
     for (int round = 0; round < p->rounds; round++)
-        p->own_pairs[round].partner = own < 0 ? -1 : preflight_partner(p->end_count, round, own);
+        p->own_pairs[round].partner =
+            own < 0 ? -1 : preflight_partner(p->endpoint_count, round, own);
 }
 
 static tri_status time_round_trips(preflight *p, int peer, preflight_pair *out) {
@@ -87,7 +89,7 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, preflight
 // number keeps the time of a round trip. If a pair is measured several times, the best result
 // counts.
 static tri_status meet(preflight *p, preflight_pair *pair, char *memory) {
-    int peer = p->end_ranks[pair->partner];
+    int peer = p->endpoint_ranks[pair->partner];
     preflight_pair found = {.partner = pair->partner};
     TRI_TRY(time_round_trips(p, peer, &found));
     TRI_TRY(time_exchanges(p, peer, memory, &found));
@@ -107,44 +109,46 @@ static tri_status play(preflight *p, char *memory) {
     return TRI_OK;
 }
 
-// Gathers `mine` of every rank, and copies those of the ranks that measure to `all`, by end. An end
-// is a host or, if there is only one host, a rank; rank end_ranks[i] measures for end i.
-static tri_status gather_ends(preflight *p, const void *mine, void *all, size_t bytes) {
+// Gathers `mine` of every rank, and copies those of the ranks that measure to `all`, by endpoint.
+// An endpoint is a host or, if there is only one host, a rank; rank endpoint_ranks[i] measures for
+// endpoint i.
+static tri_status gather_endpoints(preflight *p, const void *mine, void *all, size_t bytes) {
     char *of_ranks = tri_arena_alloc(p->arena, (size_t)p->identity.size * bytes), *out = all;
     TRI_TRY(preflight_gather(p, mine, of_ranks, bytes, "pairs of hosts"));
-    for (int i = 0; i < p->end_count; i++)
-        memcpy(out + (size_t)i * bytes, of_ranks + (size_t)p->end_ranks[i] * bytes, bytes);
+    for (int i = 0; i < p->endpoint_count; i++)
+        memcpy(out + (size_t)i * bytes, of_ranks + (size_t)p->endpoint_ranks[i] * bytes, bytes);
     return TRI_OK;
 }
 
-// Gathers the results in two steps. An end is a host or, if there is only one host, a rank. First
-// all ranks get a summary of each end's rates. With the summaries each end finds the faults among
-// its own pairs, and then all ranks get these faults. So a rank receives only some bytes from each
-// other rank, however many pairs there are. If there are few ends, all ranks also get all pairs,
-// for the report.
+// Gathers the results in two steps. An endpoint is a host or, if there is only one host, a rank.
+// First all ranks get a summary of each endpoint's rates. With the summaries each endpoint finds
+// the faults among its own pairs, and then all ranks get these faults. So a rank receives only some
+// bytes from each other rank, however many pairs there are. If there are few endpoints, all ranks
+// also get all pairs, for the report.
 static tri_status gather_pairs(preflight *p) {
     const preflight_limits *limits = &p->request->limits;
-    int ends = p->end_count, own = own_end(p);
-    preflight_end_rates rates = preflight_end_rates_of(p->own_pairs, p->rounds);
-    p->rates = TRI_NEW_ARRAY(p->arena, preflight_end_rates, ends);
-    TRI_TRY(gather_ends(p, &rates, p->rates, sizeof rates));
-    p->slow_ends = TRI_NEW_ARRAY(p->arena, bool, ends);
-    preflight_find_slow_ends(p->arena, p->rates, ends, limits->link_fraction, p->slow_ends);
-    preflight_end_faults faults = {0};
+    int endpoints = p->endpoint_count, own = own_endpoint(p);
+    preflight_endpoint_rates rates = preflight_endpoint_rates_of(p->own_pairs, p->rounds);
+    p->rates = TRI_NEW_ARRAY(p->arena, preflight_endpoint_rates, endpoints);
+    TRI_TRY(gather_endpoints(p, &rates, p->rates, sizeof rates));
+    p->slow_endpoints = TRI_NEW_ARRAY(p->arena, bool, endpoints);
+    preflight_find_slow_endpoints(p->arena, p->rates, endpoints, limits->link_fraction,
+                                  p->slow_endpoints);
+    preflight_endpoint_faults faults = {0};
     if (own >= 0)
-        preflight_find_faults(p->rates, p->slow_ends, own, p->own_pairs, p->rounds, limits,
+        preflight_find_faults(p->rates, p->slow_endpoints, own, p->own_pairs, p->rounds, limits,
                               &faults);
-    p->faults = TRI_NEW_ARRAY(p->arena, preflight_end_faults, ends);
-    TRI_TRY(gather_ends(p, &faults, p->faults, sizeof faults));
+    p->faults = TRI_NEW_ARRAY(p->arena, preflight_endpoint_faults, endpoints);
+    TRI_TRY(gather_endpoints(p, &faults, p->faults, sizeof faults));
     p->pairs = NULL;
-    if (ends > PREFLIGHT_LISTED_ENDS) return TRI_OK;
+    if (endpoints > PREFLIGHT_LISTED_ENDPOINTS) return TRI_OK;
     size_t bytes = (size_t)p->rounds * sizeof *p->pairs;
-    p->pairs = tri_arena_alloc(p->arena, (size_t)ends * bytes);
-    return gather_ends(p, p->own_pairs, p->pairs, bytes);
+    p->pairs = tri_arena_alloc(p->arena, (size_t)endpoints * bytes);
+    return gather_endpoints(p, p->own_pairs, p->pairs, bytes);
 }
 
 static tri_status measure(preflight *p) {
-    if (!p->end_ranks) list_ends(p);
+    if (!p->endpoint_ranks) list_endpoints(p);
     char *memory = calloc(2, LAST_BYTES);
     if (!memory) return TRI_FAIL(TRI_NO_MEMORY, "no memory to exchange with other hosts");
     tri_status status = play(p, memory);
@@ -153,8 +157,9 @@ static tri_status measure(preflight *p) {
     return gather_pairs(p);
 }
 
-static const char *end_text(const preflight *p, int end) {
-    return p->host_count > 1 ? p->host_names[end] : tri_arena_printf(p->arena, "rank %d", end);
+static const char *endpoint_text(const preflight *p, int endpoint) {
+    return p->host_count > 1 ? p->host_names[endpoint]
+                             : tri_arena_printf(p->arena, "rank %d", endpoint);
 }
 
 typedef struct link_summary {
@@ -164,8 +169,8 @@ typedef struct link_summary {
 
 static link_summary summarize(const preflight *p) {
     link_summary s = {.slowest = 1e99};
-    for (int i = 0; i < p->end_count; i++) {
-        const preflight_end_rates *r = &p->rates[i];
+    for (int i = 0; i < p->endpoint_count; i++) {
+        const preflight_endpoint_rates *r = &p->rates[i];
         s.pairs += r->pairs;
         if (r->best <= 0) continue;
         s.slowest = fmin(s.slowest, r->slowest);
@@ -179,14 +184,14 @@ static link_summary summarize(const preflight *p) {
 // Lists all measured pairs of hosts (or of ranks, if there is only one host), unless there are too
 // many of them: then p->pairs is NULL.
 static void list_pairs(const preflight *p, tri_tree *list) {
-    for (int i = 0; p->pairs && i < p->end_count; i++)
+    for (int i = 0; p->pairs && i < p->endpoint_count; i++)
         for (int round = 0; round < p->rounds; round++) {
             const preflight_pair *pair = &p->pairs[(size_t)i * (size_t)p->rounds + (size_t)round];
             if (pair->partner <= i || pair->bytes_per_s <= 0) continue;
             tri_tree *entry = tri_tree_map(p->arena);
-            tri_tree_put(p->arena, entry, "a", tri_tree_string(p->arena, end_text(p, i)));
+            tri_tree_put(p->arena, entry, "a", tri_tree_string(p->arena, endpoint_text(p, i)));
             tri_tree_put(p->arena, entry, "b",
-                         tri_tree_string(p->arena, end_text(p, pair->partner)));
+                         tri_tree_string(p->arena, endpoint_text(p, pair->partner)));
             tri_tree_put(p->arena, entry, "gb_s",
                          tri_tree_double(p->arena, 1e-9 * pair->bytes_per_s));
             tri_tree_put(p->arena, entry, "latency_us",
@@ -199,10 +204,10 @@ static void list_pairs(const preflight *p, tri_tree *list) {
 static const char *name_pairs(const preflight *p, preflight_fault_kind kind) {
     preflight_list list = {.arena = p->arena};
     int unnamed = 0;
-    for (int i = 0; i < p->end_count; i++) {
+    for (int i = 0; i < p->endpoint_count; i++) {
         const preflight_fault *f = &p->faults[i].of[kind];
         for (int k = 0; k < f->count && k < PREFLIGHT_NAMED_PAIRS; k++) {
-            const char *a = end_text(p, i), *b = end_text(p, f->partner[k]);
+            const char *a = endpoint_text(p, i), *b = endpoint_text(p, f->partner[k]);
             if (kind == PREFLIGHT_FAR)
                 preflight_list_add(&list, "%s and %s are %s apart", a, b,
                                    preflight_time_text(p, f->value[k]));
@@ -217,9 +222,9 @@ static const char *name_pairs(const preflight *p, preflight_fault_kind kind) {
 
 static void name_relative(preflight *p, preflight_row *row) {
     preflight_list hosts = {.arena = p->arena};
-    for (int i = 0; i < p->end_count; i++)
-        if (p->slow_ends[i])
-            preflight_list_add(&hosts, "%s reaches %.3g GB/s", end_text(p, i),
+    for (int i = 0; i < p->endpoint_count; i++)
+        if (p->slow_endpoints[i])
+            preflight_list_add(&hosts, "%s reaches %.3g GB/s", endpoint_text(p, i),
                                1e-9 * p->rates[i].best);
     const char *pairs = name_pairs(p, PREFLIGHT_SLOWER);
     if (hosts.count)

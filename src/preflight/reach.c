@@ -162,7 +162,7 @@ static int named(const preflight_failures *f) {
     return f->count < PREFLIGHT_NAMED_FAILURES ? f->count : PREFLIGHT_NAMED_FAILURES;
 }
 
-static bool lists(const preflight_failures *f, int host) {
+static bool names_host(const preflight_failures *f, int host) {
     for (int i = 0; i < named(f); i++)
         if (f->host[i] == host) return true;
     return false;
@@ -175,7 +175,7 @@ static int *count_failures(tri_arena *arena, const preflight_failures *all, int 
     for (int i = 0; i < hosts; i++)
         for (int k = 0; k < named(&all[i]); k++) {
             int j = all[i].host[k];
-            if (j >= 0 && j < hosts && !lists(&all[j], i)) count[j]++;
+            if (j >= 0 && j < hosts && !names_host(&all[j], i)) count[j]++;
         }
     return count;
 }
@@ -191,7 +191,7 @@ const char *preflight_unreached(tri_arena *arena, const preflight_failures *all,
         for (int k = 0; k < named(&all[i]); k++) {
             int j = all[i].host[k];
             bool is_alone = hosts > 2 && (count[i] >= hosts - 1 || count[j] >= hosts - 1);
-            if (is_alone || (j < i && lists(&all[j], i))) continue;
+            if (is_alone || (j < i && names_host(&all[j], i))) continue;
             preflight_list_add(&list, "%s and %s", names[i < j ? i : j], names[i < j ? j : i]);
         }
     return preflight_list_text(&list);

@@ -72,7 +72,7 @@ tri_status preflight_run(tri_arena *arena, const preflight_request *request,
     report->rank = p->identity.rank;
     report->ranks = p->identity.size;
     report->host = p->identity.host;
-    report->is_first = !p->identity.stated.local_rank || p->identity.local_rank == 0;
+    report->is_first = !p->identity.given.local_rank || p->identity.local_rank == 0;
     report->has_met = p->has_met || p->comm;
     report->hosts = p->host_count;
     report->host_names = p->host_names;

@@ -12,7 +12,7 @@ enum {
     PREFLIGHT_TEXT_BYTES = 256,
     // A host (or, if there is only one host, a rank) measures with at most so many others.
     PREFLIGHT_MAX_ROUNDS = 255,
-    PREFLIGHT_LISTED_ENDS = 64, // up to this many hosts (or ranks), results list all pairs
+    PREFLIGHT_LISTED_ENDPOINTS = 64, // up to this many hosts (or ranks), results list all pairs
 };
 
 // What a rank finds out by itself, in the structs from here to preflight_clock. All ranks then get
@@ -73,19 +73,21 @@ struct preflight {
     double late_s; // seconds until the last of these files was seen
     // By host: how far its clock differs from that of rank 0's host.
     preflight_clock *clocks;
-    // Members about the ends of links, which are hosts or, if there is only one host, its ranks.
-    int end_count;
-    int *end_ranks; // by end: number of its rank
-    // How many rounds the measurements have. In each round an end (a host or, on a single host, a
-    // rank) measures with one other end. With very many ends there are fewer rounds
-    // (PREFLIGHT_MAX_ROUNDS) than other ends, so some pairs are not measured.
+    // Members about the endpoints of links, which are hosts or, if there is only one host, its
+    // ranks.
+    int endpoint_count;
+    int *endpoint_ranks; // by endpoint: number of its rank
+    // How many rounds the measurements have. In each round an endpoint (a host or, on a single
+    // host, a rank) measures with one other endpoint. With very many endpoints there are fewer
+    // rounds (PREFLIGHT_MAX_ROUNDS) than other endpoints, so some pairs are not measured.
     int rounds;
-    preflight_pair *own_pairs;    // by round of the measurements: the pair of this rank
-    preflight_end_rates *rates;   // by end (host or rank): a summary of its rates
-    bool *slow_ends;              // by end (host or rank): whether it is slow
-    preflight_end_faults *faults; // by end: faults of its pairs with ends of higher numbers
-    // What every end (a host or a rank) measured in every round: pairs[end * rounds + round].
-    // NULL: there are too many to list.
+    preflight_pair *own_pairs;       // by round of the measurements: the pair of this rank
+    preflight_endpoint_rates *rates; // by endpoint (host or rank): a summary of its rates
+    bool *slow_endpoints;            // by endpoint (host or rank): whether it is slow
+    // By endpoint: faults of its pairs with endpoints of higher numbers.
+    preflight_endpoint_faults *faults;
+    // What every endpoint (a host or a rank) measured in every round, at
+    // pairs[endpoint * rounds + round]. NULL: there are too many to list.
     preflight_pair *pairs;
     // The fastest all-reduce over all ranks that was measured: the bytes of its buffer, its time,
     // and the time that it would take if all links had the rate of the slowest pair.

@@ -14,7 +14,7 @@ static const char *skips(const preflight *p) { return p->identity.size < 2 ? "on
 
 static double slowest_pair(const preflight *p) {
     double slowest = 0;
-    for (int i = 0; i < p->end_count; i++) {
+    for (int i = 0; i < p->endpoint_count; i++) {
         double rate = p->rates[i].slowest;
         if (rate > 0 && (slowest == 0 || rate < slowest)) slowest = rate;
     }
@@ -30,13 +30,13 @@ static bool is_even(const preflight *p) {
 }
 
 // Computes how many bytes the busiest link carries, in each direction, for each byte of the
-// all-reduce. The expected time is bytes * traffic / rate. Each of the n ends (hosts or, if there
-// is only one host, ranks) has a link. With one host, or if is_even, each end reduces 1 / n of the
-// sum: its link carries 2 * (n - 1) / n. Otherwise each of all `ranks` ranks reduces an equal
-// share: the link of a host with l of them carries 2 * l * (ranks - l) / ranks.
+// all-reduce. The expected time is bytes * traffic / rate. Each of the n endpoints (hosts or, if
+// there is only one host, ranks) has a link. With one host, or if is_even, each endpoint reduces
+// 1 / n of the sum: its link carries 2 * (n - 1) / n. Otherwise each of all `ranks` ranks reduces
+// an equal share: the link of a host with l of them carries 2 * l * (ranks - l) / ranks.
 static double traffic(const preflight *p) {
-    double ends = p->end_count, ranks = p->identity.size, most = 0;
-    if (p->host_count == 1 || is_even(p)) return 2 * (ends - 1) / ends;
+    double endpoints = p->endpoint_count, ranks = p->identity.size, most = 0;
+    if (p->host_count == 1 || is_even(p)) return 2 * (endpoints - 1) / endpoints;
     for (int h = 0; h < p->host_count; h++)
         most = fmax(most, 2.0 * p->local_ranks[h] * (ranks - p->local_ranks[h]) / ranks);
     return most;

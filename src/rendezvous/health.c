@@ -204,7 +204,7 @@ static bool handle(tri_health *h, const store_head *head, const char *value) {
         if (!has_rank || head->value_bytes < sizeof(store_loss)) return false;
         take_loss(h, (int)head->number, value, head->value_bytes);
         return true;
-    case STORE_SAID:
+    case STORE_LATEST_BEAT:
         if (!has_rank) return false;
         pthread_mutex_lock(&h->lock);
         take_beat(h, (int)head->number, head->timeout_ms, value, head->value_bytes);
@@ -278,7 +278,7 @@ static bool send_questions(tri_health *h) {
     for (int r = 0; r < h->store->identity.size && is_sent; r++) {
         if (!h->ranks[r].is_wanted) continue;
         h->ranks[r].is_wanted = false;
-        store_head head = {.kind = STORE_SAID, .number = r};
+        store_head head = {.kind = STORE_LATEST_BEAT, .number = r};
         is_sent = send_whole(h, &head, sizeof head);
     }
     pthread_mutex_unlock(&h->lock);

@@ -28,8 +28,8 @@ void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out) {
     memset(out, 0, sizeof *out);
     memcpy(out->host, identity->host, sizeof out->host);
     read_boot(out->boot, sizeof out->boot);
-    out->local_rank = identity->stated.local_rank ? identity->local_rank : -1;
-    out->local_size = identity->stated.local_size ? identity->local_size : -1;
+    out->local_rank = identity->given.local_rank ? identity->local_rank : -1;
+    out->local_size = identity->given.local_size ? identity->local_size : -1;
 }
 
 bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b) {
@@ -49,9 +49,10 @@ static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int ran
     found.numbered = true;
     for (int i = 0; i < count; i++) {
         if (!tri_host_claim_is_same_host(&claims[i], &claims[rank])) continue;
-        int said = claims[i].local_rank;
-        found.numbered = found.numbered && said >= 0 && said < TRI_MAX_RANKS && !seen[said];
-        if (found.numbered) seen[said] = true;
+        int claimed = claims[i].local_rank;
+        found.numbered =
+            found.numbered && claimed >= 0 && claimed < TRI_MAX_RANKS && !seen[claimed];
+        if (found.numbered) seen[claimed] = true;
         if (i < rank) found.own++;
         found.count++;
     }

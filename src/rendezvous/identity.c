@@ -111,7 +111,7 @@ typedef struct claim {
     const char *size_name;
     unsigned launchers_present; // bit i: row i of `launchers` is present
     int rank, size, local_rank, local_size;
-    bool guesses_size; // no variable gives local_size itself: it was computed from others
+    bool is_local_size_computed; // no variable gives local_size itself: it was computed from others
 } claim;
 
 static const char *value_of(get_variable get, const char *name) {
@@ -159,7 +159,7 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
     TRI_TRY(read_number(get, "SLURM_NODEID", 0, TRI_MAX_RANKS, &node));
     TRI_TRY(read_number(get, "SLURM_STEP_NUM_NODES", 1, TRI_MAX_RANKS, &nodes));
     TRI_TRY(read_number(get, "SLURM_NTASKS_PER_NODE", 1, TRI_MAX_RANKS, &per_node));
-    c->guesses_size = true;
+    c->is_local_size_computed = true;
     c->local_size = tasks_of_node(value_of(get, "SLURM_STEP_TASKS_PER_NODE"), node < 0 ? 0 : node);
     if (c->local_size < 0) c->local_size = nodes == 1 ? c->size : per_node;
     if (c->size > 0 && c->local_size > c->size) c->local_size = c->size;
@@ -171,7 +171,7 @@ static tri_status guess_local_size(get_variable get, const char *name, claim *c)
     int nodes;
     TRI_TRY(read_number(get, name, 1, TRI_MAX_RANKS, &nodes));
     if (c->local_size >= 0 || c->size < 0 || nodes < 0) return TRI_OK;
-    c->guesses_size = true;
+    c->is_local_size_computed = true;
     c->local_size = (c->size + nodes - 1) / nodes;
     return TRI_OK;
 }
@@ -190,7 +190,7 @@ static bool in_slurm_step(get_variable get) {
 // True if the ranks were numbered by Open MPI's mpirun, or by Hydra, the mpiexec of MPICH and of
 // MPIs derived from it. Slurm's variables then describe the daemon that started the rank, not the
 // rank.
-static bool own_ranks(get_variable get) {
+static bool mpi_numbered_ranks(get_variable get) {
     return value_of(get, "OMPI_COMM_WORLD_RANK") ||
            (value_of(get, "PMI_RANK") && value_of(get, "MPI_LOCALRANKID"));
 }
@@ -199,7 +199,7 @@ static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
     *c = (claim){from,    from->size[0], 1u << (from - launchers), UNKNOWN, UNKNOWN, UNKNOWN,
                  UNKNOWN, false};
     if (from->only_with && !value_of(get, from->only_with)) return TRI_OK;
-    if (from->from_slurm && own_ranks(get)) return TRI_OK;
+    if (from->from_slurm && mpi_numbered_ranks(get)) return TRI_OK;
     if (!strcmp(from->name, "slurm") && !in_slurm_step(get)) return TRI_OK;
     TRI_TRY(read_number(get, from->rank, 0, TRI_MAX_RANKS - 1, &c->rank));
     if (c->rank < 0) return TRI_OK;
@@ -247,9 +247,9 @@ static tri_status merge(claim *all, const claim *more) {
     }
     all->launchers_present |= more->launchers_present;
     if (all->local_rank < 0) all->local_rank = more->local_rank;
-    if (all->local_size < 0 || (all->guesses_size && more->local_size >= 0)) {
+    if (all->local_size < 0 || (all->is_local_size_computed && more->local_size >= 0)) {
         all->local_size = more->local_size;
-        all->guesses_size = more->guesses_size;
+        all->is_local_size_computed = more->is_local_size_computed;
     }
     return TRI_OK;
 }
@@ -441,8 +441,8 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
         // If the launcher gives no local rank, this is a guess, which tri_identity_settle replaces.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
-        out->stated.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
-        out->stated.local_size = all.local_size >= 0 && !all.guesses_size;
+        out->given.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
+        out->given.local_size = all.local_size >= 0 && !all.is_local_size_computed;
     }
     TRI_TRY(read_generation(get, out));
     name_job(get, &all, out);

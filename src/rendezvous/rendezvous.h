@@ -43,7 +43,7 @@ typedef struct tri_identity {
     int local_rank, local_size;
     struct {
         bool local_rank, local_size; // true: the launcher has given the number
-    } stated;
+    } given;
     char host[TRI_HOST_NAME_MAX];
     // The job's name: the same on all ranks of the job, and different from other jobs on this host.
     char job[128];

@@ -20,7 +20,8 @@ struct tri_store {
                      32]; // the server's name for messages: "rank 0 of 4", "the store at HOST:PORT"
     bool uses_tcp;        // the server may be on another host, so this rank looks for it by TCP too
     store_token token;    // the user's secret, which both ends prove to have; set if uses_tcp
-    char note[TRI_MESSAGE_MAX_BYTES / 2]; // why TCP has failed so far, for messages; "": it has not
+    // Why TCP has failed so far, for messages; "": it has not.
+    char tcp_failure[TRI_MESSAGE_MAX_BYTES / 2];
     int fd;
     // A request failed halfway, so the next bytes on the connection may belong to its answer. No
     // further request is sent.

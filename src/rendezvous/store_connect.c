@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void note_failure(tri_store *store) {
-    snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
+// Keeps the text of the latest failure, for messages.
+static void keep_tcp_failure(tri_store *store) {
+    snprintf(store->tcp_failure, sizeof store->tcp_failure, "%.500s", tri_error_message());
 }
 
 // Gets the command with which the user's launcher sets TRIREME_STORE on all ranks. A message tells
@@ -47,7 +48,7 @@ static tri_status prepare_tcp(tri_store *store) {
     if (!has_address || (store_address_is_loopback(me) && !me->address.is_exact)) return TRI_OK;
     tri_status status = store_token_find((const char *(*)(const char *))getenv, &store->token);
     store->uses_tcp = status == TRI_OK;
-    if (status != TRI_OK && !is_spread) note_failure(store);
+    if (status != TRI_OK && !is_spread) keep_tcp_failure(store);
     return is_spread ? status : TRI_OK;
 }
 
@@ -71,7 +72,7 @@ static tri_status listen_for_ranks(tri_store *store, store_server_config *config
     if (is_first || !store->uses_tcp) return TRI_OK;
     status = store_tcp_listen(me, &config->tcp);
     if (status == TRI_OK || me->local_size) return status;
-    note_failure(store);
+    keep_tcp_failure(store);
     return TRI_OK; // not a failure, because all ranks may be on this host
 }
 
@@ -99,20 +100,21 @@ static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
     if (status == TRI_OK && (status = store_unix_admit(*fd)) != TRI_OK) tri_os.close(*fd);
     if (status != TRI_NOT_FOUND || !store->uses_tcp) return status;
     status = store_tcp_connect(&store->identity, &store->token, round_ms, fd);
-    if (status == TRI_NOT_FOUND) note_failure(store);
+    if (status == TRI_NOT_FOUND) keep_tcp_failure(store);
     return status;
 }
 
 static void report_wait(const tri_store *store) {
     const tri_identity *me = &store->identity;
-    const char *between = store->note[0] ? ": " : "";
+    const char *between = store->tcp_failure[0] ? ": " : "";
     int waited_s = TRI_STILL_AFTER_MS / 1000;
     if (me->address.is_exact)
         tri_log(TRI_LOG_WARNING, "%s was not reached after %d s%s%s", store->server_name, waited_s,
-                between, store->note);
+                between, store->tcp_failure);
     else
         tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s%s%s",
-                store->uses_tcp ? me->address.host : me->host, waited_s, between, store->note);
+                store->uses_tcp ? me->address.host : me->host, waited_s, between,
+                store->tcp_failure);
 }
 
 // How long to pause before the next look for rank 0: a tenth of the time waited so far, within
@@ -142,10 +144,10 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
         if (status != TRI_OK) store->fd = -1;
         if (status != TRI_NOT_FOUND) return status;
         if (tri_os.monotonic_ns() >= until_ns)
-            return TRI_FAIL(TRI_TIMEOUT, "rank %d: %s %s within %g s%s%s", me->rank,
-                            store->server_name,
-                            me->address.is_exact ? "was not reached" : "did not arrive",
-                            timeout_ms / 1e3, store->note[0] ? ": " : "", store->note);
+            return TRI_FAIL(
+                TRI_TIMEOUT, "rank %d: %s %s within %g s%s%s", me->rank, store->server_name,
+                me->address.is_exact ? "was not reached" : "did not arrive", timeout_ms / 1e3,
+                store->tcp_failure[0] ? ": " : "", store->tcp_failure);
         if (!is_reported && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
             is_reported = true;
             report_wait(store);

@@ -331,8 +331,8 @@ static bool refuse(store_core *core, client *c, const store_head *head, const ch
 
 // Begins a rank's second connection, over which it shows that it is alive and learns of losses. A
 // second one is needed because a request on the first may block for long.
-static bool watch(store_core *core, client *c, const store_head *head, const char *key,
-                  int64_t now_ns) {
+static bool begin_watch(store_core *core, client *c, const store_head *head, const char *key,
+                        int64_t now_ns) {
     bool is_rank = head->number >= 0 && head->number < core->size && head->timeout_ms > 0;
     if (c->rank >= 0 || !is_rank || strcmp(key, core->job) != 0) return false;
     c->rank = (int)head->number;
@@ -344,7 +344,7 @@ static bool watch(store_core *core, client *c, const store_head *head, const cha
 }
 
 static void tell_beat(client *c, int rank, const store_watched *w) {
-    store_head answer = {.kind = STORE_SAID,
+    store_head answer = {.kind = STORE_LATEST_BEAT,
                          .value_bytes = (uint32_t)w->beat_bytes,
                          .timeout_ms = w->awaited,
                          .number = rank};
@@ -352,7 +352,10 @@ static void tell_beat(client *c, int rank, const store_watched *w) {
     append(&c->out, w->beat, w->beat_bytes);
 }
 
-static bool said(store_core *core, client *c, const store_head *head, int64_t now_ns) {
+// Answers STORE_LATEST_BEAT. The asking rank then also gets each new beat of the rank it asked
+// about.
+static bool answer_latest_beat(store_core *core, client *c, const store_head *head,
+                               int64_t now_ns) {
     if (head->number < 0 || head->number >= core->size) return false;
     store_watched *w = &core->watch.at[head->number];
     w->follower = c->rank;
@@ -373,14 +376,15 @@ static void tell_follower(store_core *core, int rank, int64_t now_ns) {
         tell_beat(c, rank, w);
 }
 
-static bool watched(store_core *core, client *c, const store_head *head, const char *value,
-                    int64_t now_ns) {
+// Handles a message on a rank's second connection, over which the server watches the rank.
+static bool handle_watched(store_core *core, client *c, const store_head *head, const char *value,
+                           int64_t now_ns) {
     if (head->kind == STORE_BYE) {
         store_watch_end(&core->watch, c->rank);
         c->rank = STORE_NO_RANK;
         return false;
     }
-    if (head->kind == STORE_SAID) return said(core, c, head, now_ns);
+    if (head->kind == STORE_LATEST_BEAT) return answer_latest_beat(core, c, head, now_ns);
     if (head->kind != STORE_BEAT || !store_watch_hear(&core->watch, c->rank, head, value, now_ns))
         return false;
     tell_follower(core, c->rank, now_ns);
@@ -464,9 +468,9 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
     key[head->key_bytes] = 0;
     if (strlen(key) != head->key_bytes) return false; // a key is text, so it contains no 0 byte
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
-    if (head->kind == STORE_WATCH) return watch(core, c, head, key, now_ns);
+    if (head->kind == STORE_WATCH) return begin_watch(core, c, head, key, now_ns);
     if (head->kind == STORE_REFUSE) return refuse(core, c, head, key, value, now_ns);
-    if (c->watches) return watched(core, c, head, value, now_ns);
+    if (c->watches) return handle_watched(core, c, head, value, now_ns);
     // A client may have only one request under way, and none before its HELLO was answered. So
     // there is at most one wait for each client.
     if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;

@@ -51,7 +51,7 @@ enum {
     // answer has the same kind and number, the BEAT's value, and the BEAT's number in timeout_ms.
     // For TRI_FOLLOWED_MS the server also sends each new BEAT of that rank, in the same form, so
     // that the asker need not ask again.
-    STORE_SAID,
+    STORE_LATEST_BEAT,
     STORE_ADMIT, // asks whether a checkpoint may be committed; no, once a rank is lost
     // Sent by the server on each second connection, once for each rank that is lost. Number: the
     // rank; value: a store_loss, then the value of the rank's latest BEAT.

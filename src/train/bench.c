@@ -88,7 +88,8 @@ static tri_status collect_step(bench_run *run) {
 
 // The fraction of `seconds` in which ranks waited for each other, as the mean over all ranks; NaN:
 // not known, because the device works asynchronously.
-static tri_status share_waiting(const tri_session *s, double waited, double seconds, double *out) {
+static tri_status waiting_fraction(const tri_session *s, double waited, double seconds,
+                                   double *out) {
     double sums[] = {waited, seconds};
     *out = NAN;
     if (tri_engine_steps_ahead(s->engine) > 0) return TRI_OK;
@@ -177,8 +178,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         else if (out->chunks < MAX_CHUNKS)
             rates[out->chunks++] = (double)samples / took;
     }
-    TRI_TRY(share_waiting(s, tri_session_waited_s(s) - waited_before_s,
-                          tri_os_seconds() - measuring_s, &out->waiting));
+    TRI_TRY(waiting_fraction(s, tri_session_waited_s(s) - waited_before_s,
+                             tri_os_seconds() - measuring_s, &out->waiting));
     if (out->chunks == 0)
         return TRI_FAIL(TRI_TIMEOUT,
                         "bench train: other programs used the machine during each of %d "

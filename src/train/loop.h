@@ -54,8 +54,8 @@ typedef struct train_loop {
     // The last step (counted from 1) that was issued before the save began its present stage: the
     // ranks write their chunks, or the checkpoint is committed. In each step the ranks add up how
     // many of them are ready for the next stage (train_saving_ready). The sums of steps up to
-    // saving_since are of an earlier stage, so they are ignored.
-    int64_t saving_since;
+    // saving_stage_step are of an earlier stage, so they are ignored.
+    int64_t saving_stage_step;
     // Each of these warnings is logged only once in a run, because its cause does not go away.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;

@@ -65,7 +65,7 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
                                       .larger_is_better = o->mode == TRI_MONITOR_MAX};
     monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
     loop->saving_arena = arena;
-    loop->saving_step = loop->saving_since = loop->progress.step;
+    loop->saving_step = loop->saving_stage_step = loop->progress.step;
     return tri_checkpoint_save_begin(
         &(tri_checkpoint_save_request){
             .run_dir = loop->request->run_dir,
@@ -147,9 +147,9 @@ tri_status train_advance_saving(train_loop *loop, double ready_sum) {
     // host has read (number progress.step - 1, from 0) computed it. It is stale if that step was
     // issued before the save began or began its present stage (to write, or to commit), because
     // the sum then tells of an earlier stage.
-    bool is_stale = loop->progress.step <= loop->saving_since;
+    bool is_stale = loop->progress.step <= loop->saving_stage_step;
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
-    loop->saving_since = loop->progress.step + loop->in_flight;
+    loop->saving_stage_step = loop->progress.step + loop->in_flight;
     bool ended;
     tri_ledger_mark saving = enter(loop, "what all have written");
     tri_status status = tri_checkpoint_save_advance(loop->saving, &ended);

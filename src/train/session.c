@@ -404,7 +404,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
 static void take_group(tri_session *s, const tri_comm *comm) {
     s->identity.rank = comm->rank;
     s->identity.size = comm->size;
-    s->identity.stated.local_rank = s->identity.stated.local_size = false;
+    s->identity.given.local_rank = s->identity.given.local_size = false;
     s->borrows_comm = true;
 }
 

@@ -47,8 +47,8 @@ static void write_shape(const tri_graph *g, int block, int64_t batch, char *out,
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         if (node->block != block || node->output_count == 0) continue;
-        bool is_pair = node->op->flags & TRI_OP_LOSS || is_metric(g, node->outputs[0]);
-        if (!is_pair && tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype))
+        bool is_loss_or_metric = node->op->flags & TRI_OP_LOSS || is_metric(g, node->outputs[0]);
+        if (!is_loss_or_metric && tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype))
             last = node->outputs[0];
     }
     out[0] = 0;

@@ -5,7 +5,7 @@
 //
 // Read next: session.c (what a run needs), resume.c (how a run continues), saving.c (how a
 // checkpoint is saved). feed.c supplies a step's samples and rate.c its learning rate.
-#include "base/cpu_share.h"
+#include "base/cpu_time.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -378,11 +378,11 @@ static tri_status lock_and_restore(train_loop *loop) {
     return train_restore(loop);
 }
 
-static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
-    tri_cpu_share now;
-    if (!tri_cpu_share_read(&now)) return;
-    tri_cpu_share passed = tri_cpu_share_between(before, &now);
-    if (passed.wall_ns < 1000000000 || !tri_cpu_share_is_starved(&passed)) return;
+static void fill_starved_cores(const tri_cpu_time *before, tri_train_result *out) {
+    tri_cpu_time now;
+    if (!tri_cpu_time_read(&now)) return;
+    tri_cpu_time passed = tri_cpu_time_between(before, &now);
+    if (passed.wall_ns < 1000000000 || !tri_cpu_time_is_starved(&passed)) return;
     out->starved_cores = (double)passed.used_ns / (double)passed.wall_ns;
 }
 
@@ -426,10 +426,10 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         loop->started_samples = loop->progress.samples;
         train_watch_job(loop);
         tri_signals_watch();
-        tri_cpu_share before;
-        bool known = tri_cpu_share_read(&before);
+        tri_cpu_time before;
+        bool known = tri_cpu_time_read(&before);
         tri_status status = run_steps(loop);
-        if (known) fill_share(&before, out);
+        if (known) fill_starved_cores(&before, out);
         tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
         loop->trace = NULL;
         tri_observe_end(loop->observer,

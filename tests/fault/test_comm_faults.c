@@ -131,19 +131,19 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-typedef enum blow { KILLED, STOPPED, LOST } blow;
+typedef enum fault { KILLED, STOPPED, STUCK } fault;
 
 // A fault that is caused among the ranks of one test: after delay_ms, the rank `victim` is killed,
-// suspended (STOPPED), or computes for ever (LOST). `kind` is an index into `kinds`: what the ranks
-// communicate.
+// suspended (STOPPED), or computes for ever (STUCK). `kind` is an index into `kinds`: what the
+// ranks communicate.
 typedef struct attack {
     int kind, victim, delay_ms;
-    blow blow;
+    fault fault;
     ranks all;
 } attack;
 
 // Behaves like a computation that never ends.
-static void get_lost(tri_comm *comm) {
+static void get_stuck(tri_comm *comm) {
     static const char forward[] = "FORWARD";
     tri_ledger_step(comm->ledger, 12);
     tri_ledger_begin(comm->ledger, &(tri_ledger_action){.kind = forward, .label = "block3"});
@@ -165,22 +165,23 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     atomic_store(&table->notes[comm->rank], 1);
     tri_status status = TRI_OK;
     while (status == TRI_OK) {
-        if (a->blow == LOST && comm->rank == a->victim && atomic_load(&table->notes[RANKS_MAX - 1]))
-            get_lost(comm);
+        if (a->fault == STUCK && comm->rank == a->victim &&
+            atomic_load(&table->notes[RANKS_MAX - 1]))
+            get_stuck(comm);
         status = kinds[a->kind].body(&t);
         t.round++;
     }
     CHECK(comm->rank != a->victim);
-    CHECK(status == (a->blow == LOST ? TRI_TIMEOUT : TRI_PEER_LOST));
+    CHECK(status == (a->fault == STUCK ? TRI_TIMEOUT : TRI_PEER_LOST));
     char who[64];
     snprintf(who, sizeof who, "rank %d (host ", a->victim);
     CHECK(strncmp(tri_error_message(), who, strlen(who)) == 0 || (ranks_says(who), false));
     static const char *const verbs[] = {" died ", " does not move",
                                         " did not join in 0.9 s (comm.timeout_s)"};
-    ranks_says(verbs[a->blow]);
+    ranks_says(verbs[a->fault]);
     ranks_says(kinds[a->kind].says);
     ranks_says("(sequence ");
-    if (a->blow == LOST) ranks_says("it is in FORWARD 'block3' of step 12, after ");
+    if (a->fault == STUCK) ranks_says("it is in FORWARD 'block3' of step 12, after ");
     // Every later call on all communicators fails with the same status.
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
@@ -192,7 +193,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void attack_begin(attack *a) {
     // A stopped rank is noticed by its heartbeat, long before the timeout.
-    tri_shm_config config = {.timeout_ms = a->blow == LOST ? TIMEOUT_MS : 0};
+    tri_shm_config config = {.timeout_ms = a->fault == STUCK ? TIMEOUT_MS : 0};
     a->all = ranks_start(kinds[a->kind].size, &config, body_attacked, a);
 }
 
@@ -200,8 +201,8 @@ static void attack_strike(attack *a) {
     for (int r = 0; r < a->all.size; r++)
         while (!atomic_load(&a->all.table->notes[r])) ranks_sleep_ms(1);
     ranks_sleep_ms(a->delay_ms);
-    if (a->blow == LOST) atomic_store(&a->all.table->notes[RANKS_MAX - 1], 1);
-    if (a->blow != LOST) kill(a->all.pids[a->victim], a->blow == KILLED ? SIGKILL : SIGSTOP);
+    if (a->fault == STUCK) atomic_store(&a->all.table->notes[RANKS_MAX - 1], 1);
+    if (a->fault != STUCK) kill(a->all.pids[a->victim], a->fault == KILLED ? SIGKILL : SIGSTOP);
 }
 
 static void attack_end(attack *a, double limit_s) {
@@ -220,7 +221,7 @@ static void attack_end(attack *a, double limit_s) {
 static void test_killed(void **state) {
     unsigned seed = 11;
     for (int i = 0; i < 2 * KINDS; i++) {
-        attack a = {.kind = i % KINDS, .blow = KILLED, .delay_ms = rand_r(&seed) % 30};
+        attack a = {.kind = i % KINDS, .fault = KILLED, .delay_ms = rand_r(&seed) % 30};
         a.victim = rand_r(&seed) % kinds[a.kind].size;
         attack_begin(&a);
         attack_strike(&a);
@@ -230,11 +231,11 @@ static void test_killed(void **state) {
 
 // Attacks one run for each kind of traffic. All runs go on at the same time, because ranks need
 // seconds to notice that a rank is lost.
-static void strike_all(blow how, double limit_s) {
+static void strike_all(fault how, double limit_s) {
     attack attacks[KINDS];
     unsigned seed = 5;
     for (int i = 0; i < KINDS; i++) {
-        attacks[i] = (attack){.kind = i, .blow = how, .delay_ms = rand_r(&seed) % 20};
+        attacks[i] = (attack){.kind = i, .fault = how, .delay_ms = rand_r(&seed) % 20};
         attacks[i].victim = kinds[i].size - 1 - (int)how % 2;
         attack_begin(&attacks[i]);
     }
@@ -243,13 +244,13 @@ static void strike_all(blow how, double limit_s) {
 }
 
 static void test_stopped(void **state) { strike_all(STOPPED, 15); }
-static void test_lost(void **state) { strike_all(LOST, 15); }
+static void test_stuck(void **state) { strike_all(STUCK, 15); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

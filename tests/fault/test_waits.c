@@ -88,7 +88,7 @@ static counts table[TRI_ACTION_KIND_COUNT][TRI_ACTION_KIND_COUNT];
 static int expired, shows_all;
 
 static const tri_schedule *schedule_of(const random_run *run, int rank) {
-    return &run->far[rank]->steps[run->shape].schedule;
+    return &run->async_plans[rank]->steps[run->shape].schedule;
 }
 
 static counts *counts_of(const random_run *run, const order_wait *w) {
@@ -193,7 +193,7 @@ static bool is_of_own_range(tri_action_kind kind) {
 static bool is_of_padding(const test_case *c, const order_wait *w) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
-    const tri_plan *plan = c->run.far[w->rank];
+    const tri_plan *plan = c->run.async_plans[w->rank];
     // NORM belongs to no unit (parameters that are reduced together): it makes the step scalars for
     // all of them. So `other` becomes the action that belongs to a unit.
     if (other->kind == TRI_ACTION_NORM) {
@@ -216,7 +216,7 @@ static bool is_of_padding(const test_case *c, const order_wait *w) {
 // Finds which waits are implied by other waits, and chooses the waits that the runs leave out.
 static void plan_removals(test_case *c) {
     tri_arena *arena = c->arena;
-    c->graph = order_graph_make(arena, c->run.far, c->run.shape);
+    c->graph = order_graph_make(arena, c->run.async_plans, c->run.shape);
     order_wait *needed = NULL, *implied = NULL;
     int needed_count = 0, implied_count = 0, needed_capacity = 0, implied_capacity = 0;
     for (int rank = 0; rank < c->run.mesh.ranks; rank++) {
@@ -252,7 +252,7 @@ static held_run_result run_once(held_run *r, const held_run_plan *plan) {
 }
 
 static const held_run_plan undisturbed = {
-    .held_action = -1, .last_unordered = -1, .waiter = -1, .dependency = -1};
+    .held_action = -1, .last_before_dependency = -1, .waiter = -1, .dependency = -1};
 
 static void check_same(const test_case *c, const held_run_result *got, uint64_t bits,
                        const char *what) {
@@ -264,7 +264,7 @@ static void check_same(const test_case *c, const held_run_result *got, uint64_t 
 
 static uint64_t reference_bits(const test_case *c, tri_comm *comm) {
     held_run near;
-    CHECK_OK(held_run_open(&c->run, c->run.near[comm->rank], &tri_device_cpu, comm, &near));
+    CHECK_OK(held_run_open(&c->run, c->run.sync_plans[comm->rank], &tri_device_cpu, comm, &near));
     held_run_result result = run_once(&near, &undisturbed);
     CHECK_OK(result.status);
     held_run_close(&near);
@@ -291,7 +291,7 @@ static void run_without(const test_case *c, held_run *far, int number, bool unti
         plan = (held_run_plan){.held_action = r->held_action,
                                .delays_results = r->delays_results,
                                .awaited = until_waiter ? r->only_waiter : r->independent,
-                               .last_unordered = until_waiter ? r->wait.waiter : -1,
+                               .last_before_dependency = until_waiter ? r->wait.waiter : -1,
                                .waiter = r->wait.waiter,
                                .dependency = r->wait.dependency,
                                .more_us = r->only_begins ? MORE_US : 0,
@@ -309,7 +309,7 @@ static void body(tri_comm *comm, ranks_table *notes, void *argument) {
     const test_case *c = argument;
     held_run far;
     uint64_t bits = reference_bits(c, comm);
-    CHECK_OK(held_run_open(&c->run, c->run.far[comm->rank], &held_run_device, comm, &far));
+    CHECK_OK(held_run_open(&c->run, c->run.async_plans[comm->rank], &held_run_device, comm, &far));
     held_run_plan plan = undisturbed;
     plan.notes = c->notes[comm->rank];
     held_run_result whole = run_once(&far, &plan);

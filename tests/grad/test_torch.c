@@ -17,12 +17,12 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 // A graph with a single op, whose inputs are the graph's inputs, and what runs it on `ref`.
-typedef struct bench {
+typedef struct op_bench {
     tri_graph *graph;
     tri_device *device;
     op_session *session;
     tri_value in[TRI_MAX_INPUTS], y;
-} bench;
+} op_bench;
 
 static tri_dtype input_type(const tri_op *op, int input, tri_dtype dtype) {
     bool classes = (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss &&
@@ -33,10 +33,10 @@ static tri_dtype input_type(const tri_op *op, int input, tri_dtype dtype) {
     return input == 2 && (op->flags & TRI_OP_UPDATE) ? TRI_F64 : dtype;
 }
 
-static bench bench_open(tri_dtype dtype, const tri_op *op, const tri_shape *shapes, int count,
-                        const void *attr) {
+static op_bench bench_open(tri_dtype dtype, const tri_op *op, const tri_shape *shapes, int count,
+                           const void *attr) {
     const char *message = "";
-    bench b = {.graph = op_graph_open(dtype)};
+    op_bench b = {.graph = op_graph_open(dtype)};
     for (int i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "in%d", i);
@@ -49,7 +49,7 @@ static bench bench_open(tri_dtype dtype, const tri_op *op, const tri_shape *shap
     return b;
 }
 
-static void bench_close(bench *b) {
+static void bench_close(op_bench *b) {
     op_session_close(b->session);
     b->device->backend->close(b->device);
     op_graph_close(b->graph);
@@ -60,7 +60,7 @@ static double wave(double k, int64_t i) {
     return sin(0.9 * x + 0.013 * x * x + k);
 }
 
-static void fill_wave(bench *b, int input, double k) {
+static void fill_wave(op_bench *b, int input, double k) {
     for (int64_t i = 0; i < op_count(b->session, b->in[input]); i++)
         op_set(b->session, b->in[input], i, wave(k, i));
 }
@@ -70,7 +70,7 @@ static void near(double got, double want, double tolerance) {
         fail_msg("got %.17g, PyTorch has %.17g", got, want);
 }
 
-static void near_projection(const bench *b, tri_value value, const double want[2]) {
+static void near_projection(const op_bench *b, tri_value value, const double want[2]) {
     double cosine = 0, squares = 0;
     for (int64_t i = 0; i < op_count(b->session, value); i++) {
         double v = op_get(b->session, value, i);
@@ -93,7 +93,7 @@ static void test_conv2d(void **state) {
         tri_shape weight =
             tri_shape_of(c->features, c->x[1] / c->groups, c->kernel[0], c->kernel[1]);
         tri_shape shapes[] = {four(c->x), weight, tri_shape_of(c->features)};
-        bench b = bench_open(TRI_F64, &tri_op_conv2d, shapes, 3, &attr);
+        op_bench b = bench_open(TRI_F64, &tri_op_conv2d, shapes, 3, &attr);
         for (int k = 0; k < 3; k++) fill_wave(&b, k, k + 1);
         op_run_ok(b.session);
         near_projection(&b, b.y, c->y);
@@ -109,7 +109,7 @@ static void test_max_pool2d(void **state) {
         memcpy(attr.stride, c->stride, sizeof attr.stride);
         memcpy(attr.padding, c->padding, sizeof attr.padding);
         tri_shape shape = four(c->x);
-        bench b = bench_open(TRI_F64, &tri_op_max_pool2d, &shape, 1, &attr);
+        op_bench b = bench_open(TRI_F64, &tri_op_max_pool2d, &shape, 1, &attr);
         fill_wave(&b, 0, 1);
         op_run_ok(b.session);
         near_projection(&b, b.y, c->y);
@@ -121,7 +121,7 @@ static void test_avg_pool2d(void **state) {
     for (size_t i = 0; i < COUNT(torch_avg_pools); i++) {
         const torch_avg_pool *c = &torch_avg_pools[i];
         tri_shape shape = four(c->x);
-        bench b = bench_open(TRI_F64, &tri_op_avg_pool2d, &shape, 1, &c->attr);
+        op_bench b = bench_open(TRI_F64, &tri_op_avg_pool2d, &shape, 1, &c->attr);
         fill_wave(&b, 0, 1);
         op_run_ok(b.session);
         near_projection(&b, b.y, c->y);
@@ -135,7 +135,7 @@ static void test_avg_pool2d(void **state) {
 static void test_batch_norm(void **state) {
     tri_batch_norm_attr attr = {.eps = 1e-5};
     tri_shape x = tri_shape_of(3, 2, 4, 5), c = tri_shape_of(2);
-    bench b = bench_open(TRI_F64, &tri_op_batch_norm, (tri_shape[]){x, c, c}, 3, &attr);
+    op_bench b = bench_open(TRI_F64, &tri_op_batch_norm, (tri_shape[]){x, c, c}, 3, &attr);
     for (int k = 0; k < 3; k++) fill_wave(&b, k, k + 1);
     op_run_ok(b.session);
     near_projection(&b, b.y, torch_bn_y);
@@ -162,7 +162,7 @@ static void test_batch_norm(void **state) {
 static void test_moving_average(void **state) {
     tri_shape c = tri_shape_of(2), step = tri_shape_of(TRI_STEP_SCALAR_COUNT);
     tri_moving_average_attr attr = {.momentum = 0.1};
-    bench b = bench_open(TRI_F64, &tri_op_moving_average, (tri_shape[]){c, c, step}, 3, &attr);
+    op_bench b = bench_open(TRI_F64, &tri_op_moving_average, (tri_shape[]){c, c, step}, 3, &attr);
     double *scalars = op_host(b.session, b.in[2]);
     scalars[TRI_STEP_STATISTIC_SCALE] = 0.25;
     op_set(b.session, b.in[0], 0, 2);
@@ -176,7 +176,7 @@ static void test_moving_average(void **state) {
     bench_close(&b);
 }
 
-static void fill_labels(bench *b) {
+static void fill_labels(op_bench *b) {
     static const int64_t labels[] = {0, 1, 2, TRI_IGNORED_LABEL, 3, 0};
     memcpy(op_host(b->session, b->in[1]), labels, sizeof labels);
 }
@@ -184,7 +184,7 @@ static void fill_labels(bench *b) {
 static void check_class_loss(const tri_op *op, tri_shape labels, double sum) {
     tri_shape shapes[] = {labels, labels};
     shapes[0].dims[shapes[0].rank++] = 4;
-    bench b = bench_open(TRI_F64, op, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F64, op, shapes, 2, NULL);
     for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, 3 * wave(1, i));
     fill_labels(&b);
     op_run_ok(b.session);
@@ -195,7 +195,7 @@ static void check_class_loss(const tri_op *op, tri_shape labels, double sum) {
 
 static void check_distance_loss(const tri_op *op, double sum, double count) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6, 4)};
-    bench b = bench_open(TRI_F64, op, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F64, op, shapes, 2, NULL);
     fill_wave(&b, 0, 1);
     fill_wave(&b, 1, 2);
     op_run_ok(b.session);
@@ -207,7 +207,7 @@ static void check_distance_loss(const tri_op *op, double sum, double count) {
 // Compares the loss with PyTorch's, and checks logits so large that e^x would overflow.
 static void test_binary_cross_entropy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6, 4)};
-    bench b = bench_open(TRI_F64, &tri_op_binary_cross_entropy, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F64, &tri_op_binary_cross_entropy, shapes, 2, NULL);
     fill_wave(&b, 1, 2);
     for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, 3 * wave(1, i));
     op_run_ok(b.session);
@@ -222,7 +222,7 @@ static void test_binary_cross_entropy(void **state) {
 
 static void test_losses(void **state) {
     tri_shape shape = tri_shape_of(6, 4);
-    bench b = bench_open(TRI_F64, &tri_op_log_softmax, &shape, 1, NULL);
+    op_bench b = bench_open(TRI_F64, &tri_op_log_softmax, &shape, 1, NULL);
     for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, 3 * wave(1, i));
     op_run_ok(b.session);
     near_projection(&b, b.y, torch_log_softmax);
@@ -237,7 +237,7 @@ static void test_losses(void **state) {
 // Scores of 5000 and -5000, whose exponentials overflow or become 0: the loss must still be exact.
 static void test_large_scores(void **state) {
     tri_shape shapes[] = {tri_shape_of(1, 3), tri_shape_of(1)};
-    bench b = bench_open(TRI_F32, &tri_op_cross_entropy, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F32, &tri_op_cross_entropy, shapes, 2, NULL);
     op_set(b.session, b.in[0], 0, 5000);
     op_set(b.session, b.in[0], 1, -5000);
     op_set(b.session, b.in[0], 2, 5000);
@@ -249,7 +249,7 @@ static void test_large_scores(void **state) {
 // If several scores are the largest, the first of them is the prediction.
 static void test_accuracy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6)};
-    bench b = bench_open(TRI_F32, &tri_op_accuracy, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F32, &tri_op_accuracy, shapes, 2, NULL);
     fill_labels(&b);
     // All scores are 0, so class 0 is predicted, which is the label of samples 0 and 5.
     op_run_ok(b.session);
@@ -265,7 +265,7 @@ static void test_tokens(void **state) {
     static const int64_t ids[] = {0, 4, 2, 4, 4, 1};
     static const int64_t next[] = {4, 2, TRI_IGNORED_LABEL, 4, 1, TRI_IGNORED_LABEL};
     tri_shape shapes[] = {tri_shape_of(2, 3), tri_shape_of(5, 3)};
-    bench b = bench_open(TRI_F64, &tri_op_embedding, shapes, 2, NULL);
+    op_bench b = bench_open(TRI_F64, &tri_op_embedding, shapes, 2, NULL);
     memcpy(op_host(b.session, b.in[0]), ids, sizeof ids);
     fill_wave(&b, 1, 2);
     op_run_ok(b.session);
@@ -280,9 +280,9 @@ static void test_tokens(void **state) {
 
 // Runs the op on fixed inputs: element i of input k is wave(k + 1, i). The first input is
 // multiplied by `factor`.
-static bench run_waves(const tri_op *op, const tri_shape *shapes, int count, const void *attr,
-                       double factor) {
-    bench b = bench_open(TRI_F64, op, shapes, count, attr);
+static op_bench run_waves(const tri_op *op, const tri_shape *shapes, int count, const void *attr,
+                          double factor) {
+    op_bench b = bench_open(TRI_F64, op, shapes, count, attr);
     for (int k = 0; k < count; k++) fill_wave(&b, k, k + 1);
     for (int64_t i = 0; i < op_count(b.session, b.in[0]); i++)
         op_set(b.session, b.in[0], i, factor * wave(1, i));
@@ -292,7 +292,7 @@ static bench run_waves(const tri_op *op, const tri_shape *shapes, int count, con
 
 static void check_waves(const tri_op *op, tri_shape first, tri_shape others, int count,
                         const void *attr, double factor, const double want[2]) {
-    bench b = run_waves(op, (tri_shape[]){first, others, others}, count, attr, factor);
+    op_bench b = run_waves(op, (tri_shape[]){first, others, others}, count, attr, factor);
     near_projection(&b, b.y, want);
     bench_close(&b);
 }
@@ -320,7 +320,7 @@ static void test_attention(void **state) {
         const torch_attention *c = &torch_attentions[i];
         tri_attention_attr attr = {.scale = c->scale, .causal = c->causal};
         tri_shape shapes[] = {four(c->q), four(c->k), four(c->k)};
-        bench b = run_waves(&tri_op_attention, shapes, 3, &attr, 2);
+        op_bench b = run_waves(&tri_op_attention, shapes, 3, &attr, 2);
         near_projection(&b, b.y, c->y);
         near_projection(&b, tri_node_output(b.graph, b.y, 1), c->log_sum_exp);
         bench_close(&b);
@@ -332,7 +332,7 @@ static void check_update(const torch_update *u, tri_dtype dtype, double toleranc
     tri_shape p = tri_shape_of(5), step = tri_shape_of(TRI_STEP_SCALAR_COUNT);
     tri_shape shapes[] = {p, p, step, p, p};
     int count = strcmp(u->op, "sgd") != 0 ? 5 : u->attr.sgd.momentum != 0 ? 4 : 3;
-    bench b = bench_open(dtype, op, shapes, count, &u->attr);
+    op_bench b = bench_open(dtype, op, shapes, count, &u->attr);
     double *scalars = op_host(b.session, b.in[2]);
     scalars[TRI_STEP_LR] = u->lr;
     scalars[TRI_STEP_GRADIENT_SCALE] = 0.125;

@@ -29,7 +29,7 @@ static bool exchanges;
 static struct open_file {
     bool counts;                 // the file lies in the folder `root`, so its calls are logged
     char path[CRASH_PATH_BYTES]; // the file's path, relative to `root`
-    int64_t at;
+    int64_t offset;
 } files[MAX_FDS];
 
 // Returns the path relative to the folder `root`, "" for this folder itself; NULL: the file is
@@ -68,7 +68,7 @@ static int open_hook(const char *path, int flags, mode_t mode) {
     bool is_new = name && flags & O_CREAT && access(path, F_OK) != 0;
     int fd = tri_os_system.open(path, flags, mode);
     if (fd >= 0 && fd < MAX_FDS) {
-        files[fd].at = 0;
+        files[fd].offset = 0;
         files[fd].counts = name != NULL;
         snprintf(files[fd].path, sizeof files[fd].path, "%s", name ? name : "");
     }
@@ -101,8 +101,8 @@ static ssize_t write_hook(int fd, const void *data, size_t size) {
     begin();
     ssize_t done = tri_os_system.write(fd, data, size);
     if (done > 0 && file_of(fd)) {
-        add_write(fd, data, done, files[fd].at);
-        files[fd].at += done;
+        add_write(fd, data, done, files[fd].offset);
+        files[fd].offset += done;
     }
     end(0);
     return done;

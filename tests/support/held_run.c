@@ -270,13 +270,13 @@ static void before_action(void) {
     if (p->notes && watched.step == 0) device_notes_now = &p->notes[watched.action];
     if (is_of_network(a)) memset(e->run.ops, 0, (size_t)e->run.most_ops * sizeof *e->run.ops);
     if (watched.action == p->held_action && p->delays_results) {
-        delayed_groups[watched.step].label = e->labels.units[a->kind][a->subject];
+        delayed_groups[watched.step].label = e->labels.subjects[a->kind][a->subject];
         atomic_store(&delayed_groups[watched.step].number,
                      *latest_group_of(engine_group_of(e, a)) + 1);
     } else if (watched.action == p->held_action) {
         (void)hold_up(e, a, &holds[watched.step]);
     }
-    if (p->last_unordered >= 0 && watched.action > p->last_unordered)
+    if (p->last_before_dependency >= 0 && watched.action > p->last_before_dependency)
         (void)start_after(e, a, &e->run.tickets[p->dependency]);
     if (p->most_delay_us == 0) return;
     hold *h = &delays[watched.step][watched.action];
@@ -342,7 +342,7 @@ static tri_status make_numbers(held_run *r) {
     int width = r->run->width, sample_count = width + RANDOM_RUN_TARGETS;
     for (int k = 0; k < HELD_RUN_STEPS; k++)
         for (int i = 0; i < step->rounds; i++) {
-            const tri_round *round = &step->items[i];
+            const tri_round *round = &step->round_items[i];
             float *to = calloc((size_t)(round->size * sample_count) + 1, sizeof *to);
             if (!to) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a micro-batch");
             r->numbers[k][i] = to;
@@ -366,8 +366,8 @@ typedef struct feed {
 static tri_status next_batch(void *context, tri_engine_batch *out) {
     feed *f = context;
     const tri_step_plan *step = &f->run->engine->plan->steps[f->run->run->shape];
-    while (step->items[f->round].size == 0) f->round++;
-    out->size = step->items[f->round].size;
+    while (step->round_items[f->round].size == 0) f->round++;
+    out->size = step->round_items[f->round].size;
     out->fields[0] = f->run->numbers[f->step][f->round];
     out->fields[1] = f->run->numbers[f->step][f->round] + out->size * f->run->run->width;
     f->round++;

@@ -41,7 +41,8 @@ typedef struct held_run_plan {
     bool delays_results;    // `held_action` is a collective: delays not its begin, but its results
     const bool *awaited;    // by action: whether `held_action` waits until this action is done
     int waiter, dependency; // the two actions of the wait that is left out; -1: none is left out
-    int last_unordered; // the last action that may begin before `dependency` is done; -1: all may
+    // The last action that may begin before `dependency` is done; -1: all may.
+    int last_before_dependency;
     // For this time after all that it awaits are done, `held_action` is still held up.
     int64_t more_us;
     int64_t limit_us;  // the latest time, after the step was issued, at which `held_action` goes on

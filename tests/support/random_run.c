@@ -160,15 +160,15 @@ void random_run_make(uint64_t seed, const tri_device_description *near,
     request.model = &model;
     for (int rank = 0; rank < out->mesh.ranks; rank++) {
         request.rank = rank;
-        check(tri_plan_create(out->arena, near, &request, &out->near[rank]), out);
-        check(tri_plan_create(out->arena, far, &request, &out->far[rank]), out);
+        check(tri_plan_create(out->arena, near, &request, &out->sync_plans[rank]), out);
+        check(tri_plan_create(out->arena, far, &request, &out->async_plans[rank]), out);
     }
 }
 
 void random_run_destroy(random_run *run) {
     for (int rank = 0; rank < run->mesh.ranks; rank++) {
-        tri_plan_destroy(run->near[rank]);
-        tri_plan_destroy(run->far[rank]);
+        tri_plan_destroy(run->sync_plans[rank]);
+        tri_plan_destroy(run->async_plans[rank]);
     }
     tri_arena_destroy(run->arena);
 }

@@ -25,7 +25,7 @@ typedef struct random_run {
     tri_optimizer optimizer;
     // By rank: the plan for a device whose work is done when a call returns, and the plan for one
     // that works asynchronously.
-    tri_plan *near[RANDOM_RUN_RANKS], *far[RANDOM_RUN_RANKS];
+    tri_plan *sync_plans[RANDOM_RUN_RANKS], *async_plans[RANDOM_RUN_RANKS];
 } random_run;
 
 // Draws the run of this seed and makes its plans. Fails the running test if there is no plan.

@@ -20,7 +20,7 @@ const char *schedule_case_text(const schedule_case *c) {
              or_one(c->blocks_per_stage), or_one(c->replicate), or_one(c->shard), or_one(c->tensor),
              c->micro_batches, c->prefetch, c->deterministic ? ", deterministic" : "",
              c->reshards ? ", reshards" : "", c->offloads ? ", offloads" : "",
-             c->fetches ? ", fetches" : "", c->steps_on_host ? ", steps on the host" : "",
+             c->offloads_masters ? ", fetches" : "", c->steps_on_host ? ", steps on the host" : "",
              c->evaluates ? ", evaluates" : "", c->skips ? ", skips" : "",
              c->recompute ? ", recomputes" : "", c->takes_ahead ? ", takes ahead" : "");
     return text;
@@ -109,7 +109,7 @@ void schedule_set_make(const schedule_case *c, schedule_set *out) {
                                     .reshard_after_forward = c->reshards,
                                     .prefetch = c->prefetch,
                                     .offloads = c->offloads,
-                                    .fetches = c->fetches,
+                                    .fetches = c->offloads_masters,
                                     .steps_on_host = c->steps_on_host,
                                     .takes_ahead = c->takes_ahead};
     assert_non_null(request.strategy);

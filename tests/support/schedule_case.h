@@ -13,9 +13,9 @@ typedef struct schedule_case {
     // How many micro-batches the step has, over all replicas. The last one is smaller.
     int micro_batches;
     // reshards: gathered parameters are released after FORWARD (strategy.reshard_after_forward).
-    // offloads, fetches: optimizer states, and F32 master weights, lie in storage between their
-    // uses. evaluates: these are schedules of an evaluation, not of training.
-    bool deterministic, reshards, offloads, fetches, evaluates;
+    // offloads, offloads_masters: optimizer states, and F32 master weights, lie in storage between
+    // their uses. evaluates: these are schedules of an evaluation, not of training.
+    bool deterministic, reshards, offloads, offloads_masters, evaluates;
     bool steps_on_host; // the host runs the optimizer
     bool skips;         // the first stage sends values to every later stage, not only to the next
     bool recompute;     // every other block is recomputed

@@ -63,7 +63,7 @@ static void chunk(tri_graph *g, const tri_device_description *device) {
 }
 
 // Runs the pass and returns how many linear layers it joined with the loss that reads them.
-static int taken(const chunk_case *c, const tri_device_description *device) {
+static int joined_layers(const chunk_case *c, const tri_device_description *device) {
     tri_graph *g = make_graph(c);
     int whole = count_op(g, &tri_op_cross_entropy);
     chunk(g, device);
@@ -87,32 +87,32 @@ static const chunk_case large = {
 
 static void test_takes(void **state) {
     chunk_case c = large;
-    assert_int_equal(taken(&c, NULL), 1);
+    assert_int_equal(joined_layers(&c, NULL), 1);
     c.bias = c.norm = true;
-    assert_int_equal(taken(&c, NULL), 1);
+    assert_int_equal(joined_layers(&c, NULL), 1);
     c.training = false;
-    assert_int_equal(taken(&c, NULL), 1);
+    assert_int_equal(joined_layers(&c, NULL), 1);
 }
 
 static void test_leaves(void **state) {
     chunk_case c = large;
     c.tokens = 128; // 512 rows are one chunk
     c.classes = 8192;
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
     c.classes = 2047; // the scores take a little less than 8 MiB
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
     c.activation = TRI_ACTIVATION_RELU;
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
     c.reads_scores = true;
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
     c.training = false;
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
     c = large;
     c.is_frozen = true;
-    assert_int_equal(taken(&c, NULL), 0);
+    assert_int_equal(joined_layers(&c, NULL), 0);
 }
 
 // If two losses read the scores, the pass leaves the layer and its losses as they are.
@@ -141,11 +141,11 @@ static void test_leaves_two_losses(void **state) {
 static void test_devices(void **state) {
     static const struct {
         const tri_device_backend *backend;
-        int taken;
+        int joined_layers;
     } rows[] = {{&tri_device_cpu, 1}, {&tri_device_ref, 0}, {&tri_device_null, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tri_device *device = op_device_open(rows[i].backend, 1);
-        assert_int_equal(taken(&large, &device->description), rows[i].taken);
+        assert_int_equal(joined_layers(&large, &device->description), rows[i].joined_layers);
         device->backend->close(device);
     }
 }

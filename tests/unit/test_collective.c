@@ -14,35 +14,35 @@
 // Computes element i of the tensor of `rank`.
 static double number(int rank, int64_t i) { return (double)((i * 37 + rank * 101) % 113) - 50; }
 
-typedef struct bench {
+typedef struct op_rig {
     tri_graph *graph;
     tri_device *device;
     tri_value x;
     tri_comm *comm;
-} bench;
+} op_rig;
 
-static bench begin(tri_comm *comm, tri_dtype dtype, tri_shape shape) {
-    bench b = {.graph = op_graph_open(dtype), .comm = comm};
-    b.x = tri_input(b.graph, "x", dtype, shape);
-    return b;
+static op_rig begin(tri_comm *comm, tri_dtype dtype, tri_shape shape) {
+    op_rig rig = {.graph = op_graph_open(dtype), .comm = comm};
+    rig.x = tri_input(rig.graph, "x", dtype, shape);
+    return rig;
 }
 
 // Runs the graph on this rank's numbers and returns the result's elements, which the caller frees.
-static double *run(bench *b, tri_value y, int64_t *count) {
+static double *run(op_rig *rig, tri_value y, int64_t *count) {
     const char *message = "";
-    if (tri_graph_status(b->graph, &message) != TRI_OK) fprintf(stderr, "%s\n", message);
+    if (tri_graph_status(rig->graph, &message) != TRI_OK) fprintf(stderr, "%s\n", message);
     tri_device *device = op_device_open(&tri_device_ref, 1);
-    op_session *session = op_session_open(b->graph, device, false);
-    op_session_join(session, b->comm);
-    for (int64_t i = 0; i < op_count(session, b->x); i++)
-        op_set(session, b->x, i, number(b->comm->rank, i));
+    op_session *session = op_session_open(rig->graph, device, false);
+    op_session_join(session, rig->comm);
+    for (int64_t i = 0; i < op_count(session, rig->x); i++)
+        op_set(session, rig->x, i, number(rig->comm->rank, i));
     CHECK_OK(op_run(session));
     *count = op_count(session, y);
     double *out = malloc((size_t)*count * sizeof *out + 1);
     for (int64_t i = 0; i < *count; i++) out[i] = op_get(session, y, i);
     op_session_close(session);
     device->backend->close(device);
-    op_graph_close(b->graph);
+    op_graph_close(rig->graph);
     return out;
 }
 
@@ -64,10 +64,10 @@ static const tri_shape shapes[] = {{3, {2, 6, 3}}, {3, {1, 4, 5}},    {2, {5, 4}
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void check_gather(tri_comm *comm, tri_dtype dtype, tri_shape shape, int dim) {
-    bench b = begin(comm, dtype, shape);
+    op_rig rig = begin(comm, dtype, shape);
     tri_collective_attr attr = attr_of(comm, dim);
     int64_t count, part = tri_shape_count(&shape);
-    double *y = run(&b, ops_all_gather(b.graph, b.x, &attr), &count);
+    double *y = run(&rig, ops_all_gather(rig.graph, rig.x, &attr), &count);
     CHECK(count == part * comm->size);
     for (int r = 0; r < comm->size; r++)
         for (int64_t i = 0; i < part; i++)
@@ -84,10 +84,10 @@ static double sum_at(tri_comm *comm, int64_t i) {
 static void check_scatter(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim) {
     tri_shape shape = part;
     shape.dims[dim] *= comm->size;
-    bench b = begin(comm, dtype, shape);
+    op_rig rig = begin(comm, dtype, shape);
     tri_collective_attr attr = attr_of(comm, dim);
     int64_t count;
-    double *y = run(&b, ops_reduce_scatter(b.graph, b.x, &attr), &count);
+    double *y = run(&rig, ops_reduce_scatter(rig.graph, rig.x, &attr), &count);
     CHECK(count == tri_shape_count(&part));
     for (int64_t i = 0; i < count; i++)
         CHECK(y[i] == sum_at(comm, whole_index(&part, dim, comm->size, comm->rank, i)));
@@ -99,11 +99,11 @@ static void check_split(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim
     shape.dims[dim] *= comm->size;
     tri_collective_attr attr = attr_of(comm, dim);
     for (int back = 0; back < 2; back++) { // split_grad is zero outside the slice
-        bench b = begin(comm, dtype, shape);
-        tri_value y = tri_node_add(b.graph, &tri_op_split, &b.x, 1, &attr, "");
-        if (back) y = tri_node_add(b.graph, &tri_op_split_grad, &y, 1, &attr, "");
+        op_rig rig = begin(comm, dtype, shape);
+        tri_value y = tri_node_add(rig.graph, &tri_op_split, &rig.x, 1, &attr, "");
+        if (back) y = tri_node_add(rig.graph, &tri_op_split_grad, &y, 1, &attr, "");
         int64_t count, whole = tri_shape_count(&shape), mine = whole / comm->size;
-        double *out = run(&b, y, &count), *want = calloc((size_t)whole + 1, sizeof *want);
+        double *out = run(&rig, y, &count), *want = calloc((size_t)whole + 1, sizeof *want);
         CHECK(count == (back ? whole : mine));
         for (int64_t i = 0; i < mine; i++) {
             int64_t at = whole_index(&part, dim, comm->size, comm->rank, i);
@@ -116,10 +116,11 @@ static void check_split(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim
 }
 
 static void check_reduce(tri_comm *comm, tri_dtype dtype, tri_shape shape, bool maximum) {
-    bench b = begin(comm, dtype, shape);
+    op_rig rig = begin(comm, dtype, shape);
     tri_collective_attr attr = {.slices = comm->size, .index = comm->rank, .maximum = maximum};
     int64_t count;
-    double *y = run(&b, tri_node_add(b.graph, &tri_op_all_reduce, &b.x, 1, &attr, ""), &count);
+    double *y =
+        run(&rig, tri_node_add(rig.graph, &tri_op_all_reduce, &rig.x, 1, &attr, ""), &count);
     for (int64_t i = 0; i < count; i++) {
         double want = number(0, i);
         for (int r = 1; r < comm->size; r++)

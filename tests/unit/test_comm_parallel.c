@@ -174,29 +174,29 @@ static void body_types(tri_comm *comm, ranks_table *table, void *argument) {
     for (int64_t count = 1; count < 40000; count = count * 5 + 2)
         for (int shared = 0; shared < 2; shared++) {
             int64_t whole = count * comm->size, first = comm->rank * count;
-            uint16_t *low = memory_of(comm, (size_t)whole * 2, shared);
-            float *high = memory_of(comm, (size_t)whole * 4, !shared);
+            uint16_t *halves = memory_of(comm, (size_t)whole * 2, shared);
+            float *floats = memory_of(comm, (size_t)whole * 4, !shared);
             for (int64_t i = 0; i < count; i++) {
-                low[first + i] = (uint16_t)(comm->rank * 1000 + i);
-                high[first + i] = (float)(comm->rank * 1000 + i);
+                halves[first + i] = (uint16_t)(comm->rank * 1000 + i);
+                floats[first + i] = (float)(comm->rank * 1000 + i);
             }
             tri_comm_op group[2] = {{.kind = TRI_COMM_ALL_GATHER,
                                      .dtype = TRI_BF16,
                                      .count = count,
-                                     .send = low + first,
-                                     .recv = low},
+                                     .send = halves + first,
+                                     .recv = halves},
                                     {.kind = TRI_COMM_ALL_GATHER,
                                      .dtype = TRI_F32,
                                      .count = count,
-                                     .send = high + first,
-                                     .recv = high}};
+                                     .send = floats + first,
+                                     .recv = floats}};
             tri_comm_ticket ticket;
             CHECK_OK(comm->backend->start(comm, group, 2, &ticket));
             CHECK_OK(comm->backend->wait(comm, ticket));
             CHECK(comm->backend->test(comm, ticket));
             for (int64_t i = 0; i < whole; i++) {
-                CHECK(low[i] == (uint16_t)(i / count * 1000 + i % count));
-                CHECK(high[i] == (float)(i / count * 1000 + i % count));
+                CHECK(halves[i] == (uint16_t)(i / count * 1000 + i % count));
+                CHECK(floats[i] == (float)(i / count * 1000 + i % count));
             }
         }
 }

@@ -1,7 +1,7 @@
 // Tests the choice whether OpenMP threads that wait for each other spin or yield their cores: first
 // the rule that chooses, with made-up times, then in a process that shares its core with another
 // program.
-#include "base/cpu_share.h"
+#include "base/cpu_time.h"
 #include "device/cpu/wait_policy.h"
 
 #include <omp.h>
@@ -123,8 +123,8 @@ static double used_by_waiting(void) {
 // Two threads and another program share one core: the threads must begin to yield, and then use
 // little CPU time while they wait for each other.
 static void test_beside_others(void **state) {
-    tri_cpu_share share;
-    if (!tri_cpu_share_read(&share)) {
+    tri_cpu_time before_work;
+    if (!tri_cpu_time_read(&before_work)) {
         print_message("skipped: /proc/self/task/TID/schedstat is not there\n");
         skip();
     }
@@ -153,9 +153,9 @@ static void test_beside_others(void **state) {
     assert_true(yields);
     print_message("waiting for 20 ms took %.2f ms of a core\n", 1e3 * used);
     assert_true(used < 2e-3);
-    tri_cpu_share now;
-    assert_true(tri_cpu_share_read(&now));
-    tri_cpu_share passed = tri_cpu_share_between(&share, &now);
+    tri_cpu_time now;
+    assert_true(tri_cpu_time_read(&now));
+    tri_cpu_time passed = tri_cpu_time_between(&before_work, &now);
     assert_true(passed.delayed_ns > 0 && passed.wall_ns > 0 && passed.used_ns > 0);
 }
 

@@ -131,8 +131,8 @@ static void check(tri_status status) {
 static tri_status next_batch(void *context, tri_engine_batch *out) {
     rig *r = context;
     const tri_step_plan *step = &r->plan->steps[r->shape];
-    while (step->items[r->round].size == 0) r->round++;
-    out->size = step->items[r->round++].size;
+    while (step->round_items[r->round].size == 0) r->round++;
+    out->size = step->round_items[r->round++].size;
     for (int i = 0; i < r->field_count; i++)
         out->fields[i] = r->fields[i].dtype == TRI_I64 ? (void *)r->labels : (void *)r->numbers;
     return TRI_OK;

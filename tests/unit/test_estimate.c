@@ -33,7 +33,7 @@ typedef struct fixture {
     tri_pipeline_plans pipeline;
 } fixture;
 
-static void open_column(fixture *f, tri_strategy_kind strategy, const char *order, tri_mesh mesh) {
+static void open_plans(fixture *f, tri_strategy_kind strategy, const char *order, tri_mesh mesh) {
     static const tri_task task = {.name = "chain", .build = build};
     static const tri_field fields[] = {{"inputs", TRI_F32, {1, {WIDTH}}},
                                        {"targets", TRI_F32, {1, {WIDTH}}}};
@@ -58,7 +58,7 @@ static void open_column(fixture *f, tri_strategy_kind strategy, const char *orde
         TRI_OK);
 }
 
-static void close_column(fixture *f) {
+static void close_plans(fixture *f) {
     tri_pipeline_plans_destroy(&f->pipeline);
     f->device->backend->close(f->device);
     tri_arena_destroy(f->arena);
@@ -72,7 +72,7 @@ static void test_arithmetic(void **state) {
     (void)state;
     fixture f;
     tri_estimate e, twice;
-    open_column(&f, TRI_STRATEGY_DDP, "1f1b", one);
+    open_plans(&f, TRI_STRATEGY_DDP, "1f1b", one);
     tri_estimate_step(f.arena, &f.pipeline, &arithmetic, NULL, &e);
     assert_true(e.flops > 0);
     assert_true(e.step_s > 0.999 * e.flops / 1e9 && e.step_s < 1.001 * e.flops / 1e9);
@@ -93,7 +93,7 @@ static void test_arithmetic(void **state) {
     tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &e);
     double wanted = 0.75 * LAYERS * SAMPLES / (2 * MICRO);
     assert_true(e.step_s > 0.999 * wanted && e.step_s < 1.001 * wanted);
-    close_column(&f);
+    close_plans(&f);
 }
 
 // The bubble of P stages of equal cost with M micro-batches is (P - 1) / (M + P - 1): Narayanan et
@@ -103,7 +103,7 @@ static void test_bubble(void **state) {
     const tri_mesh mesh = {.size = {LAYERS, 1, 1, 1}, .ranks = LAYERS};
     fixture f;
     tri_estimate e, split;
-    open_column(&f, TRI_STRATEGY_PIPELINE, "1f1b", mesh);
+    open_plans(&f, TRI_STRATEGY_PIPELINE, "1f1b", mesh);
     double seconds[LAYERS][TRI_PHASE_COUNT] = {{0}};
     for (int b = 0; b < LAYERS; b++) {
         seconds[b][TRI_PHASE_FORWARD] = 1;
@@ -113,13 +113,13 @@ static void test_bubble(void **state) {
     tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &e);
     double rounds = SAMPLES / MICRO, wanted = (LAYERS - 1) / (rounds + LAYERS - 1);
     assert_true(e.bubble > wanted - 1e-3 && e.bubble < wanted + 1e-3);
-    close_column(&f);
-    open_column(&f, TRI_STRATEGY_PIPELINE, "zero-bubble", mesh);
+    close_plans(&f);
+    open_plans(&f, TRI_STRATEGY_PIPELINE, "zero-bubble", mesh);
     for (int b = 0; b < LAYERS; b++)
         for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) seconds[b][phase] = 1;
     tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &split);
     assert_true(split.bubble < e.bubble);
-    close_column(&f);
+    close_plans(&f);
 }
 
 // With these rates only data sent between ranks take time. Then a step takes as long as the busiest
@@ -132,16 +132,16 @@ static void test_links(void **state) {
     const double bytes = 4.0 * LAYERS * (WIDTH * WIDTH + WIDTH);
     fixture f;
     tri_estimate e;
-    open_column(&f, TRI_STRATEGY_DDP, "1f1b", copies);
+    open_plans(&f, TRI_STRATEGY_DDP, "1f1b", copies);
     tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     double wanted = 2 * 0.75 * bytes / 1e6;
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
-    close_column(&f);
+    close_plans(&f);
     // A reduce-scatter and an all-gather together send as much as the all-reduce of ddp.
-    open_column(&f, TRI_STRATEGY_ZERO1, "1f1b", shards);
+    open_plans(&f, TRI_STRATEGY_ZERO1, "1f1b", shards);
     tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
-    close_column(&f);
+    close_plans(&f);
 }
 
 static void test_drawings(void **state) {
@@ -149,7 +149,7 @@ static void test_drawings(void **state) {
     const tri_mesh mesh = {.size = {2, 1, 1, 1}, .ranks = 2};
     fixture f;
     tri_estimate e;
-    open_column(&f, TRI_STRATEGY_PIPELINE, "1f1b", mesh);
+    open_plans(&f, TRI_STRATEGY_PIPELINE, "1f1b", mesh);
     tri_estimate_step(f.arena, &f.pipeline, &tri_rates_assumed, NULL, &e);
     tri_drawing drawing = {&f.pipeline, &e, "a < b & c", 40, false};
     char *text = NULL;
@@ -175,7 +175,7 @@ static void test_drawings(void **state) {
     fclose(out);
     assert_non_null(strchr(text, '#'));
     free(text);
-    close_column(&f);
+    close_plans(&f);
 }
 
 static void test_quantities(void **state) {

@@ -424,9 +424,9 @@ static void hosts(void **state) {
     assert_true(second.local_rank == 0 && second.local_size == 1);
 }
 
-// Checks which of local rank and local size count as stated by the environment. What it does not
-// state is only a guess at first, until the ranks have exchanged the names of their hosts.
-static void stated(void **state) {
+// Checks which of local rank and local size count as given by the environment. What it does not
+// give is only a guess at first, until the ranks have exchanged the names of their hosts.
+static void given(void **state) {
     (void)state;
     static const struct {
         const char *environment;
@@ -439,7 +439,7 @@ static void stated(void **state) {
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=1", false, true},
         {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=0,1", true,
          true},
-        // Slurm states the local rank, but the local size is only computed from other numbers.
+        // Slurm gives the local rank, but the local size is only computed from other numbers.
         {"SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=2",
          true, false},
     };
@@ -448,8 +448,8 @@ static void stated(void **state) {
         tri_host_claim claim;
         environment = cases[i].environment;
         assert_int_equal(tri_identity_read(get, &got), TRI_OK);
-        assert_int_equal(got.stated.local_rank, cases[i].local_rank);
-        assert_int_equal(got.stated.local_size, cases[i].local_size);
+        assert_int_equal(got.given.local_rank, cases[i].local_rank);
+        assert_int_equal(got.given.local_size, cases[i].local_size);
         tri_host_claim_make(&got, &claim);
         assert_string_equal(claim.host, got.host);
         assert_int_equal(claim.local_rank >= 0, cases[i].local_rank);
@@ -469,7 +469,7 @@ int main(void) {
         cmocka_unit_test(generations),
         cmocka_unit_test(job_names),
         cmocka_unit_test(hosts),
-        cmocka_unit_test(stated),
+        cmocka_unit_test(given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,7 +310,7 @@ static void test_packed_unknown_kind(void **state) {
     tri_ledger *ledger;
     tri_ledger_ring *there = calloc(1, sizeof *there);
     char bytes[TRI_LEDGER_PACKED_BYTES];
-    tri_ledger_event operates, operated;
+    tri_ledger_event running, latest_ended;
     assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
     tri_ledger_ring *ring = (tri_ledger_ring *)(uintptr_t)tri_ledger_ring_of(ledger);
     int lane = tri_ledger_lane(ledger, "shard");
@@ -322,9 +322,9 @@ static void test_packed_unknown_kind(void **state) {
     tri_ledger_end(ledger, begin(ledger, SUM, "of an unknown kind", lane, 2));
     atomic_store(&ring->kinds, 1);
     assert_true(tri_ledger_unpack(bytes, tri_ledger_pack(ring, bytes), there));
-    tri_ledger_latest(there, &operates, &operated);
-    assert_true(operates.number == TRI_LEDGER_EVENTS && operated.number == 0);
-    assert_string_equal(operates.label, "in entry 0");
+    tri_ledger_latest(there, &running, &latest_ended);
+    assert_true(running.number == TRI_LEDGER_EVENTS && latest_ended.number == 0);
+    assert_string_equal(running.label, "in entry 0");
     free(there);
     tri_ledger_close(ledger);
 }

@@ -65,14 +65,14 @@ static bool is_weight_gradient(const tri_op *op) {
     return op == &tri_op_linear_grad_weight || op == &tri_op_conv2d_grad_weight;
 }
 
-static void check_node(const tri_graph *g, const tri_node *node, tri_dtype low) {
+static void check_node(const tri_graph *g, const tri_node *node, tri_dtype half) {
     const char *name = node->op->name;
     if (is_product(node->op)) {
-        int halves = node->op == &tri_op_attention_grad ? 5 : node->input_count;
-        for (int k = 0; k < halves; k++)
-            if (tri_value_is(node->inputs[k]) && type_of(g, node->inputs[k]) != low)
-                fail_msg("%s '%s': input %d is not low", name, node->name, k);
-        tri_dtype made = is_weight_gradient(node->op) ? TRI_F32 : low;
+        int half_inputs = node->op == &tri_op_attention_grad ? 5 : node->input_count;
+        for (int k = 0; k < half_inputs; k++)
+            if (tri_value_is(node->inputs[k]) && type_of(g, node->inputs[k]) != half)
+                fail_msg("%s '%s': input %d is not half", name, node->name, k);
+        tri_dtype made = is_weight_gradient(node->op) ? TRI_F32 : half;
         if (type_of(g, node->outputs[0]) != made)
             fail_msg("%s '%s': makes another type", name, node->name);
     }

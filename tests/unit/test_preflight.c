@@ -50,76 +50,82 @@ static void one_slow_rank(void **state) {
     tri_arena_destroy(arena);
 }
 
-// What all ends (hosts) together find, each by its own pairs and the summaries of the others.
+// What all endpoints (hosts) together find, each by its own pairs and the summaries of the others.
 typedef struct findings {
-    int slow_ends, slow_end;  // how many ends are slow, and the last of them
-    int faults, end, partner; // how many pairs have the fault, and the two ends of one of them
-    size_t bytes;             // how many bytes a rank holds of the results of all ends
+    int slow_endpoints, slow_endpoint; // how many endpoints are slow, and the last of them
+    int faults;                        // how many pairs have the fault
+    int endpoint, partner;             // the two endpoints of one of these pairs
+    size_t bytes; // how many bytes a rank holds of the results of all endpoints
 } findings;
 
-// Judges the results of ends (hosts) that measure in a tournament of at most `rounds` rounds. Every
-// pair has 10 GB/s, except for the pairs of end `host` (-1: none) and the pair a, b, which have 1.
-static findings find_in_rounds(int ends, int rounds, int host, int a, int b,
+// Judges the results of endpoints (hosts) that measure in a tournament of at most `rounds` rounds.
+// Every pair has 10 GB/s, except for the pairs of endpoint `host` (-1: none) and the pair a, b,
+// which have 1.
+static findings find_in_rounds(int endpoints, int rounds, int host, int a, int b,
                                preflight_fault_kind kind, const preflight_limits *limits) {
     tri_arena *arena = tri_arena_create(NULL, "test");
-    preflight_end_rates *rates = TRI_NEW_ARRAY(arena, preflight_end_rates, ends);
+    preflight_endpoint_rates *rates = TRI_NEW_ARRAY(arena, preflight_endpoint_rates, endpoints);
     preflight_pair pairs[PREFLIGHT_MAX_ROUNDS];
-    bool *slow = TRI_NEW_ARRAY(arena, bool, ends);
-    findings out = {.bytes = (size_t)ends * (sizeof *rates + sizeof(preflight_end_faults)) +
-                             sizeof pairs};
+    bool *slow = TRI_NEW_ARRAY(arena, bool, endpoints);
+    findings out = {.bytes =
+                        (size_t)endpoints * (sizeof *rates + sizeof(preflight_endpoint_faults)) +
+                        sizeof pairs};
     for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < ends; i++) {
+        for (int i = 0; i < endpoints; i++) {
             for (int round = 0; round < rounds; round++) {
-                int j = preflight_partner(ends, round, i);
+                int j = preflight_partner(endpoints, round, i);
                 bool is_slow = i == host || j == host || (i == a && j == b) || (i == b && j == a);
                 pairs[round] = (preflight_pair){j, is_slow ? 1e9 : 10e9, i < j ? 2e-6 : 0};
             }
-            preflight_end_faults faults;
+            preflight_endpoint_faults faults;
             if (pass == 0) {
-                rates[i] = preflight_end_rates_of(pairs, rounds);
+                rates[i] = preflight_endpoint_rates_of(pairs, rounds);
                 continue;
             }
             preflight_find_faults(rates, slow, i, pairs, rounds, limits, &faults);
             if (faults.of[kind].count) {
-                out.end = i;
+                out.endpoint = i;
                 out.partner = faults.of[kind].partner[0];
             }
             out.faults += faults.of[kind].count;
         }
         if (pass == 0)
-            out.slow_ends =
-                preflight_find_slow_ends(arena, rates, ends, limits->link_fraction, slow);
+            out.slow_endpoints =
+                preflight_find_slow_endpoints(arena, rates, endpoints, limits->link_fraction, slow);
     }
-    for (int i = 0; i < ends; i++)
-        if (slow[i]) out.slow_end = i;
+    for (int i = 0; i < endpoints; i++)
+        if (slow[i]) out.slow_endpoint = i;
     tri_arena_destroy(arena);
     return out;
 }
 
-static findings find(int ends, int host, int a, int b) {
+static findings find(int endpoints, int host, int a, int b) {
     preflight_limits limits = preflight_limits_default();
     limits.link_fraction = 0.5;
-    return find_in_rounds(ends, preflight_rounds(ends), host, a, b, PREFLIGHT_SLOWER, &limits);
+    return find_in_rounds(endpoints, preflight_rounds(endpoints), host, a, b, PREFLIGHT_SLOWER,
+                          &limits);
 }
 
 static void slow_hosts_and_pairs(void **state) {
     for (int hosts = 3; hosts <= 4; hosts++) {
         findings none = find(hosts, -1, -1, -1);
-        assert_int_equal(none.slow_ends + none.faults, 0);
+        assert_int_equal(none.slow_endpoints + none.faults, 0);
         // A slow host is reported alone: its pairs, which are slow too, are not reported as well.
         for (int host = 0; host < hosts; host++) {
             findings found = find(hosts, host, -1, -1);
-            assert_true(found.slow_ends == 1 && found.slow_end == host && found.faults == 0);
+            assert_true(found.slow_endpoints == 1 && found.slow_endpoint == host &&
+                        found.faults == 0);
         }
         findings pair = find(hosts, -1, 2, 1);
-        assert_true(pair.slow_ends == 0 && pair.faults == 1 && pair.end == 1 && pair.partner == 2);
+        assert_true(pair.slow_endpoints == 0 && pair.faults == 1 && pair.endpoint == 1 &&
+                    pair.partner == 2);
     }
     // Of two hosts nobody knows which is slow, so neither is reported. Pairs that were not measured
     // do not count.
     findings two = find(2, 0, -1, -1);
-    assert_int_equal(two.slow_ends + two.faults, 0);
+    assert_int_equal(two.slow_endpoints + two.faults, 0);
     const preflight_pair none[] = {{-1, 0, 0}, {1, 0, 0}};
-    preflight_end_rates rates = preflight_end_rates_of(none, 2);
+    preflight_endpoint_rates rates = preflight_endpoint_rates_of(none, 2);
     assert_true(rates.pairs == 0 && rates.best == 0 && rates.best_partner == -1);
 }
 
@@ -131,11 +137,11 @@ static void sixteen_thousand_hosts(void **state) {
     limits.link_fraction = 0.5;
     findings found =
         find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, 9000, -1, -1, PREFLIGHT_SLOWER, &limits);
-    assert_true(found.slow_ends == 1 && found.slow_end == 9000 && found.faults == 0);
+    assert_true(found.slow_endpoints == 1 && found.slow_endpoint == 9000 && found.faults == 0);
     assert_in_range(found.bytes, 1, 5 << 20);
     int other = preflight_partner(HOSTS, 17, 100), low = other < 100 ? other : 100;
     found = find_in_rounds(HOSTS, PREFLIGHT_MAX_ROUNDS, -1, 100, other, PREFLIGHT_SLOWER, &limits);
-    assert_true(found.slow_ends == 0 && found.faults == 1 && found.end == low);
+    assert_true(found.slow_endpoints == 0 && found.faults == 1 && found.endpoint == low);
     assert_int_equal(found.partner, 100 + other - low);
     // If all pairs have a fault, each counts, but only the first few are named.
     limits.link_ms = 1e-3;

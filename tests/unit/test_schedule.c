@@ -29,16 +29,16 @@ static const schedule_case small[] = {
      .recompute = true, .prefetch = 1},
     {"fsdp", "gpipe", .shard = 2, .micro_batches = 5, .blocks_per_stage = 4, .prefetch = 2},
     {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 7, .reshards = true,
-     .prefetch = 1, .offloads = true, .fetches = true},
+     .prefetch = 1, .offloads = true, .offloads_masters = true},
     {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 6, .reshards = true,
-     .offloads = true, .fetches = true, .evaluates = true},
+     .offloads = true, .offloads_masters = true, .evaluates = true},
     {"single", "1f1b", .micro_batches = 3, .blocks_per_stage = 6, .steps_on_host = true},
     {"ddp", "1f1b", .replicate = 2, .micro_batches = 3, .blocks_per_stage = 6,
      .steps_on_host = true, .takes_ahead = true},
     {"zero2", "1f1b", .shard = 2, .replicate = 2, .micro_batches = 5, .blocks_per_stage = 4,
      .steps_on_host = true},
     {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 7, .reshards = true,
-     .prefetch = 1, .steps_on_host = true, .fetches = true},
+     .prefetch = 1, .steps_on_host = true, .offloads_masters = true},
     {"pipeline", "zero-bubble", .pipeline = 3, .micro_batches = 5, .blocks_per_stage = 2,
      .steps_on_host = true},
     {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 6, .reshards = true,
@@ -82,7 +82,7 @@ static bool is_compute(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK;
 }
 
-static bool is_transfer(const tri_action *a) {
+static bool is_edge_action(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
 }
 
@@ -122,7 +122,7 @@ static bool conflicts(const tri_schedule_request *r, const tri_action *a, const 
         bool same_way = a->kind == b->kind &&
                         a->from_stage % r->pipeline == b->from_stage % r->pipeline &&
                         a->to_stage % r->pipeline == b->to_stage % r->pipeline;
-        if (is_transfer(a) && same_way) return true;
+        if (is_edge_action(a) && same_way) return true;
     }
     if ((a->kind == TRI_ACTION_NORM && is_compute(b)) ||
         (b->kind == TRI_ACTION_NORM && is_compute(a)))

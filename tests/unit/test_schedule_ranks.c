@@ -51,7 +51,7 @@ static void test_every_combination(void **state) {
                                        .reshards = flags & 2,
                                        .offloads = flags & 4 && flags & 2,
                                        .steps_on_host = flags & 4 && !(flags & 2),
-                                       .fetches = flags & 4 && flags & 32,
+                                       .offloads_masters = flags & 4 && flags & 32,
                                        .evaluates = (flags & 24) == 24,
                                        .skips = flags & 32,
                                        .recompute = flags & 64,

@@ -396,7 +396,7 @@ static void test_sums(void **state) {
                                        .recompute = flags & 8,
                                        .offloads = flags & 16 && flags % 7,
                                        .steps_on_host = flags & 16 && flags % 7 == 0,
-                                       .fetches = flags & 16 && s == 3,
+                                       .offloads_masters = flags & 16 && s == 3,
                                        .prefetch = flags % 4};
                     if (s == 0 && c.shard > 1 && !c.deterministic) {
                         c.replicate *= c.shard;

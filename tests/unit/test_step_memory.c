@@ -254,9 +254,9 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
 static void unit_access(follower *f, int unit, bool gradients, tri_bucket_kind bucket,
                         bool writes) {
     int64_t elements = f->m->flat->units[unit].buckets[bucket].elements;
-    bool low = tri_bucket_is_half(bucket) && !gradients;
+    bool is_half = tri_bucket_is_half(bucket) && !gradients;
     access(f, gradients ? tri_slot_gradients(unit, bucket) : tri_slot_parameters(unit, bucket),
-           elements * (low ? 2 : 4), writes);
+           elements * (is_half ? 2 : 4), writes);
 }
 
 static void follow_segment(follower *f, const tri_action *a, tri_phase phase) {
@@ -431,7 +431,7 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     }
     bool sharded = r->shard > 1;
     tri_step_memory_request m = {.schedule = &set->schedules[rank],
-                                 .blocks = r,
+                                 .schedule_request = r,
                                  .flat = &flat,
                                  .programs = programs,
                                  .edge_values = edge_values,

@@ -41,12 +41,12 @@ static char *text_of(const tri_graph *g) {
     return text;
 }
 
-static tri_mesh mesh_of(int parts) {
+static tri_mesh mesh_of(int slices) {
     return (tri_mesh){.size = {[TRI_AXIS_PIPELINE] = 1,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,
-                               [TRI_AXIS_TENSOR_PARALLEL] = parts},
-                      .ranks = parts};
+                               [TRI_AXIS_TENSOR_PARALLEL] = slices},
+                      .ranks = slices};
 }
 
 static tri_graph *small(int64_t hidden) {
@@ -86,13 +86,13 @@ static void test_print(void **state) {
     static const struct {
         int axis;
         tri_shape shape;
-    } parts[] = {{0, {2, {4, 6}}}, {0, {1, {4}}}, {1, {2, {3, 4}}}, {-1, {1, {3}}}};
+    } slices[] = {{0, {2, {4, 6}}}, {0, {1, {4}}}, {1, {2, {3, 4}}}, {-1, {1, {3}}}};
     for (int i = 0; i < 4; i++) {
         const tri_parameter_info *p = &out->parameters[i];
-        assert_true(tri_shape_equal(&p->shape, &parts[i].shape));
-        assert_int_equal(p->slice.count, parts[i].axis < 0 ? 0 : 2);
-        if (parts[i].axis < 0) continue;
-        assert_int_equal(p->slice.axis, parts[i].axis);
+        assert_true(tri_shape_equal(&p->shape, &slices[i].shape));
+        assert_int_equal(p->slice.count, slices[i].axis < 0 ? 0 : 2);
+        if (slices[i].axis < 0) continue;
+        assert_int_equal(p->slice.axis, slices[i].axis);
         assert_int_equal(p->slice.index, 1);
         assert_true(tri_shape_equal(&p->slice.full, &g->parameters[i].shape));
     }
@@ -101,7 +101,7 @@ static void test_print(void **state) {
 }
 
 // With one tensor-parallel rank the graph stays the same, to the letter.
-static void test_one_part(void **state) {
+static void test_one_slice(void **state) {
     tri_mesh mesh = mesh_of(1);
     for (int m = 0; tri_models[m]; m++)
         for (int training = 0; training < 2; training++) {
@@ -129,14 +129,15 @@ static void test_one_part(void **state) {
         }
 }
 
-static void refused(tri_graph *g, int parts, const char *layers, bool sequence, const char *words) {
+static void refused(tri_graph *g, int slices, const char *layers, bool sequence,
+                    const char *words) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_tree *tree = NULL;
     tri_graph *out;
-    tri_mesh mesh = mesh_of(parts);
+    tri_mesh mesh = mesh_of(slices);
     if (layers) assert_int_equal(tri_yaml_parse_value(arena, layers, "override", &tree), TRI_OK);
     tri_tensor_parallel_options options = {.layers = tree, .sequence_parallel = sequence};
-    for (int rank = 0; rank < parts; rank++) {
+    for (int rank = 0; rank < slices; rank++) {
         tri_status status = tri_pass_tensor_parallel(arena, g, &mesh, rank, &options, &out);
         if (status == TRI_OK) fail_msg("not refused: %s", words);
         if (!strstr(tri_error_message(), words))
@@ -255,20 +256,20 @@ static void test_refusals(void **state) {
 
 // Every element of a parameter is in exactly one slice, at the index that tri_parameter_full_index
 // and tri_parameter_locate give.
-static void test_parts(void **state) {
+static void test_slices(void **state) {
     tri_shape full = tri_shape_of(4, 6, 2);
     for (int axis = 0; axis < 3; axis++)
-        for (int parts = 1; parts <= (int)full.dims[axis]; parts++) {
-            if (full.dims[axis] % parts) continue;
+        for (int slices = 1; slices <= (int)full.dims[axis]; slices++) {
+            if (full.dims[axis] % slices) continue;
             int seen[48] = {0};
-            for (int index = 0; index < parts; index++) {
+            for (int index = 0; index < slices; index++) {
                 tri_shape shape = full;
-                shape.dims[axis] /= parts;
-                tri_parameter_slice part = {axis, parts, index, full};
-                int64_t run = tri_parameter_run(&part, &shape), from = 0;
+                shape.dims[axis] /= slices;
+                tri_parameter_slice slice = {axis, slices, index, full};
+                int64_t run = tri_parameter_run(&slice, &shape), from = 0;
                 for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
-                    int64_t at = tri_parameter_full_index(&part, &shape, i), local, count;
-                    assert_int_equal(tri_parameter_locate(&part, &shape, at, &local, &count),
+                    int64_t at = tri_parameter_full_index(&slice, &shape, i), local, count;
+                    assert_int_equal(tri_parameter_locate(&slice, &shape, at, &local, &count),
                                      index);
                     assert_int_equal(local, i);
                     assert_int_equal(count, run - i % run);
@@ -292,7 +293,7 @@ static void test_parts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_again),    cmocka_unit_test(test_one_part),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parts)};
+        cmocka_unit_test(test_again),    cmocka_unit_test(test_one_slice),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static tri_status start_inner(layered_comm *comm, int inner, const tri_comm_op *
                               tri_comm_ticket *ticket) {
     tri_comm *on = comm->inner[inner];
     TRI_TRY(on->backend->start(on, op, 1, ticket));
-    atomic_fetch_add(&comm->under_way[inner], 1);
+    atomic_fetch_add(&comm->in_flight[inner], 1);
     return TRI_OK;
 }
 
@@ -74,7 +74,7 @@ static bool finished(layered_comm *comm, int inner, tri_comm_ticket ticket, tri_
     tri_comm *on = comm->inner[inner];
     if (!on->backend->test(on, ticket)) return false;
     *status = on->backend->wait(on, ticket);
-    atomic_fetch_sub(&comm->under_way[inner], 1);
+    atomic_fetch_sub(&comm->in_flight[inner], 1);
     return true;
 }
 
@@ -186,7 +186,7 @@ static void ask_for_calls(layered_comm *comm) {
     bool waits = atomic_load(&comm->base.waiters) > 0;
     for (int i = 0; i < LAYERED_INNER; i++) {
         tri_comm *inner = comm->inner[i];
-        if (!inner || !inner->backend->notify || !atomic_load(&comm->under_way[i])) continue;
+        if (!inner || !inner->backend->notify || !atomic_load(&comm->in_flight[i])) continue;
         inner->backend->notify(inner, ring, comm->base.family, waits);
     }
 }
@@ -275,7 +275,7 @@ static tri_status create(const layered_open *open, progress_family *family, laye
         return status;
     }
     comm->kind = open->kind;
-    comm->detail = open->detail;
+    comm->kind_bits = open->kind_bits;
     memcpy(comm->inner, open->inner, sizeof comm->inner);
     void *scratch = NULL;
     if (open->scratch_bytes)
@@ -343,7 +343,7 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                              .size = group->size,
                              .job_rank = job_rank,
                              .scratch_bytes = comm->scratch_bytes,
-                             .detail = comm->detail};
+                             .kind_bits = comm->kind_bits};
         memcpy(open.inner, inner, sizeof inner);
         // inner[0] allocates the memory that callers ask for, so it must exist: another inner
         // communicator becomes inner[0] if the split gave this rank none there.

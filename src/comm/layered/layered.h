@@ -51,11 +51,11 @@ struct layered_comm {
     progress_comm base;
     const layered_kind *kind;
     tri_comm *inner[LAYERED_INNER];       // NULL: the communicator has no such inner one
-    _Atomic int under_way[LAYERED_INNER]; // operations in flight on each inner communicator
+    _Atomic int in_flight[LAYERED_INNER]; // operations in flight on each inner communicator
     char *scratch;                        // memory of scratch_bytes bytes, allocated by inner[0]
     size_t scratch_bytes;
     // Only the kind uses this member. In comm/generic: the abilities that it supplies itself.
-    unsigned detail;
+    unsigned kind_bits;
     // The state of the collective at the head of the queue: its current window (the elements that
     // fit into the scratch memory at one time), the steps for that window, and the index of the
     // current step. If that step is an inner operation, `started` tells whether it was started, and
@@ -79,7 +79,7 @@ typedef struct layered_open {
     int rank, size;
     const int *job_rank; // job_rank[r]: the number in the job of rank r
     size_t scratch_bytes;
-    unsigned detail; // the value of layered_comm.detail
+    unsigned kind_bits; // the value of layered_comm.kind_bits
 } layered_open;
 
 tri_status layered_open_comm(const layered_open *open, tri_comm **out);

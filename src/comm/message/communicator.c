@@ -240,9 +240,9 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                                                      .recv = &number,
                                                      .label = "split"}));
     family->next_number = (uint32_t)number + 1;
-    if (number >= MESSAGE_MAX_GROUPS)
+    if (number >= MESSAGE_MAX_COMMS)
         return TRI_FAIL(TRI_UNSUPPORTED, "more than %d communicators of one family",
-                        MESSAGE_MAX_GROUPS);
+                        MESSAGE_MAX_COMMS);
     if (group->size == 0) return TRI_OK;
     int *member = calloc((size_t)group->size, sizeof *member);
     if (!member) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");

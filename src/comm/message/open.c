@@ -39,7 +39,7 @@ typedef struct open_call {
     const tri_comm_meeting *meeting;
     const tri_message_config *config; // NULL: the defaults
     const int *job_ranks;
-    tri_comm *control;
+    tri_comm *control_comm;
     tri_ledger *ledger;
     char prefix[64];
     int64_t until_ns;
@@ -258,7 +258,7 @@ static tri_status make_family(open_call *call) {
     family->base.size = call->size;
     family->base.job_rank = family->members[call->rank].job_rank;
     family->base.timeout_ms = call->timeout_ms;
-    family->base.control = call->control;
+    family->base.control = call->control_comm;
     family->transport = call->transport;
     family->rank = call->rank;
     family->next_number = 2; // 1 is the first communicator; 0: no communicator, but the family
@@ -315,9 +315,9 @@ tri_status tri_comm_message_open(const tri_transport *transport, int rank, int s
                       .meeting = meeting};
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
     if (config) call.job_ranks = config->job_ranks;
-    if (config) call.control = config->control;
+    if (config) call.control_comm = config->control;
     if (config) call.ledger = config->ledger;
-    if (call.control && !call.ledger) call.ledger = call.control->ledger;
+    if (call.control_comm && !call.ledger) call.ledger = call.control_comm->ledger;
     if (config && config->group)
         snprintf(call.prefix, sizeof call.prefix, "%s/%s", transport->name, config->group);
     else

@@ -118,10 +118,10 @@ static message_header *gather_slot(const message_comm *comm, const tri_comm_op *
     return (message_header *)(void *)(comm->scratch + (size_t)after * gather_bytes(op));
 }
 
-// Starts the step of `gather` with the number current.round. Each step doubles what this rank
+// Starts the step of `gather` with the number current.exchange. Each step doubles what this rank
 // knows, because the rank that sends to it knows as much as this one.
-static void gather_round(message_comm *comm, const tri_comm_op *op) {
-    int size = message_size(comm), distance = 1 << comm->current.round;
+static void gather_exchange(message_comm *comm, const tri_comm_op *op) {
+    int size = message_size(comm), distance = 1 << comm->current.exchange;
     int from = (message_rank(comm) + distance) % size;
     int to = (message_rank(comm) + size - distance) % size;
     size_t count = (size_t)(distance < size - distance ? distance : size - distance);
@@ -135,7 +135,7 @@ static void gather_begin(message_comm *comm, progress_item *item) {
     message_header *own = gather_slot(comm, &item->op, message_rank(comm));
     message_header_write(item, own);
     if (bytes_of(&item->op)) memcpy(message_payload(own), item->op.send, bytes_of(&item->op));
-    gather_round(comm, &item->op);
+    gather_exchange(comm, &item->op);
 }
 
 static const char *gather_term(const message_comm *comm, const tri_comm_op *op, int r) {
@@ -143,7 +143,7 @@ static const char *gather_term(const message_comm *comm, const tri_comm_op *op, 
 }
 
 static bool gather_advance(message_comm *comm, progress_item *item, bool *advanced) {
-    int size = message_size(comm), distance = 1 << comm->current.round;
+    int size = message_size(comm), distance = 1 << comm->current.exchange;
     int from = (message_rank(comm) + distance) % size;
     int to = (message_rank(comm) + size - distance) % size;
     tri_transport_request *in = &comm->peers[from].header_in, *out = &comm->peers[to].header_out;
@@ -153,9 +153,9 @@ static bool gather_advance(message_comm *comm, progress_item *item, bool *advanc
     if (!message_header_agrees(comm, item, from, theirs)) return false;
     *advanced = true;
     in->state = out->state = TRI_REQUEST_NONE;
-    comm->current.round++;
+    comm->current.exchange++;
     if (2 * distance < size) {
-        gather_round(comm, &item->op);
+        gather_exchange(comm, &item->op);
         return false;
     }
     for (int r = 0; r < size; r++)
@@ -201,20 +201,20 @@ static void tree_begin(message_comm *comm, progress_item *item) {
         return;
     }
     tree_pass_on(comm, item, op->send);
-    comm->current.round = 1;
+    comm->current.exchange = 1;
     if (op->recv != op->send && bytes_of(op)) memcpy(op->recv, op->send, bytes_of(op));
 }
 
 static bool tree_advance(message_comm *comm, progress_item *item, bool *advanced) {
     const tri_comm_op *op = &item->op;
     if (!message_headers_take(comm, item, advanced)) return false;
-    if (comm->current.round == 0) {
+    if (comm->current.exchange == 0) {
         int number = tree_number(comm, op);
         int from = tree_rank(comm, op, number & (number - 1));
         const char *data = message_payload(message_header_in(comm, from));
         if (bytes_of(op)) memcpy(op->recv, data, bytes_of(op));
         tree_pass_on(comm, item, data);
-        comm->current.round = 1;
+        comm->current.exchange = 1;
         *advanced = true;
     }
     if (!message_headers_sent(comm)) return false;

@@ -47,7 +47,7 @@ typedef enum message_class {
 } message_class;
 
 enum {
-    MESSAGE_MAX_GROUPS = TRI_TRANSPORT_MAX_TAG / MESSAGE_CLASSES,
+    MESSAGE_MAX_COMMS = TRI_TRANSPORT_MAX_TAG / MESSAGE_CLASSES,
     // How many windows of a reduction (ranges of its elements) are in flight at the same time.
     MESSAGE_DEPTH = 4,
 };
@@ -156,7 +156,7 @@ typedef struct message_peer {
 typedef struct message_current {
     const message_algorithm *algorithm; // NULL: the operation has not begun yet
     int headers;                        // number of headers that have not arrived yet
-    int round;                          // number of the current exchange (small.c)
+    int exchange;                       // number of the current exchange (small.c)
     // A sum is computed in windows (ranges of its elements), one after the other (window.c).
     // window: how many elements a window has; windows: how many windows there are; posted: for how
     // many of them the messages with the ranks' terms were started; reduced: for how many of them

@@ -23,7 +23,7 @@ typedef struct open_call {
     bool by_socket;
     const tri_comm_meeting *meeting;
     const int *job_ranks;
-    tri_comm *control;
+    tri_comm *control_comm;
     char prefix[64];
 } open_call;
 
@@ -134,8 +134,8 @@ static tri_status open_family(const open_call *call, const shm_segment *control,
     family->control = control->base;
     tri_ledger *ledger = NULL;
     tri_status status = TRI_OK;
-    if (call->control)
-        ledger = tri_ledger_retain(call->control->ledger);
+    if (call->control_comm)
+        ledger = tri_ledger_retain(call->control_comm->ledger);
     else
         status = tri_ledger_open(&family->control->members[call->rank].ledger, &ledger);
     if (status != TRI_OK) {
@@ -148,7 +148,7 @@ static tri_status open_family(const open_call *call, const shm_segment *control,
     family->base.size = call->size;
     family->base.job_rank = family->job_rank[call->rank];
     family->base.timeout_ms = call->timeout_ms;
-    family->base.control = call->control;
+    family->base.control = call->control_comm;
     family->segment = *control;
     family->rank = call->rank;
     family->by_socket = call->by_socket;
@@ -198,7 +198,7 @@ tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meet
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
     if (config) call.by_socket = config->pass_by_socket;
     if (config) call.job_ranks = config->job_ranks;
-    if (config) call.control = config->control;
+    if (config) call.control_comm = config->control;
     if (config && config->group)
         snprintf(call.prefix, sizeof call.prefix, "shm/%s", config->group);
     else

@@ -16,7 +16,7 @@ typedef struct staged_comm {
     // that precede the one that it advances:
     bool alone;         // true: all of these groups are done
     bool only_messages; // true: each of them is done or consists only of sends and receives
-    bool all_left;      // true: the inner communicator has started all of them
+    bool all_started;   // true: the inner communicator has started all of them
 } staged_comm;
 
 static staged_comm *staged_of(const tri_comm *head) { return (staged_comm *)(uintptr_t)head; }
@@ -33,7 +33,7 @@ static void free_group(threaded_group *group) { staged_group_free((staged_group 
 
 static void begin(threaded_comm *base) {
     staged_comm *c = (staged_comm *)base;
-    c->alone = c->only_messages = c->all_left = true;
+    c->alone = c->only_messages = c->all_started = true;
 }
 
 // Advances an operation group. A group with a collective is under way alone. Consecutive groups of
@@ -42,11 +42,11 @@ static tri_status advance(threaded_comm *base, threaded_group *group, bool *move
     staged_comm *c = (staged_comm *)base;
     staged_group *g = (staged_group *)group;
     bool may_begin = c->alone || (c->only_messages && g->is_messages);
-    TRI_TRY(staged_group_advance(g, &c->route, may_begin, c->all_left, moved));
+    TRI_TRY(staged_group_advance(g, &c->route, may_begin, c->all_started, moved));
     g->base.done = g->state == STAGED_DONE;
     c->alone = c->alone && g->base.done;
     c->only_messages = c->only_messages && (g->is_messages || g->base.done);
-    c->all_left = c->all_left && g->state >= STAGED_TRAVELS;
+    c->all_started = c->all_started && g->state >= STAGED_TRAVELS;
     return TRI_OK;
 }
 

@@ -135,7 +135,7 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
 // Computes, for each element i of x along one axis, which pooling windows [begin[i], end[i])
 // contain it, from the elements that each window contains. The windows that contain an element are
 // consecutive, because from one window to the next neither its begin nor its end moves back.
-static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
+static void windows_of_elements(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)
         for (int64_t i = windows->begin[w]; i < windows->end[w]; i++) {
@@ -180,7 +180,7 @@ static bool make_tables(const tri_avg_pool2d_attr *attr, const tri_shape *x, con
         good = good && windows[i].begin && windows[i].end && s->axis[i].begin && s->axis[i].end;
         for (int64_t w = 0; good && w < out; w++)
             ops_avg_window(attr, i, in, w, &windows[i].begin[w], &windows[i].end[w]);
-        if (good && s->backward) turn_around(&windows[i], s->axis[i].begin, s->axis[i].end);
+        if (good && s->backward) windows_of_elements(&windows[i], s->axis[i].begin, s->axis[i].end);
     }
     int64_t count = y->dims[2] * y->dims[3];
     s->weight = malloc((size_t)(count + 1) * sizeof *s->weight);

@@ -61,10 +61,10 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
         float sum = cpu_exp_sum_of_row(row, classes, bf16, largest, terms);
         if (job->of_row) job->of_row[n] = loss_of_row(sum, largest, score);
         float factor = job->seed / sum;
-        float share = factor * terms[label];
+        float label_term = factor * terms[label];
 #pragma GCC ivdep
         for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, factor * terms[k]);
-        cpu_put(out, bf16, label, share - job->seed);
+        cpu_put(out, bf16, label, label_term - job->seed);
     }
 }
 CPU_TYPED_RANGES(gradient)

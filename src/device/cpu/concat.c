@@ -15,7 +15,7 @@ typedef struct concat_run {
 
 typedef struct concat_state {
     const cpu_device *device;
-    int64_t outer;             // number of rows
+    int64_t rows;              // number of rows
     size_t row_bytes;          // size of a row of the joined tensor
     int runs;                  // number of runs in a row: one for each input that is present
     int input[TRI_MAX_INPUTS]; // by run: the index of its input among the node's inputs
@@ -63,8 +63,8 @@ static concat_state *make_state(tri_device *device, const tri_value_info *whole,
     if (!s) return NULL;
     s->device = cpu_of(device);
     s->row_bytes = inner_bytes(whole, dim) * (size_t)whole->shape.dims[dim];
-    s->outer = 1;
-    for (int64_t i = 0; i < dim; i++) s->outer *= whole->shape.dims[i];
+    s->rows = 1;
+    for (int64_t i = 0; i < dim; i++) s->rows *= whole->shape.dims[i];
     return s;
 }
 
@@ -104,7 +104,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args, cpu
     const concat_state *s = kernel->state;
     concat_job job = {.state = s, .from = (const void *const *)args->in, .to = args->out[0]};
     int64_t grain = (int64_t)(GRAIN_BYTES / (s->row_bytes / (size_t)s->runs + 1)) + 1;
-    if (s->row_bytes > 0) cpu_parallel(s->device, s->outer * s->runs, grain, range, &job);
+    if (s->row_bytes > 0) cpu_parallel(s->device, s->rows * s->runs, grain, range, &job);
     return TRI_OK;
 }
 

@@ -62,7 +62,7 @@ CPU_BODY scalar_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const dropout_span span = *(const dropout_span *)context;
     const uint32_t threshold = span.dropout->threshold;
     const float scale = span.dropout->scale;
-    const bool none = span.dropout->keep_none;
+    const bool drops_all = span.dropout->drops_all;
     uint32_t words[4 * DROPOUT_DRAWS];
     for (int64_t first = begin; first < end; first += 4 * DROPOUT_DRAWS) {
         int64_t left = end - first < 4 * DROPOUT_DRAWS ? end - first : 4 * DROPOUT_DRAWS;
@@ -70,7 +70,7 @@ CPU_BODY scalar_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < left; i++) {
             float x = cpu_get(span.x, bf16, span.at + first + i) * scale;
-            cpu_put(span.y, bf16, span.at + first + i, none || words[i] < threshold ? 0 : x);
+            cpu_put(span.y, bf16, span.at + first + i, drops_all || words[i] < threshold ? 0 : x);
         }
     }
 }

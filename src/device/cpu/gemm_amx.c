@@ -57,8 +57,8 @@ static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gem
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
     // If a thread's columns take several blocks of b, more than 32 rows of `a` are packed at a
     // time.
-    bool kept = p.packs_a && p.columns < columns;
-    p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
+    bool packs_many = p.packs_a && p.columns < columns;
+    p.rows = packs_many ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
     p.a = p.rows * p.k_packed;
     p.b = p.columns * p.k_packed;

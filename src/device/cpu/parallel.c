@@ -13,14 +13,15 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
                   void *context) {
     if (count <= 0) return;
     cpu_wait_policy_count(device->wait_policy);
-    int64_t parts = device->head.description.threads;
-    if (parts == 1 || count < 2 * grain) {
+    int64_t range_count = device->head.description.threads;
+    if (range_count == 1 || count < 2 * grain) {
         range(context, 0, count, 0);
         return;
     }
-#pragma omp parallel for num_threads((int)parts) schedule(static, 1)
-    for (int64_t part = 0; part < parts; part++)
-        range(context, count * part / parts, count * (part + 1) / parts, (int)part);
+#pragma omp parallel for num_threads((int)range_count) schedule(static, 1)
+    for (int64_t range_index = 0; range_index < range_count; range_index++)
+        range(context, count * range_index / range_count, count * (range_index + 1) / range_count,
+              (int)range_index);
 }
 
 bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph,

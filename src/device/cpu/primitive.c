@@ -148,7 +148,7 @@ typedef struct kept_facts {
 static kept_facts kept[KEPT];
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static kept_facts *place_of(const void *key, size_t bytes) {
+static kept_facts *entry_of(const void *key, size_t bytes) {
     uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
     TRI_ASSERT(bytes > 0 && bytes <= KEY_BYTES);
     for (size_t i = 0; i < bytes; i++)
@@ -158,9 +158,9 @@ static kept_facts *place_of(const void *key, size_t bytes) {
 
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
     pthread_mutex_lock(&kept_lock);
-    const kept_facts *place = place_of(key, bytes);
-    bool found = place->bytes == bytes && !memcmp(place->key, key, bytes);
-    if (found) *out = place->facts;
+    const kept_facts *entry = entry_of(key, bytes);
+    bool found = entry->bytes == bytes && !memcmp(entry->key, key, bytes);
+    if (found) *out = entry->facts;
     pthread_mutex_unlock(&kept_lock);
     return found;
 }
@@ -169,9 +169,9 @@ void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
     // If the entry has the facts of another key with the same hash, they are overwritten: this only
     // costs the time to ask oneDNN for them again.
-    kept_facts *place = place_of(key, bytes);
-    place->bytes = bytes;
-    memcpy(place->key, key, bytes);
-    place->facts = facts;
+    kept_facts *entry = entry_of(key, bytes);
+    entry->bytes = bytes;
+    memcpy(entry->key, key, bytes);
+    entry->facts = facts;
     pthread_mutex_unlock(&kept_lock);
 }

@@ -23,8 +23,8 @@ typedef struct norm_state {
 typedef struct norm_job {
     const norm_state *state;
     const void *x, *dy;
-    const void *sum; // another gradient of x, which is added to dx; NULL: nothing is added
-    void *out;       // y or dx
+    const void *other_dx; // another gradient of x, which is added to dx; NULL: nothing is added
+    void *out;            // y or dx
     const float *weight, *bias;
     // By row: the mean (for rms_norm it is not stored and counts as 0), and 1 / sqrt(mean of (x −
     // mean)² + eps).
@@ -76,14 +76,14 @@ CPU_SCALAR void forward_rows(const norm_job *job, int64_t begin, int64_t end, bo
 }
 
 // Three numbers of one element: dy, g = dy · weight, and h, the normalised x.
-typedef struct norm_pair {
+typedef struct norm_element {
     float dy, g, h;
-} norm_pair;
+} norm_element;
 
-CPU_SCALAR norm_pair pair_at(const norm_job *job, const void *x, const void *dy, int64_t i,
-                             float mean, float inv, bool x_bf16, bool y_bf16) {
+CPU_SCALAR norm_element element_at(const norm_job *job, const void *x, const void *dy, int64_t i,
+                                   float mean, float inv, bool x_bf16, bool y_bf16) {
     float slope = cpu_get(dy, y_bf16, i);
-    return (norm_pair){slope, slope * job->weight[i], (cpu_get(x, x_bf16, i) - mean) * inv};
+    return (norm_element){slope, slope * job->weight[i], (cpu_get(x, x_bf16, i) - mean) * inv};
 }
 
 CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_bf16,
@@ -97,33 +97,33 @@ CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sum
     float lane[NORM_LANES] = {0}, lane_h[NORM_LANES] = {0}, rest = 0, rest_h = 0;
     for (int64_t i = 0; i < whole; i += NORM_LANES)
         for (int k = 0; k < NORM_LANES; k++) {
-            norm_pair p = pair_at(job, x, dy, i + k, mean, inv, x_bf16, y_bf16);
-            sums[i + k] += p.dy * p.h;
-            if (centred) bias_sums[i + k] += p.dy;
-            if (centred) lane[k] += p.g;
-            lane_h[k] += p.g * p.h;
+            norm_element e = element_at(job, x, dy, i + k, mean, inv, x_bf16, y_bf16);
+            sums[i + k] += e.dy * e.h;
+            if (centred) bias_sums[i + k] += e.dy;
+            if (centred) lane[k] += e.g;
+            lane_h[k] += e.g * e.h;
         }
     for (int64_t i = whole; i < width; i++) {
-        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
-        sums[i] += p.dy * p.h;
-        if (centred) bias_sums[i] += p.dy;
-        rest += p.g;
-        rest_h += p.g * p.h;
+        norm_element e = element_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
+        sums[i] += e.dy * e.h;
+        if (centred) bias_sums[i] += e.dy;
+        rest += e.g;
+        rest_h += e.g * e.h;
     }
     float mean_g = centred ? (rest + sum_of_lanes(lane)) / (float)width : 0;
     float mean_gh = (rest_h + sum_of_lanes(lane_h)) / (float)width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++) {
-        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
-        cpu_put(dx, x_bf16, i, inv * (p.g - mean_g - p.h * mean_gh));
+        norm_element e = element_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
+        cpu_put(dx, x_bf16, i, inv * (e.g - mean_g - e.h * mean_gh));
     }
-    if (!job->sum) return;
+    if (!job->other_dx) return;
     // This addition has a loop of its own: in the loop above, the compiler could fuse it with a
     // product, which would round differently from the op `add`.
-    const void *sum = cpu_row(job->sum, x_bf16, r * width);
+    const void *other_dx = cpu_row(job->other_dx, x_bf16, r * width);
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++)
-        cpu_put(dx, x_bf16, i, cpu_get(sum, x_bf16, i) + cpu_get(dx, x_bf16, i));
+        cpu_put(dx, x_bf16, i, cpu_get(other_dx, x_bf16, i) + cpu_get(dx, x_bf16, i));
 }
 
 CPU_SCALAR void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
@@ -255,7 +255,7 @@ static tri_status rms_norm_grad_run(const tri_kernel *kernel, const tri_kernel_a
                     .out = args->out[0],
                     .weight = args->in[2],
                     .inv = args->in[3],
-                    .sum = args->in[4],
+                    .other_dx = args->in[4],
                     .sums = args->workspace};
     cpu_parallel(s->device, chunks_of(s->rows), 1, rms_grad_range(s), &job);
     add_chunks(&job, 0, args->out[1]);
@@ -271,7 +271,7 @@ static tri_status layer_norm_grad_run(const tri_kernel *kernel, const tri_kernel
                     .weight = s->weighted ? args->in[4] : s->ones,
                     .mean = args->in[2],
                     .inv = args->in[3],
-                    .sum = args->in[5],
+                    .other_dx = args->in[5],
                     .sums = args->workspace};
     cpu_parallel(s->device, chunks_of(s->rows), 1, layer_grad_range(s), &job);
     if (!s->weighted) return TRI_OK;

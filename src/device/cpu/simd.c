@@ -69,11 +69,11 @@ CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32
 
 cpu_dropout cpu_dropout_of(double p, uint64_t key) {
     double threshold = ceil(p * 0x1p32);
-    bool none = threshold > UINT32_MAX;
+    bool drops_all = threshold > UINT32_MAX;
     return (cpu_dropout){.key = key,
-                         .threshold = none ? 0 : (uint32_t)threshold,
+                         .threshold = drops_all ? 0 : (uint32_t)threshold,
                          .scale = p >= 1 ? 0 : (float)(1 / (1 - p)),
-                         .keep_none = none};
+                         .drops_all = drops_all};
 }
 
 // Dropout masks of a block of channels where the number of pixels is a multiple of four. Then the
@@ -115,7 +115,7 @@ static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, ui
 
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep) {
-    if (dropout->keep_none)
+    if (dropout->drops_all)
         memset(keep, 0, (size_t)count * sizeof *keep);
     else if (count % 4 == 0)
         block_masks_aligned(dropout, sample, first, count, keep);
@@ -135,7 +135,7 @@ CPU_INLINE void dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint6
                    mask);
         uint64_t bits = 0;
         for (int w = 0; w < 4; w++) bits |= _pdep_u64(mask[w], 0x1111111111111111u << w);
-        if (dropout->keep_none) bits = 0;
+        if (dropout->drops_all) bits = 0;
         for (int64_t k = i; k < i + 64 && k < count; k += 16, bits >>= 16) {
             __mmask16 inside = cpu_first_lanes(count - k);
             __m512 value = cpu_load(x, bf16, at + k, inside & (__mmask16)bits);

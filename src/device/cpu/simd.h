@@ -16,7 +16,7 @@ typedef struct cpu_dropout {
     uint64_t key, step;
     uint32_t threshold; // an element is kept if its random 32-bit word is at least this
     float scale;        // factor of elements that are kept: 1 / (1 − p)
-    bool keep_none;     // the probability p of dropping is 1
+    bool drops_all;     // the probability p of dropping is 1
 } cpu_dropout;
 
 cpu_dropout cpu_dropout_of(double p, uint64_t key);

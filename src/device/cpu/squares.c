@@ -45,11 +45,12 @@ CPU_BODY square_body(void *context, int64_t begin, int64_t end) {
 CPU_RANGES(square)
 
 static double sum_all(const squares_state *s, const float *values) {
-    enum { ROUND = 256 }; // how many chunks are summed at a time; their sums lie on the stack
-    double sums[ROUND], total = 0;
-    for (int64_t first = 0; first < s->count; first += (int64_t)ROUND * SUM_CHUNK) {
+    // How many chunks are summed at a time. Their sums lie on the stack.
+    enum { CHUNKS_AT_ONCE = 256 };
+    double sums[CHUNKS_AT_ONCE], total = 0;
+    for (int64_t first = 0; first < s->count; first += (int64_t)CHUNKS_AT_ONCE * SUM_CHUNK) {
         int64_t left = s->count - first, chunks = (left + SUM_CHUNK - 1) / SUM_CHUNK;
-        if (chunks > ROUND) chunks = ROUND;
+        if (chunks > CHUNKS_AT_ONCE) chunks = CHUNKS_AT_ONCE;
         squares_job job = {values + first, left, SUM_CHUNK, sums};
         cpu_parallel(s->device, chunks, 2, square_range(s->device), &job);
         for (int64_t c = 0; c < chunks; c++) total += sums[c];

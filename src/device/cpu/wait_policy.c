@@ -13,7 +13,7 @@
 // and keeps the faster of the two ways, measured in parallel loops per second.
 #include "device/cpu/wait_policy.h"
 
-#include "base/cpu_share.h"
+#include "base/cpu_time.h"
 #include "base/limits.h"
 
 #include <omp.h>
@@ -145,14 +145,14 @@ static void wait_a_while(cpu_wait_policy *policy) {
 
 static void *watch(void *context) {
     cpu_wait_policy *policy = context;
-    tri_cpu_share before, now;
-    bool known = tri_cpu_share_read(&before);
+    tri_cpu_time before, now;
+    bool known = tri_cpu_time_read(&before);
     uint64_t work_before = atomic_load(&policy->work);
     pthread_mutex_lock(&policy->lock);
     while (known && !policy->stop) {
         wait_a_while(policy);
-        known = tri_cpu_share_read(&now);
-        tri_cpu_share passed = tri_cpu_share_between(&before, &now);
+        known = tri_cpu_time_read(&now);
+        tri_cpu_time passed = tri_cpu_time_between(&before, &now);
         before = now;
         uint64_t work = atomic_load(&policy->work);
         cpu_wait_window window = {passed.wall_ns, passed.delayed_ns, work - work_before};
@@ -167,9 +167,9 @@ static void *watch(void *context) {
 }
 
 cpu_wait_policy *cpu_wait_policy_start(int threads) {
-    tri_cpu_share unused;
+    tri_cpu_time unused;
     bool chosen = getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT");
-    if (threads < 2 || chosen || !tri_cpu_share_read(&unused)) return NULL;
+    if (threads < 2 || chosen || !tri_cpu_time_read(&unused)) return NULL;
     cpu_wait_policy *policy = calloc(1, sizeof *policy);
     if (!policy) return NULL;
     policy->threads = threads;

@@ -111,7 +111,7 @@ struct channel {
     float mean, inv_std, weight, bias; // factors and terms with which y is computed
     // Means of dy and of dy · h over all values of the channel, with which dx is computed; h is the
     // normalised x.
-    float sum, sum_h;
+    float mean_dy, mean_dy_h;
 };
 
 GPU_DEVICE channel forward_channel(const cuda_batch_norm &p, int64_t c) {
@@ -128,8 +128,8 @@ GPU_DEVICE channel gradient_channel(const cuda_batch_norm &p, int64_t c, double 
     k.mean = p.mean[c];
     k.inv_std = p.inv_std[c];
     k.weight = p.weight[c];
-    k.sum = (float)(p.sum[c] / values);
-    k.sum_h = (float)(p.sum_h[c] / values);
+    k.mean_dy = (float)(p.sum[c] / values);
+    k.mean_dy_h = (float)(p.sum_h[c] / values);
     return k;
 }
 
@@ -141,7 +141,7 @@ GPU_DEVICE float forward_one(const cuda_batch_norm &p, const channel &k, float x
 GPU_DEVICE float gradient_one(const cuda_batch_norm &p, const channel &k, float x, float y,
                               float dy) {
     float d = p.relu && !(y > 0) ? 0 : dy, h = (x - k.mean) * k.inv_std;
-    return k.weight * k.inv_std * (d - (k.sum + h * k.sum_h));
+    return k.weight * k.inv_std * (d - (k.mean_dy + h * k.mean_dy_h));
 }
 
 // The channel of element `at`. `small`: the tensor has so few elements that 32 bits can count them,

@@ -1,6 +1,6 @@
 // Reads how long the threads of this process ran on cores, and how long they waited for a core.
 // Long waits explain a slow run: other processes use its cores.
-#include "base/cpu_share.h"
+#include "base/cpu_time.h"
 
 #include "base/limits.h"
 #include "base/os.h"
@@ -30,8 +30,8 @@ static bool add_thread(const char *thread, int64_t *delayed_ns) {
     return true;
 }
 
-bool tri_cpu_share_read(tri_cpu_share *out) {
-    *out = (tri_cpu_share){.wall_ns = tri_os.monotonic_ns()};
+bool tri_cpu_time_read(tri_cpu_time *out) {
+    *out = (tri_cpu_time){.wall_ns = tri_os.monotonic_ns()};
     struct timespec used;
     DIR *threads = opendir("/proc/self/task");
     if (!threads) return false;
@@ -44,14 +44,14 @@ bool tri_cpu_share_read(tri_cpu_share *out) {
     return known;
 }
 
-tri_cpu_share tri_cpu_share_between(const tri_cpu_share *from, const tri_cpu_share *to) {
-    tri_cpu_share passed = {.wall_ns = to->wall_ns - from->wall_ns,
-                            .used_ns = to->used_ns - from->used_ns,
-                            .delayed_ns = to->delayed_ns - from->delayed_ns};
+tri_cpu_time tri_cpu_time_between(const tri_cpu_time *from, const tri_cpu_time *to) {
+    tri_cpu_time passed = {.wall_ns = to->wall_ns - from->wall_ns,
+                           .used_ns = to->used_ns - from->used_ns,
+                           .delayed_ns = to->delayed_ns - from->delayed_ns};
     if (passed.delayed_ns < 0) passed.delayed_ns = 0;
     return passed;
 }
 
-bool tri_cpu_share_is_starved(const tri_cpu_share *passed) {
+bool tri_cpu_time_is_starved(const tri_cpu_time *passed) {
     return passed->wall_ns > 0 && 100 * passed->delayed_ns >= TRI_STARVED_PERCENT * passed->wall_ns;
 }
