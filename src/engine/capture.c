@@ -15,8 +15,8 @@
 //   a part    issued   captured,   captured,   repeated   repeated
 //                      repeated    repeated
 //
-// The engine has to issue the same for a part in every step. plan/capture.h leaves those actions
-// out of parts for which it does not.
+// The engine has to issue the same for a part in every step. An action for which it does not
+// belongs to no part: see plan/capture.h.
 #include "plan/capture.h"
 #include "engine/engine_internal.h"
 

@@ -166,9 +166,9 @@ static tri_status open_first(tri_engine *e, const tri_action *a, int unit, tri_b
     return always_makes(e, a, unit) ? TRI_OK : zero_gradients(e, unit, bucket);
 }
 
-// Prepares memory for the gradients that this action makes. FORWARD makes the gradients of
-// statistics, BACKWARD all others. RECOMPUTE makes the statistics of FORWARD a second time; these
-// are not used.
+// Prepares memory for the gradients that this action makes. FORWARD makes what the micro-batch adds
+// to the statistics of batch norm, which is kept and summed like a gradient; BACKWARD makes all
+// others. RECOMPUTE makes the statistics a second time; these are not used.
 static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];

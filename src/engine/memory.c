@@ -152,9 +152,9 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Replaces the size of the state heap by the largest that any rank needs. The memory that a
-// communicator allocates must have the same size on all ranks, but a rank with fewer micro-batches
-// may need less.
+// Replaces the size of the state heap (for gathered parameters and for gradients) by the largest
+// that any rank needs. The memory that a communicator allocates must have the same size on all
+// ranks, but a rank with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,

@@ -117,7 +117,8 @@ static tri_status transfer_by_buffer(const tri_storage *s, const tri_storage_op 
     return TRI_OK;
 }
 
-// Copies between memory of the device and of the host, which needs no buffer.
+// Copies directly between `op->memory`, which is the device's, and the host's memory that holds the
+// state, without the buffer.
 static tri_status transfer_by_queue(const tri_storage *s, const tri_storage_op *op) {
     char *held = s->memory + op->offset;
     size_t size = (size_t)op->size_bytes;

@@ -77,7 +77,7 @@ void engine_clear_times(tri_engine *e, engine_flight *flight) {
 }
 
 // Finds the first action that the device has begun and not ended, in the steps in flight from the
-// oldest on. *flight is its step. NULL: there is none.
+// oldest on. *flight is set to its step. NULL: there is no such action.
 static const tri_action *unfinished(const tri_engine *e, const engine_flight **flight) {
     enum { FLIGHTS = 1 + TRI_MAX_STEPS_AHEAD };
     for (int k = 1; k <= FLIGHTS; k++) {
