@@ -2,8 +2,8 @@
 // call. train.c has the loop itself. A step is one global batch and one update. A step in flight is
 // one that was issued to the device and whose results the host has not read yet: on a device that
 // works asynchronously, the loop issues a step before it reads the results of the one before. The
-// run folder has the run's recipe, metrics and checkpoints. Rank 0 writes its files, except for the
-// data of checkpoints and the sample logs, which several ranks write.
+// run folder has the run's recipe, metrics and checkpoints. Rank 0 writes the files there, except
+// for the data of checkpoints and the sample logs, which several ranks write.
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
@@ -139,8 +139,9 @@ tri_status train_save(train_loop *loop, bool behind);
 // step also sums this number over all ranks, so that no rank has to wait in order to learn how far
 // the others are: train_advance_saving goes on once the sum is at least the number of ranks.
 double train_saving_ready(const train_loop *loop);
-// Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
-// `ready_sum`: the sum of train_saving_ready over all ranks. Collective.
+// Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it,
+// and ends the save if it is committed. `ready_sum`: the sum of train_saving_ready over all ranks.
+// Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
 // Defined in saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);

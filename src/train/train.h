@@ -22,7 +22,8 @@ typedef struct tri_train_request {
 // The evaluation of the test data at the end of a run.
 typedef struct tri_test_result {
     int64_t samples; // 0: the test data were not evaluated
-    // `metrics`: by index of the graph's metrics. Index 0 is the loss; it is not set there.
+    // `metrics`: by index of the graph's metrics. Element 0 is not set, because metric 0 is the
+    // loss.
     double loss, metrics[TRI_MAX_METRICS];
 } tri_test_result;
 
