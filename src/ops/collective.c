@@ -7,10 +7,10 @@
 //   all_gather and reduce_scatter  if each rank has one term of that gradient; for activations that
 //                                  are sliced along the sequence [2]
 //
-// copy_to does nothing going forward, split cuts out this rank's slice, and rechunk changes the
-// order of slices in memory; these three do not communicate going forward. The engine runs
-// all_reduce, all_gather and reduce_scatter (engine/collective.c), because a device knows nothing
-// of other ranks.
+// In the forward pass copy_to does nothing, split cuts out this rank's slice, and rechunk changes
+// the order of slices in memory; these three do not communicate there. The engine runs all_reduce,
+// all_gather and reduce_scatter (engine/collective.c), because a device knows nothing of other
+// ranks.
 //
 // [1] Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism", 2019. [2] Korthikanti et al., "Reducing activation recomputation in large

@@ -28,6 +28,12 @@ typedef enum tri_activation {
 //   y to zero, so that no gradient flows there.
 // - moments: of each channel the mean and the sum of squared deviations from it; and the number of
 //   samples.
+// - inv_std, inv_rms: 1 / standard deviation, 1 / root of the mean square. mean_sum, var_sum: the
+//   mean and the unbiased variance of each channel, times the number of samples; from their sums
+//   over a step the running statistics are updated.
+// - logits of a slice: the scores of those classes that this rank has. max: the largest score of
+//   each row over all classes. sums: of each row the sum of exp(score - max) over the classes, and
+//   the label's score - max.
 // - step scalars: numbers that updates read in a step, such as the learning rate. Carried numbers:
 //   what one step hands to the next, such as the loss scale.
 #define TRI_OP_LIST(X)                                                                             \
@@ -401,8 +407,8 @@ typedef struct tri_moving_average_attr {
     double momentum;
 } tri_moving_average_attr;
 
-// Gather or reduce x along any axis (attr->dim). The collective itself runs along the outermost
-// axis, whose slices are contiguous. For any other axis a rechunk is added.
+// These functions gather or reduce x along any axis (attr->dim). The collective itself runs along
+// the outermost axis, whose slices are contiguous. For any other axis a rechunk is added.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 

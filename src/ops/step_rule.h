@@ -40,8 +40,9 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
 }
 
 // Computes the carried numbers that a step hands to the next: the loss scale with its counters, the
-// count of updates, and whether the device has halted. It halts after a step that is not finite and
-// for which no smaller loss scale makes up: then it skips all steps until the host clears the halt.
+// count of updates, and whether the device has halted. The device halts after a step with a number
+// that is not finite, if there is no loss scale or no smaller one. Then it skips all steps until
+// the host clears the halt. Also writes to the step scalars `step` whether this step is skipped.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
                                        bool finite, double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
