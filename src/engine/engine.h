@@ -78,8 +78,8 @@ typedef struct tri_step_input {
 } tri_step_input;
 
 typedef struct tri_step_output {
-    double sum[TRI_MAX_METRICS],
-        count[TRI_MAX_METRICS]; // by metric of the graph: sum and count over all replicas
+    // By metric of the graph (0 is the loss): sum and count over all replicas.
+    double sum[TRI_MAX_METRICS], count[TRI_MAX_METRICS];
     double caller_sums[TRI_MAX_CALLER_NUMBERS]; // tri_step_input.caller_numbers, summed
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping

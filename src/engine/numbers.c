@@ -37,7 +37,8 @@ static int64_t count_chunks(const tri_engine *e) {
 }
 
 // Whether this rank counts a unit (parameters that are reduced together) in the norm. Several
-// stages may hold a tied parameter; only the first of them counts it.
+// stages hold the unit if it is a tied parameter, which blocks of all these stages read; only the
+// first of these stages counts it.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&

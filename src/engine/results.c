@@ -129,9 +129,9 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
 }
 
 // The first parameter, in the graph's order, in whose gradient a finder (a kernel that looks for
-// numbers that are not finite) found one; -1: this rank has none. With this order the message is
-// the same in every run. found[i]: 1 + the index of the first range of finder i that has such a
-// number; 0: none has.
+// numbers that are not finite) found one; -1: this rank has none. The graph's order makes the
+// message the same in every run. found[i]: 1 + the index of the first range of finder i that has
+// such a number; 0: none has.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {

@@ -315,7 +315,7 @@ char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
 // Records the wait in the ledger (the rank's record of its actions) if the calling thread is the
 // one that runs the steps. Threads of queues wait for the storage too; they record nothing, because
-// only the first thread may write to the ledger's compute lane.
+// only the thread that runs the steps may write to the ledger's compute lane.
 static tri_ledger_mark record_wait(tri_storage *s) {
     if (!tri_ledger_is_compute_thread(s->ledger)) return (tri_ledger_mark){0};
     return tri_ledger_begin(

@@ -3,7 +3,7 @@
 // times into memory, and the host reads the times after the step. The ledger (the rank's record of
 // its actions) gets them in a lane of their own, "device". The ledger's compute lane shows when the
 // host issued the actions. A step in flight is one that was issued and whose results the host has
-// not read yet; its times are kept apart from those of other steps (a flight).
+// not read yet; it has memory of its own for its times and results (a flight).
 #include "engine/engine_internal.h"
 
 #include <string.h>

@@ -241,8 +241,9 @@ typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
     // Where a sample of x lies in its full sample if x is a slice of a larger tensor, so that all
-    // slices draw from one mask: it has runs of `run` consecutive elements, which begin at elements
-    // first, first + stride, first + 2 * stride, … of the full sample. run 0: x is no slice.
+    // slices draw from one mask: the sample of x has runs of `run` consecutive elements, which
+    // begin at elements first, first + stride, first + 2 * stride, … of the full sample. run 0: x
+    // is no slice.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -255,8 +256,8 @@ typedef struct tri_concat_attr {
 } tri_concat_attr;
 
 typedef struct tri_concat_grad_attr {
-    // The input of concat whose gradient this is covers, along axis `dim`, `size` elements of the
-    // joined tensor from element `first` on.
+    // Along axis `dim`, the input whose gradient this is has elements `first` to first + size - 1
+    // of the joined tensor.
     int64_t dim, first, size;
 } tri_concat_grad_attr;
 

@@ -1,7 +1,7 @@
 // What the ops step_numbers and loss_seeds compute: how the numbers that updates read (the step
 // scalars, such as the learning rate) and those that the next step needs (the carried numbers, such
-// as the loss scale) follow from a step's sums. It is in a header, so that the host and a GPU use
-// the same code.
+// as the loss scale) follow from a step's sums. The functions are in a header, so that the host and
+// a GPU use the same code.
 #ifndef TRIREME_OPS_STEP_RULE_H
 #define TRIREME_OPS_STEP_RULE_H
 

@@ -38,8 +38,9 @@ typedef struct train_rest {
     bool saves;     // a checkpoint besides the last one is being written, or comes due
 } train_rest;
 
-// Whether the run has to stop at time `now_s`, without issuing another step. Before it answers yes,
-// it asks Slurm again, because somebody may have extended the job's time.
+// Whether it has to be decided at time `now_s` that the run stops. All ranks learn of the decision
+// from the step that is about to be issued. Before it answers yes, it asks Slurm again, unless it
+// has just done so, because somebody may have extended the job's time.
 bool train_deadline_is_due(train_deadline *deadline, double now_s, train_rest rest);
 
 #endif

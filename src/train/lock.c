@@ -188,8 +188,8 @@ static int64_t patience_ns(const record *found) {
 static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
     record found = {.text = ""};
     int64_t start = tri_os.monotonic_ns();
-    // How often try_once has returned RETRY. It could do so for ever if other processes kept
-    // changing the file.
+    // How often try_once has returned RETRY. This is limited, because it could go on for ever if
+    // other processes kept changing the file.
     int retries = 0;
     verdict v;
     while ((v = try_once(lock, &found)) == RETRY || v == HELD) {

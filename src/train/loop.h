@@ -88,8 +88,9 @@ tri_status train_lock_folder(train_loop *loop);
 // Defined in job_end.c. Finds out, before the first step, when the Slurm job ends, so that the run
 // can stop before that. On ranks other than 0 it only prepares `deadline`.
 void train_watch_job(train_loop *loop);
-// Defined in job_end.c. Whether the run has to stop now, so that its last checkpoint is written in
-// time. Rank 0 decides.
+// Defined in job_end.c. Called before each step: whether the run has to stop, so that its last
+// checkpoint is written in time. Rank 0 decides, and all ranks learn of the decision from that
+// step.
 bool train_job_ends(train_loop *loop);
 // Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
 // stopped with a checkpoint. On ranks other than 0 it does nothing. It may not return, because
@@ -161,8 +162,8 @@ tri_status train_take_carried(const tri_session *session, tri_progress *progress
 // Defined in sample_log.c. A log of the samples that each step took. If it is NULL, its functions
 // do nothing.
 typedef struct train_sample_log train_sample_log;
-// Opens this rank's file of the sample log. NULL: log.samples is not set, or another rank logs the
-// same samples.
+// Opens this rank's file of the sample log. NULL: log.samples is not set, the run writes no files
+// (fast_dev_run), or another rank logs the same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
 // Appends one micro-batch to the log. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);

@@ -472,7 +472,8 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    // session->health reads what this rank does from memory that tri_comm_close frees.
+    // session->health reads what this rank does from memory that tri_comm_close frees, so it has to
+    // stop that first.
     tri_health_drop_ring(session->health);
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);

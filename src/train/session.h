@@ -1,5 +1,6 @@
-// A session: ranks, device, data, plan and engine, made from a recipe. The commands train, eval,
-// plan, bench and checkpoint init all use it, so that they treat a recipe in the same way.
+// A session: ranks, device, data, plan and engine, made from a recipe. Training, evaluation and
+// `trireme bench train` open one. The commands plan and checkpoint init need none, but use the same
+// functions of this header, so that all treat a recipe in the same way.
 #ifndef TRIREME_TRAIN_SESSION_H
 #define TRIREME_TRAIN_SESSION_H
 
@@ -88,7 +89,7 @@ typedef struct tri_session {
 } tri_session;
 
 // Opens everything including the engine. It writes no file, because nothing may be left behind if a
-// later check fails. Collective. On failure *out is destroyed.
+// later check fails. Collective. On failure everything is closed again, and *out is not set.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 // Tells the other ranks why this rank ends, so that they report the cause instead of a lost rank.
 // It tells nothing if they end in the same step for the same reason. Keeps the error message.
