@@ -16,8 +16,8 @@ static double number_at(tri_dtype dtype, const void *values, int64_t i) {
     return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
 }
 
-// Finds the first element, in row-major order, that is not finite; -1: all are finite. Padding of
-// the layout is not checked, because no result depends on it.
+// Finds the first element, in row-major order, that is not finite; -1: all are finite. Padding,
+// with which a layout fills up its blocks, is not checked, because no result depends on it.
 static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value value,
                           const void *memory, int64_t *at, double *found) {
     const tri_value_info *info = tri_value_get(g, value);

@@ -1,22 +1,22 @@
 // Captured parts of steps. A part is a run of actions of the compute lane (kernels, in order). Only
-// its first action waits for other lanes (communication, storage, copies), and these wait only for
-// its last. A device that can do so (a GPU, with CUDA graphs) captures a part once and then repeats
-// it as one, so that the host issues one graph instead of many kernels. engine.c calls
-// engine_run_in_part for the actions of a part.
+// its first action waits for other lanes (communication, storage, copies), and other lanes wait
+// only for its last action. A device that can do so (a GPU, with CUDA graphs) captures a part once
+// and then repeats it as one, so that the host issues one graph instead of many kernels. engine.c
+// calls engine_run_in_part for the actions of a part.
 //
 // Each shape of step (full, an epoch's smaller last one, evaluation, test: tri_step_shape) has
 // parts of its own. When a shape runs for the first time, its parts are issued kernel by kernel,
 // because libraries allocate what they need in their first call. Later a part is captured once for
-// each flight (the room for the results of one step in flight), because the kernels that record its
-// times write into the flight's memory. In all further steps it is repeated:
+// each flight (the room for the results of one step in flight), because it contains kernels that
+// write the times of its actions into the flight's memory. In all further steps it is repeated:
 //
 //   step      0        1           2           3          4
 //   flight    0        1           0           1          0
 //   a part    issued   captured,   captured,   repeated   repeated
 //                      repeated    repeated
 //
-// The engine has to issue the same for a part in every step. plan/capture.h leaves those actions
-// out of parts for which it does not.
+// The engine has to issue the same for a part in every step. An action for which it does not
+// belongs to no part: see plan/capture.h.
 #include "plan/capture.h"
 #include "engine/engine_internal.h"
 
@@ -30,8 +30,9 @@ typedef struct engine_part {
     tri_captured *captured[1 + TRI_MAX_STEPS_AHEAD];
 } engine_part;
 
-// Whether the host runs the optimizer or the casts of a unit (parameters that are updated
-// together). A captured part cannot contain them, because it repeats only work of the device.
+// Whether a kernel that updates or casts this unit (parameters that are updated together) uses the
+// host's memory. A captured part cannot contain such a kernel, because it repeats only work of the
+// device.
 static bool uses_host(const engine_range_kernels *list, int unit) {
     for (int i = list->first[unit]; i < list->first[unit + 1]; i++)
         if (list->items[i].kernel.def->uses_host) return true;

@@ -48,9 +48,10 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// Finds which outputs of node i its kernel has to add to earlier gradients instead of overwriting
-// them: bit k is set for output k. The action tells by a->adds for which units (parameters that are
-// reduced together) there are earlier gradients, and p->adds[i] which outputs the kernel can add.
+// Finds the outputs of node i that its kernel has to add to earlier gradients, which it must not
+// overwrite: bit k is set for output k. The action tells by a->adds for which units (parameters
+// that are reduced together) there are earlier gradients, and p->adds[i] which outputs the kernel
+// can add.
 static unsigned adds_of(const tri_engine *e, const tri_program *p, int i, const tri_action *a) {
     const tri_node *node = &p->graph->nodes[i];
     unsigned adds = 0;
@@ -141,8 +142,8 @@ static bool always_makes(const tri_engine *e, const tri_action *a, int unit) {
 }
 
 // Lets the action's kernels write the gradients of a range to the round gradients (memory of their
-// own). The range is one parameter, or a whole bucket. For a bucket its entry in the table of
-// addresses (memory.slots) is replaced, and run.earlier keeps the old address.
+// own). The range is one parameter, or a whole bucket. For a bucket, the bucket's entry in the
+// table of addresses (memory.slots) is replaced, and run.earlier keeps the old address.
 static tri_status open_range(tri_engine *e, const tri_action *a, const tri_round_range *range) {
     float *made = e->memory.round_gradients + range->at;
     if (range->parameter >= 0) {
@@ -166,9 +167,9 @@ static tri_status open_first(tri_engine *e, const tri_action *a, int unit, tri_b
     return always_makes(e, a, unit) ? TRI_OK : zero_gradients(e, unit, bucket);
 }
 
-// Prepares memory for the gradients that this action makes. FORWARD makes the gradients of
-// statistics, BACKWARD all others. RECOMPUTE makes the statistics of FORWARD a second time; these
-// are not used.
+// Prepares memory for the gradients that this action makes. FORWARD makes what the micro-batch adds
+// to the statistics of batch norm, which is kept and summed like a gradient; BACKWARD makes all
+// others. RECOMPUTE makes the statistics a second time; these are not used.
 static tri_status open_gradients(tri_engine *e, const tri_action *a) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];

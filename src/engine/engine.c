@@ -153,8 +153,8 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
 // actions[kind] is the function that issues an action of this kind; it has all kinds that run in
 // the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
-    // RELEASE is no work. It only marks after which action the plan gives the memory to other
-    // buffers.
+    // RELEASE needs no work. It only marks from where on the plan gives the memory of a unit's
+    // gathered parameters to other buffers.
     [TRI_ACTION_RELEASE] = do_nothing,
     [TRI_ACTION_FORWARD] = engine_run_compute,
     [TRI_ACTION_RECOMPUTE] = engine_run_compute,

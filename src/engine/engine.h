@@ -22,7 +22,7 @@ typedef struct tri_engine tri_engine;
 
 typedef struct tri_engine_config {
     const tri_plan *plan; // plan and device have to outlive the engine
-    tri_device *device;   // must be as plan->device describes the device of the plan
+    tri_device *device;   // must match plan->device, which describes the device of the plan
     tri_comm *world; // a communicator over all ranks of the mesh; for one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied, so it need not outlive the call
     // The rule of the loss scale, copied; NULL: the run has no loss scale.
@@ -78,8 +78,8 @@ typedef struct tri_step_input {
 } tri_step_input;
 
 typedef struct tri_step_output {
-    double sum[TRI_MAX_METRICS],
-        count[TRI_MAX_METRICS]; // by metric of the graph: sum and count over all replicas
+    // By metric of the graph (0 is the loss): sum and count over all replicas.
+    double sum[TRI_MAX_METRICS], count[TRI_MAX_METRICS];
     double caller_sums[TRI_MAX_CALLER_NUMBERS]; // tri_step_input.caller_numbers, summed
     // The members below are filled in by training only.
     double gradient_norm; // norm of the mean gradient, before clipping
@@ -168,7 +168,8 @@ bool tri_engine_wants(const tri_engine *engine, const tri_engine_tensor *tensor)
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from);
 // Counts an update in batch norm's num_batches_tracked, a tensor in PyTorch's checkpoints that no
-// kernel reads. It counts the updates of this run, and of the runs from which its weights come.
+// kernel reads. It counts the updates of this run, and of the runs from which this run's weights
+// come.
 void tri_engine_count_update(tri_engine *engine);
 
 #endif

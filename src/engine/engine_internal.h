@@ -42,9 +42,9 @@ typedef struct engine_range_kernel {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // number of optimizer states that the kernel reads and writes
-    // If the kernel sums squares: which of the sums it writes. If the kernel looks for numbers that
-    // are not finite: it checks one range for each parameter of its bucket, and `at` is the index
-    // of the first one in numbers.ranges.
+    // Of a kernel that sums squares: the index in numbers.squares of the first sum that it writes.
+    // Of a finder, which checks one range for each parameter of its bucket: the index of the first
+    // of these ranges among those of numbers.ranges.
     int64_t at;
 } engine_range_kernel;
 
@@ -70,10 +70,10 @@ typedef struct engine_gap {
     int64_t first, count;
 } engine_gap;
 
-// Communicators of this rank's groups. There are two sets of them: control communicators carry what
-// lies in the host's memory, data communicators what lies in the device's. Where a control
-// communicator can do all that actions need in the device's memory, it is also the data
-// communicator.
+// Communicators of this rank's groups of ranks. There are two such sets: control communicators
+// carry what lies in the host's memory, data communicators what lies in the device's. If a control
+// communicator can use the device's memory itself and has all abilities that actions need, no
+// second one is opened: both sets then have the same communicator.
 typedef struct engine_groups {
     tri_comm *world;     // all ranks
     tri_comm *shards;    // the ranks that divide one copy of the training state
@@ -86,7 +86,8 @@ typedef struct engine_groups {
     // By unit (parameters that are reduced together): connects the ranks whose stages hold the
     // unit; NULL: only one stage holds it.
     tri_comm **ties;
-    // One of the communicators above, which allocates the memory that communicators use.
+    // One of the communicators above: it allocates the memory from which ranks send and to which
+    // they receive (see memory.c).
     tri_comm *memory;
 } engine_groups;
 
@@ -94,7 +95,7 @@ typedef struct engine_groups {
 // (fsdp), `stored` and `half_parameters` hold only this rank's ranges, and GATHER puts whole
 // parameters into heaps[TRI_HEAP_STATE]. A unit is parameters that are gathered together.
 typedef struct engine_memory {
-    float *stored; // parameters that kernels read in the type in which they are stored
+    float *stored; // parameters that kernels read in F32
     // This rank's ranges, in F32, of the parameters that kernels read in a half type.
     float *masters;
     char *half_parameters; // the same parameters in the half type
@@ -104,9 +105,8 @@ typedef struct engine_memory {
     // If SCATTER follows every micro-batch: the gradients of this rank's own ranges, summed over
     // the micro-batches; else NULL.
     float *own_gradients;
-    // Memory for those gradients of one compute action that its kernels cannot add to earlier
-    // gradients themselves: they write them here, and the engine adds them after the action
-    // (plan/round_gradients.c).
+    // Kernels that cannot add their gradients to earlier ones write them here, and the engine adds
+    // them after the action (plan/round_gradients.c). It has room for one compute action.
     float *round_gradients;
     float *states; // optimizer states: sorted by unit, then by bucket, then by state
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
@@ -128,8 +128,8 @@ typedef struct engine_numbers {
     // The caller's numbers (tri_step_input.caller_numbers), and this rank's sums of squares of
     // gradients. In a deterministic run (the same bits on any number of ranks) the ranks exchange
     // the rows and all that lies behind them, and each rank adds them in the same order. In any
-    // other run each rank first adds up its own rows, and the ranks exchange only `sums`. So
-    // `caller_numbers` lies in `sums` there.
+    // other run each rank first adds up its own rows, and the ranks exchange only `sums`; in such a
+    // run `caller_numbers` points into `sums`.
     double *caller_numbers, *squares;
     // The results of a step, which lie one after the other so that one copy brings them to the
     // host: a row of sums over the step, room for `caller_numbers`, the sum of squares, the step
@@ -138,11 +138,15 @@ typedef struct engine_numbers {
     // begin.
     double *sums;
     int64_t total_at, scalars_at, carried_at, found_at, result_count;
-    double *carried; // the carried numbers among the results, for the next step
+    double *carried; // the carried numbers in `sums`, from carried_at on
     // Input of the op step_numbers, which makes step scalars and carried numbers from the sums: the
-    // learning rates, the limit of the norm, and counts (TRI_CONTROL_…).
+    // learning rates, the limit of the norm, the samples of the step and the updates so far
+    // (TRI_CONTROL_…).
     double *control;
-    double *losses;       // input of the op loss_seeds: (weight, count) of each loss
+    // Input of the op loss_seeds: a pair (weight, count) for the loss as a whole, then one for each
+    // loss of a weighted sum. The gradient of each loss is multiplied by its weight and divided by
+    // its count before BACKWARD adds it to the others (see terms.c).
+    double *losses;
     float *seeds;         // output of the op loss_seeds: what BACKWARD begins with, for each loss
     int64_t width;        // how many numbers a row of `result_rows` has
     int64_t capacity;     // how many numbers `result_rows` has room for
@@ -194,7 +198,7 @@ typedef struct engine_staging {
     float *memory, *own;
     int64_t own_elements;
     int unit, bucket, state; // which bucket and state `memory` holds at present; unit -1: none
-    bool is_new;             // the contents are written, but not yet copied to where they belong
+    bool is_new;             // `memory` was changed and not yet copied to where it belongs
     // The slices of the last fetched tensor: those of all tensor-parallel ranks, one after the
     // other.
     float *joined;
@@ -277,12 +281,12 @@ typedef struct engine_run {
     const tri_step_plan *step;
     tri_ticket *tickets; // by action: the action's ticket
     tri_ticket begin;    // stands for the compute lane's work from before this step
-    // The ranges of gradients that the compute action that is being issued makes in
-    // engine_memory.round_gradients, because its kernels cannot add them to earlier gradients
-    // directly.
+    // The ranges of gradients that the kernels of the present compute action write to
+    // engine_memory.round_gradients, because they cannot add them to earlier gradients directly.
     tri_round_range *ranges;
-    // By such a range, if it is a whole bucket: where the earlier gradients lie, to which the
-    // range is added after the action. (During the action the slot points to the range.)
+    // By range in `ranges`, if it is a whole bucket: the address of the earlier gradients, to which
+    // the range is added after the action. During the action the bucket's slot has the range's
+    // address.
     char **earlier;
     int range_count;
     // By parameter: where in engine_memory.round_gradients kernels write its gradient; NULL: they
@@ -316,8 +320,8 @@ struct tri_engine {
     engine_labels labels;
     engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
-    // Since the copies of parameters in the half type were last made from the masters,
-    // tri_engine_write or tri_engine_initialize has written state.
+    // State was written (by tri_engine_write or tri_engine_initialize) after the parameters were
+    // last cast to the half type, so the casts may be out of date.
     bool is_stale;
     bool was_issued[TRI_STEP_SHAPE_COUNT]; // by shape: such a step was issued before
     // By block: bit k is set if in every program that trains, the block makes gradients of the k-th
@@ -363,8 +367,8 @@ tri_status engine_let_wait(tri_engine *engine, tri_queue *queue, const tri_ticke
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
 // Defined in engine.c. engine_set_slots sets the slots to the addresses of the action's buffers.
-// engine_issue_action issues an action of the compute lane, and records the time in the ledger (the
-// rank's record of its actions).
+// engine_issue_action issues an action of the compute lane; if the device can measure times, it
+// also lets the device write down when the action begins and ends (times.c).
 void engine_set_slots(tri_engine *engine, const tri_action *action);
 tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 
@@ -374,8 +378,8 @@ tri_status engine_issue_action(tri_engine *engine, const tri_action *action);
 void engine_find_parts(tri_engine *engine);
 // Frees the captured parts. To be called only after the device has finished their work.
 void engine_close_parts(tri_engine *engine);
-// Finds the captured part (actions that the device repeats as one, as a CUDA graph) of the running
-// step to which the action belongs; NULL: it belongs to none.
+// Finds the captured part (actions that the device repeats as one, as a CUDA graph) to which an
+// action of the running step belongs; NULL: it belongs to none.
 struct engine_part *engine_part_of(const tri_engine *engine, const tri_action *action);
 // Issues an action of a captured part. The device gets the part as a whole: so the part's first
 // action issues all of it, its last action makes the ticket, and the others do nothing.
@@ -448,8 +452,8 @@ tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
-// Sums the rows of engine_numbers.result_rows (losses and metrics) and, in training, the squares of
-// gradients, over all micro-batches and ranks.
+// Sums the rows of engine_numbers.result_rows (losses and metrics) over all micro-batches and ranks
+// and, if `squared` (in training), also the squares of gradients.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
 // The offset, in numbers, of a metric's (sum, count) in a row of engine_numbers.result_rows. It is
 // the same in all programs and on all ranks, so that rows can be summed element by element.

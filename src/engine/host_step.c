@@ -87,8 +87,8 @@ tri_status engine_upload(tri_engine *e, const tri_action *a, tri_ticket *ticket)
         int64_t own = e->plan->flat.units[a->subject].buckets[bucket].own;
         bool is_half = tri_bucket_is_half(bucket);
         if (own == 0 || !tri_bucket_has_gradients(bucket)) continue;
-        // Parameters whose masters are offloaded are not copied here: FETCH brings them to the
-        // device each time before they are gathered.
+        // Parameters that kernels read in F32 are not copied here if they are offloaded: FETCH
+        // brings them to the device each time before they are gathered.
         if (!is_half && engine_is_offloaded(e, bucket, TRI_STATE_MASTERS)) continue;
         const void *from =
             on_host(e, a->subject, bucket, is_half ? ENGINE_HOST_HALF : TRI_STATE_MASTERS);

@@ -18,8 +18,8 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
 
 // Returns the communicator that allocates the memory from which ranks send and to which they
 // receive, because operations are fastest in memory that a communicator allocated. If the host can
-// use the device's memory, this communicator is a control communicator: the ranks of a host share
-// the memory that it allocates.
+// use the device's memory, this is a control communicator (one for the host's memory): the ranks of
+// a host share the memory that it allocates.
 static tri_comm *memory_of(const tri_engine *e) {
     return e->device->backend->host_memory ? e->groups.memory : e->data.world;
 }
@@ -152,9 +152,9 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Replaces the size of the state heap by the largest that any rank needs. The memory that a
-// communicator allocates must have the same size on all ranks, but a rank with fewer micro-batches
-// may need less.
+// Replaces the size of the state heap (for gathered parameters and for gradients) by the largest
+// that any rank needs. The memory that a communicator allocates must have the same size on all
+// ranks, but a rank with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,

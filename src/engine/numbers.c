@@ -7,8 +7,8 @@
 //
 // Each micro-batch has a row, into which kernels write (sum, count) of each loss and metric. In a
 // deterministic run the rows of all replicas, and one sum of squares for each chunk of the
-// gradients, travel to all ranks. Every rank then adds them in the order of the step, so that the
-// results have the same bits on any number of ranks:
+// gradients (TRI_FLAT_CHUNK elements), travel to all ranks. Every rank then adds them in the order
+// of the step, so that the results have the same bits on any number of ranks:
 //
 //   row of replica 0's first micro-batch | replica 1's | … | caller's numbers | squares by chunk
 //
@@ -37,7 +37,8 @@ static int64_t count_chunks(const tri_engine *e) {
 }
 
 // Whether this rank counts a unit (parameters that are reduced together) in the norm. Several
-// stages may hold a tied parameter; only the first of them counts it.
+// stages hold the unit if it is a tied parameter, which blocks of all these stages read; only the
+// first of these stages counts it.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&

@@ -129,8 +129,9 @@ tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
 }
 
 // The first parameter, in the graph's order, in whose gradient a finder (a kernel that looks for
-// numbers that are not finite) found one; -1: this rank has none. With this order the message is
-// the same in every run. found[i]: 1 + which of finder i's ranges has the number; 0: none has.
+// numbers that are not finite) found one; -1: this rank has none. The graph's order makes the
+// message the same in every run. found[i]: 1 + the index of the first range of finder i that has
+// such a number; 0: none has.
 static int first_found(const tri_engine *e, const double *found) {
     int first = -1;
     for (int i = 0; i < e->finders.count; i++) {
@@ -168,8 +169,8 @@ static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     size_t bytes = (size_t)e->finders.count * sizeof(double);
     e->flights.count = 0;
-    if (tri_engine_steps_ahead(e) ==
-        0) { // no step was issued after it, so the gradients are still there
+    // Without steps ahead, no later step has overwritten the gradients, so they are searched now.
+    if (tri_engine_steps_ahead(e) == 0) {
         TRI_TRY(engine_find_not_finite(e));
         TRI_TRY(
             tri_queue_read(e->queue, flight->results + n->found_at, n->sums + n->found_at, bytes));

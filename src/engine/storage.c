@@ -117,7 +117,8 @@ static tri_status transfer_by_buffer(const tri_storage *s, const tri_storage_op 
     return TRI_OK;
 }
 
-// Copies between memory of the device and of the host, which needs no buffer.
+// Copies directly between `op->memory`, which is the device's, and the host's memory that holds the
+// state, without the buffer.
 static tri_status transfer_by_queue(const tri_storage *s, const tri_storage_op *op) {
     char *held = s->memory + op->offset;
     size_t size = (size_t)op->size_bytes;
@@ -314,7 +315,7 @@ char *tri_storage_memory(const tri_storage *s) { return s->memory; }
 
 // Records the wait in the ledger (the rank's record of its actions) if the calling thread is the
 // one that runs the steps. Threads of queues wait for the storage too; they record nothing, because
-// only the first thread may write to the ledger's compute lane.
+// only the thread that runs the steps may write to the ledger's compute lane.
 static tri_ledger_mark record_wait(tri_storage *s) {
     if (!tri_ledger_is_compute_thread(s->ledger)) return (tri_ledger_mark){0};
     return tri_ledger_begin(

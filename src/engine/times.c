@@ -3,7 +3,7 @@
 // times into memory, and the host reads the times after the step. The ledger (the rank's record of
 // its actions) gets them in a lane of their own, "device". The ledger's compute lane shows when the
 // host issued the actions. A step in flight is one that was issued and whose results the host has
-// not read yet; its times are kept apart from those of other steps (a flight).
+// not read yet; it has memory of its own for its times and results (a flight).
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ void engine_clear_times(tri_engine *e, engine_flight *flight) {
 }
 
 // Finds the first action that the device has begun and not ended, in the steps in flight from the
-// oldest on. *flight is its step. NULL: there is none.
+// oldest on. *flight is set to its step. NULL: there is no such action.
 static const tri_action *unfinished(const tri_engine *e, const engine_flight **flight) {
     enum { FLIGHTS = 1 + TRI_MAX_STEPS_AHEAD };
     for (int k = 1; k <= FLIGHTS; k++) {

@@ -37,7 +37,7 @@ static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r
                          .out = {n->sums + n->found_at + index}};
 }
 
-// Adds a kernel that computes the graph's last node, which the caller has just added.
+// Adds to the list a kernel for the last node of the list's graph, which the caller has just added.
 static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_kernel range) {
     tri_graph *g = list->graph;
     engine_range_kernel *r = &list->items[list->count++];

@@ -7,10 +7,10 @@
 //   all_gather and reduce_scatter  if each rank has one term of that gradient; for activations that
 //                                  are sliced along the sequence [2]
 //
-// copy_to does nothing going forward, split cuts out this rank's slice, and rechunk changes the
-// order of slices in memory; these three do not communicate going forward. The engine runs
-// all_reduce, all_gather and reduce_scatter (engine/collective.c), because a device knows nothing
-// of other ranks.
+// In the forward pass copy_to does nothing, split cuts out this rank's slice, and rechunk changes
+// the order of slices in memory; these three do not communicate there. The engine runs all_reduce,
+// all_gather and reduce_scatter (engine/collective.c), because a device knows nothing of other
+// ranks.
 //
 // [1] Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using model
 // parallelism", 2019. [2] Korthikanti et al., "Reducing activation recomputation in large
@@ -142,10 +142,10 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
 }
 
 // The gradient rules. Each applies the other op of its pair to the gradient; the table at the top
-// of this file lists the pairs. For all_reduce that is copy_to, which changes nothing, so the rule
-// passes the gradient on and adds no node. all_gather is in two pairs: `partial` (each rank has
-// only one term of the gradient) decides which of them counts. A partial split has split_grad,
-// which is not in the table.
+// of this file lists the pairs. For all_reduce the other op is copy_to, which changes nothing, so
+// the rule passes the gradient on and adds no node. all_gather is in two pairs: `partial` (each
+// rank has only one term of the gradient) decides which of them counts. A partial split has
+// split_grad, which is not in the table.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

@@ -1,7 +1,7 @@
 // Defines the op that looks up rows of a table by token: its shape rules, gradient rule and costs.
 #include "ops/rules.h"
 
-// Computes the shape of y: that of ids, followed by the weight's D.
+// Computes the shape of y: the axes of ids, followed by D, the last axis of the weight.
 static tri_status embedding_output(const char *op, const tri_embedding_attr *a,
                                    const tri_op_signature *s, const tri_shape *weight,
                                    tri_shape *y) {

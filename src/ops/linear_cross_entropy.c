@@ -4,8 +4,9 @@
 #include "ops/rules.h"
 
 // The largest number of rows of a chunk, and the multiple to which the number of rows is rounded
-// up. The CPU's F32 product that sums the gradient of a weight divides the rows into blocks of the
-// same size (device/cpu/gemm.c). So gradients are summed in the same order as without chunks.
+// up. They are those by which the CPU's F32 product, which computes the gradient of a weight
+// without chunks, divides its sum over the rows (k_block_of in device/cpu/gemm.c). So gradients are
+// summed in the same order with chunks as without.
 enum { CHUNK_ROWS = 512, CHUNK_UNIT = 64 };
 
 int64_t tri_loss_chunk(int64_t rows) {

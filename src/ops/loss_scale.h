@@ -13,8 +13,8 @@
 typedef struct tri_loss_scale_options {
     double initial; // the first scale
     int64_t window; // good steps in a row before the scale doubles
-    // The scale is halved from this overflow on: with 2, the first overflow has no effect on it,
-    // and every further one halves it.
+    // Which overflow is the first that halves the scale: with 2, the first overflow has no effect
+    // on the scale, and every further one halves it.
     int64_t hysteresis;
     // When the count of overflows goes back to 0. True: after each good step, so that only
     // overflows in succession count; false: only after the scale has doubled.

@@ -28,6 +28,12 @@ typedef enum tri_activation {
 //   y to zero, so that no gradient flows there.
 // - moments: of each channel the mean and the sum of squared deviations from it; and the number of
 //   samples.
+// - inv_std, inv_rms: 1 / standard deviation, 1 / root of the mean square. mean_sum, var_sum: the
+//   mean and the unbiased variance of each channel, times the number of samples; from their sums
+//   over a step the running statistics are updated.
+// - logits of a slice: the scores of those classes that this rank has. max: the largest score of
+//   each row over all classes. sums: of each row the sum of exp(score - max) over the classes, and
+//   the label's score - max.
 // - step scalars: numbers that updates read in a step, such as the learning rate. Carried numbers:
 //   what one step hands to the next, such as the loss scale.
 #define TRI_OP_LIST(X)                                                                             \
@@ -235,8 +241,9 @@ typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
     // Where a sample of x lies in its full sample if x is a slice of a larger tensor, so that all
-    // slices draw from one mask: it has runs of `run` consecutive elements, which begin at elements
-    // first, first + stride, first + 2 * stride, … of the full sample. run 0: x is no slice.
+    // slices draw from one mask: the sample of x has runs of `run` consecutive elements, which
+    // begin at elements first, first + stride, first + 2 * stride, … of the full sample. run 0: x
+    // is no slice.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -249,8 +256,8 @@ typedef struct tri_concat_attr {
 } tri_concat_attr;
 
 typedef struct tri_concat_grad_attr {
-    // The input of concat whose gradient this is covers, along axis `dim`, `size` elements of the
-    // joined tensor from element `first` on.
+    // Along axis `dim`, the input whose gradient this is has elements `first` to first + size - 1
+    // of the joined tensor.
     int64_t dim, first, size;
 } tri_concat_grad_attr;
 
@@ -401,8 +408,8 @@ typedef struct tri_moving_average_attr {
     double momentum;
 } tri_moving_average_attr;
 
-// Gather or reduce x along any axis (attr->dim). The collective itself runs along the outermost
-// axis, whose slices are contiguous. For any other axis a rechunk is added.
+// These functions gather or reduce x along any axis (attr->dim). The collective itself runs along
+// the outermost axis, whose slices are contiguous. For any other axis a rechunk is added.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 

@@ -81,7 +81,8 @@ int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, 
 // Sets the shape and type of output 0 to those of a pair (sum, count), F64 [2], which all losses
 // and metrics make.
 void ops_loss_output(tri_op_signature *s);
-// Checks that an input, the loss seed with which the backward pass begins, is F32 or F64 [1].
+// Checks that an input, the loss seed with which the backward pass begins, has type F32 or F64 and
+// shape [1].
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
 // Tells the number of classes of a loss on scores [.., K], which is K, so that data with labels of
 // K or more can be rejected.

@@ -7,7 +7,7 @@
 //   after it then change nothing;
 // - loss_seeds: the gradients of the losses with respect to their sums, with which the backward
 //   pass begins.
-// Only the engine adds these ops (engine/numbers.c), once a step.
+// Only the engine uses these ops (engine/numbers.c and engine/update.c). It runs them once a step.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {

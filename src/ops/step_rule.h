@@ -1,7 +1,7 @@
 // What the ops step_numbers and loss_seeds compute: how the numbers that updates read (the step
 // scalars, such as the learning rate) and those that the next step needs (the carried numbers, such
-// as the loss scale) follow from a step's sums. It is in a header, so that the host and a GPU use
-// the same code.
+// as the loss scale) follow from a step's sums. The functions are in a header, so that the host and
+// a GPU use the same code.
 #ifndef TRIREME_OPS_STEP_RULE_H
 #define TRIREME_OPS_STEP_RULE_H
 
@@ -40,8 +40,9 @@ TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_op
 }
 
 // Computes the carried numbers that a step hands to the next: the loss scale with its counters, the
-// count of updates, and whether the device has halted. It halts after a step that is not finite and
-// for which no smaller loss scale makes up: then it skips all steps until the host clears the halt.
+// count of updates, and whether the device has halted. The device halts after a step with a number
+// that is not finite, if there is no loss scale or no smaller one. Then it skips all steps until
+// the host clears the halt. Also writes to the step scalars `step` whether this step is skipped.
 TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
                                        bool finite, double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;

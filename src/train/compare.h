@@ -1,4 +1,6 @@
-// The comparison of the ranks' plans, with which a session begins.
+// Checks that the plans of all ranks fit together. This is done when a session (ranks, data,
+// device, plan and engine of a command) is opened: after each rank has made its plan, before it
+// creates its engine.
 #ifndef TRIREME_TRAIN_COMPARE_H
 #define TRIREME_TRAIN_COMPARE_H
 

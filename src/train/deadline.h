@@ -28,8 +28,8 @@ typedef struct train_deadline {
 void train_deadline_note_step(train_deadline *deadline, double seconds);
 void train_deadline_note_pause(train_deadline *deadline, double seconds);
 void train_deadline_note_save(train_deadline *deadline, double seconds);
-// What has to be done before the run can stop, besides what every run needs: the step that is about
-// to be issued, the step after it, and the last checkpoint.
+// What has to be done before the run can stop. What every run needs is not counted here: the step
+// that is about to be issued, the step after it, and the last checkpoint.
 typedef struct train_rest {
     // Steps that are issued and not finished, and those that are still issued before all ranks know
     // the decision to stop.
@@ -38,8 +38,9 @@ typedef struct train_rest {
     bool saves;     // a checkpoint besides the last one is being written, or comes due
 } train_rest;
 
-// Whether no further step may be issued at time `now_s`. Before it answers yes, it asks Slurm
-// again, because somebody may have extended the job's time.
+// Whether it has to be decided at time `now_s` that the run stops. All ranks learn of the decision
+// from the step that is about to be issued. Before it answers yes, it asks Slurm again, unless it
+// has just done so, because somebody may have extended the job's time.
 bool train_deadline_is_due(train_deadline *deadline, double now_s, train_rest rest);
 
 #endif

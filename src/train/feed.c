@@ -1,6 +1,7 @@
 // Feeds micro-batches from a loader to the engine, which calls train_feed_next and its companions
 // while it issues a step. The engine may look at micro-batches before it takes them, to count
-// labels. It tells when it no longer reads one, so that the loader may reuse the memory.
+// labels. The engine also tells when it no longer reads a micro-batch, so that the loader may reuse
+// the memory.
 #include "train/loop.h"
 
 #include <stdio.h>

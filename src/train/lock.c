@@ -135,8 +135,11 @@ static void move_away(const char *path, const record *dead) {
         tri_os.unlink(aside);
 }
 
-// Decides whether the open file is held by a living process. If the file system supports locks, the
-// kernel's answer decides; if not, the process in the record and whether the file is touched.
+// Decides whether a living process holds the open file. It is held if the kernel refuses the lock.
+// It is free if the kernel grants the lock and the record is empty or names a process on this host,
+// and also if there are no locks but this process has just created the file. Otherwise the record's
+// process decides or, if that process cannot be looked up from here, whether somebody touches the
+// file.
 static verdict judge(train_lock *lock, bool is_new, record *found) {
     struct timespec touched;
     int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
@@ -185,8 +188,8 @@ static int64_t patience_ns(const record *found) {
 static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
     record found = {.text = ""};
     int64_t start = tri_os.monotonic_ns();
-    // How often try_once has returned RETRY. It could do so for ever if other processes kept
-    // changing the file.
+    // How often try_once has returned RETRY. This is limited, because it could go on for ever if
+    // other processes kept changing the file.
     int retries = 0;
     verdict v;
     while ((v = try_once(lock, &found)) == RETRY || v == HELD) {

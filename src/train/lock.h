@@ -8,14 +8,15 @@
 //   with the process, so that a killed process never blocks the folder.
 // - Where locks do not reach other hosts (Lustre with localflock), a heartbeat decides: the holder
 //   touches the file every TRI_LOCK_BEAT_MS. A process that finds the record of another host
-//   watches the file for TRI_LOCK_WATCH_MS. If the file is touched in that time, it is held; if
-//   not, it is free.
+//   watches the file for TRI_LOCK_WATCH_MS. If the file is touched in that time, the lock is held;
+//   if not, it is free.
 // - Where there are no locks at all (Lustre without flock), the file is created with O_EXCL. Its
 //   record names a process (pid, time of its start) on a host (boot id, PID namespace). On that
 //   host the process is looked up; other hosts watch the file.
+//
 // If a holder loses the file system for longer than TRI_LOCK_WATCH_MS and a process on another host
-// takes the folder, the holder's next train_lock_check fails, and its run ends. Only if locks do
-// not reach that host, both may have written in between.
+// takes the folder, the holder's next train_lock_check fails, and its run ends. If locks do not
+// reach that host, both processes may have written in the folder until then.
 #ifndef TRIREME_TRAIN_LOCK_H
 #define TRIREME_TRAIN_LOCK_H
 

@@ -2,8 +2,8 @@
 // call. train.c has the loop itself. A step is one global batch and one update. A step in flight is
 // one that was issued to the device and whose results the host has not read yet: on a device that
 // works asynchronously, the loop issues a step before it reads the results of the one before. The
-// run folder has the run's recipe, metrics and checkpoints. Rank 0 writes its files, except for the
-// data of checkpoints and the sample logs, which several ranks write.
+// run folder has the run's recipe, metrics and checkpoints. Rank 0 writes the files there, except
+// for the data of checkpoints and the sample logs, which several ranks write.
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
@@ -88,8 +88,9 @@ tri_status train_lock_folder(train_loop *loop);
 // Defined in job_end.c. Finds out, before the first step, when the Slurm job ends, so that the run
 // can stop before that. On ranks other than 0 it only prepares `deadline`.
 void train_watch_job(train_loop *loop);
-// Defined in job_end.c. Whether the run has to stop now, so that its last checkpoint is written in
-// time. Rank 0 decides.
+// Defined in job_end.c. Called before each step: whether the run has to stop, so that its last
+// checkpoint is written in time. Rank 0 decides, and all ranks learn of the decision from that
+// step.
 bool train_job_ends(train_loop *loop);
 // Defined in job_end.c. Starts the job again, as trainer.on_timeout says, after a run that was
 // stopped with a checkpoint. On ranks other than 0 it does nothing. It may not return, because
@@ -139,8 +140,9 @@ tri_status train_save(train_loop *loop, bool behind);
 // step also sums this number over all ranks, so that no rank has to wait in order to learn how far
 // the others are: train_advance_saving goes on once the sum is at least the number of ranks.
 double train_saving_ready(const train_loop *loop);
-// Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it.
-// `ready_sum`: the sum of train_saving_ready over all ranks. Collective.
+// Defined in saving.c. Called after a step: commits the checkpoint if all ranks have written it,
+// and ends the save if it is committed. `ready_sum`: the sum of train_saving_ready over all ranks.
+// Collective.
 tri_status train_advance_saving(train_loop *loop, double ready_sum);
 // Defined in saving.c. Waits until the checkpoint in progress is complete. Collective.
 tri_status train_finish_saving(train_loop *loop);
@@ -160,8 +162,8 @@ tri_status train_take_carried(const tri_session *session, tri_progress *progress
 // Defined in sample_log.c. A log of the samples that each step took. If it is NULL, its functions
 // do nothing.
 typedef struct train_sample_log train_sample_log;
-// Opens this rank's file of the sample log. NULL: log.samples is not set, or another rank logs the
-// same samples.
+// Opens this rank's file of the sample log. NULL: log.samples is not set, the run writes no files
+// (fast_dev_run), or another rank logs the same samples.
 train_sample_log *train_sample_log_open(const train_loop *loop);
 // Appends one micro-batch to the log. `step` counts from 1, as in metrics.jsonl.
 void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);

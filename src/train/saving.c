@@ -132,9 +132,10 @@ tri_status train_save(train_loop *loop, bool behind) {
     return status;
 }
 
-// The number that this rank adds to a sum over all ranks: 1 if it has written its chunks, the
-// number of ranks if it has failed, else 0. So one sum is enough: if it is at least the number of
-// ranks, all are ready or one has failed.
+// The number that this rank adds to a sum over all ranks: 1 if it is done with its part of the
+// present stage (to write its chunks; later, on rank 0, to commit), the number of ranks if it has
+// failed, else 0. So one sum is enough: if it is at least the number of ranks, all are ready or one
+// has failed.
 double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);

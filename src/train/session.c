@@ -17,7 +17,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// As tri_session_describe_fields, but sets *count to 0 if nothing is known.
+// As tri_session_describe_fields, but sets *count to 0 if no fields are known.
 static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
                                int *count) {
     tri_data_field described[TRI_MAX_DATA_FIELDS];
@@ -25,7 +25,9 @@ static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, t
     TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // A built-in model accepts samples of any size, so its fields do not describe the data.
+    // If the data's options tell no fields, or only guess them, takes the fields that the task
+    // declares, if it declares any. Not those of a built-in model: it accepts samples of any size,
+    // so the fields that it declares do not describe the data.
     if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
         return TRI_OK;
     for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
@@ -470,7 +472,8 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    // session->health reads what this rank does from memory that tri_comm_close frees.
+    // session->health reads what this rank does from memory that tri_comm_close frees, so it has to
+    // stop that first.
     tri_health_drop_ring(session->health);
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);

@@ -1,5 +1,6 @@
-// A session: ranks, device, data, plan and engine, made from a recipe. The commands train, eval,
-// plan, bench and checkpoint init all use it, so that they treat a recipe in the same way.
+// A session: ranks, device, data, plan and engine, made from a recipe. Training, evaluation and
+// `trireme bench train` open one. The commands plan and checkpoint init need none, but use the same
+// functions of this header, so that all treat a recipe in the same way.
 #ifndef TRIREME_TRAIN_SESSION_H
 #define TRIREME_TRAIN_SESSION_H
 
@@ -20,8 +21,8 @@ typedef struct tri_backends {
     // of them that exists on this host.
     const tri_device_backend *const *devices;
     // Connects this rank to the others; only called if there are several. `options` NULL: defaults.
-    // *health finds lost ranks, and has to end after the communicator. *health NULL: the ranks use
-    // only shared memory, which shows lost ranks itself.
+    // *health finds lost ranks; it must be stopped only after the communicator is closed. *health
+    // NULL: the ranks use only shared memory, which shows lost ranks itself.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process even if its main thread is
@@ -88,11 +89,11 @@ typedef struct tri_session {
 } tri_session;
 
 // Opens everything including the engine. It writes no file, because nothing may be left behind if a
-// later check fails. Collective. On failure *out is destroyed.
+// later check fails. Collective. On failure everything is closed again, and *out is not set.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 // Tells the other ranks why this rank ends, so that they report the cause instead of a lost rank.
 // It tells nothing if they end in the same step for the same reason. Keeps the error message.
-// Returns the status: TRI_REFUSED if the failure follows from another rank's bad input.
+// Returns `status`, or TRI_REFUSED if the failure follows from another rank's bad input.
 tri_status tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed
 

@@ -86,8 +86,8 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        // A value that is a text has returned above. It is not marked as taken, so that
-        // tri_task_check_options rejects it.
+        // If the value is a text, the function has returned above. Then the option is not marked as
+        // taken, so that tri_task_check_options rejects it.
         options->taken[i] = true;
         return true;
     }

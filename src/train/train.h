@@ -22,7 +22,8 @@ typedef struct tri_train_request {
 // The evaluation of the test data at the end of a run.
 typedef struct tri_test_result {
     int64_t samples; // 0: the test data were not evaluated
-    // `metrics`: by index of the graph's metrics. Index 0 is the loss; it is not set there.
+    // `metrics`: by index of the graph's metrics. Element 0 is not set, because metric 0 is the
+    // loss.
     double loss, metrics[TRI_MAX_METRICS];
 } tri_test_result;
 
@@ -58,11 +59,11 @@ typedef struct tri_train_result {
     int64_t test_samples;
 } tri_train_result;
 
-// Trains. TRI_OK: the run is complete. TRI_STOPPED: a signal stopped it, and a checkpoint was
-// saved. Other status: the run failed, and earlier checkpoints are unchanged. Bad input is rejected
-// before anything is created. SIGTERM, SIGINT, SIGUSR1 and SIGHUP stay caught until the caller
-// calls tri_signals_unwatch, so that a late signal does not end the process before the result is
-// printed.
+// Trains. TRI_OK: the run is complete. TRI_STOPPED: a signal or the end of the job's time stopped
+// it, and a checkpoint was saved. Other status: the run failed, and earlier checkpoints are
+// unchanged. Bad input is rejected before anything is created. SIGTERM, SIGINT, SIGUSR1 and SIGHUP
+// stay caught until the caller calls tri_signals_unwatch, so that a late signal does not end the
+// process before the result is printed.
 tri_status tri_train(const tri_train_request *request, tri_train_result *out);
 
 typedef struct tri_eval_request {

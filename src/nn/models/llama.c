@@ -1,6 +1,6 @@
-// The model llama, a decoder that predicts a text's next token. It builds a graph, with one block
-// (what is scheduled as one) for each decoder layer. Options and parameters are named as in Hugging
-// Face's LlamaForCausalLM.
+// The model llama, a decoder that predicts a text's next token. It builds a graph in which the
+// embedding, each decoder layer and the head are a block: a group of layers that is scheduled as
+// one. Options and parameters are named as in Hugging Face's LlamaForCausalLM.
 #include "nn/models/models.h"
 
 #include "base/limits.h"
