@@ -1,5 +1,5 @@
 // Reads a recipe: YAML, a DeepSpeed configuration in it, overrides of the command line, and the
-// option tables of all sections. Also finds the differences between two recipes. Next:
+// option tables of all sections. Also finds the differences between two recipes. Read next:
 // train/train.c, which runs it.
 #include "recipe/recipe.h"
 
