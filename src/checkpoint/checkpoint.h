@@ -92,8 +92,8 @@ typedef struct tri_checkpoint_save_request {
     tri_status (*admit)(void *context);
     void *admit_context;
     // Set when the save ends: how many seconds the slowest rank worked for it. The time between the
-    // save's two stages (writing, commit), in which it waits until all ranks have ended a training
-    // step, does not count. NULL: the caller does not want the number.
+    // two stages of the save (writing, commit) does not count, because the save then only waits
+    // until all ranks have ended a training step. NULL: the caller does not want the number.
     double *worked_s;
 } tri_checkpoint_save_request;
 

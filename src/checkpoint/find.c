@@ -139,8 +139,8 @@ static tri_status look(const char *path, checkpoint_sight *out) {
 }
 
 // Finds the checkpoint that was committed last, of those that this rank sees: sets *commit to the
-// number of its commit and *step to its step; -1: none. If there are very many ranks, only some of
-// them look.
+// number of its commit and *step to its step; -1: none. At most 64 ranks look, so that very many
+// ranks do not overload the file system; the others get -1.
 static void look_for_newest(tri_arena *arena, tri_comm *comm, const char *home, int64_t *commit,
                             int64_t *step) {
     enum { LOOKING = 64 };

@@ -5,7 +5,7 @@
 #include "checkpoint/folder.h"
 
 typedef enum checkpoint_kind {
-    CHECKPOINT_IS_STEP,   // the folder of a step
+    CHECKPOINT_IS_STEP,   // a checkpoint: the folder of one step
     CHECKPOINT_IS_FOLDER, // a folder without checkpoints
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;

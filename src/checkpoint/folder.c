@@ -1,6 +1,6 @@
 // The folder RUN/checkpoints, whose path is called `home` here: names, lists and sorts checkpoints,
 // commits them, sets the symbolic links "last" and "best" to two of them, and removes old ones. A
-// "step" is the folder of one checkpoint, such as step-00000938. Next when resuming: load.c.
+// "step" is the folder of one checkpoint, such as step-00000938. Read next, for resuming: load.c.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"

@@ -34,8 +34,8 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
 
 // Lists the steps of `home` with their manifests (the contents of state.json). Steps that cannot be
 // read come first, because any of them may be the newest; of these, the largest step number comes
-// first. Then come the others, of which the latest commit comes first. A missing folder has no
-// steps.
+// first. Then come the others, in reverse order of their commits, the newest first. A missing
+// folder has no steps.
 tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out);
 // Finds the readable step with the best value of the metric `monitor`. Of equal values it takes the
 // earlier commit, so that the symbolic link `best` does not change needlessly. NULL: no step has a

@@ -42,9 +42,9 @@ static bool is_seen(const char *path, int64_t size_bytes) {
     return !is_late;
 }
 
-// Opens the folder of the run's steps, and then the step's folder. NFS asks the server for the
-// current contents of a folder when it is opened; only then does it forget that a name did not
-// exist.
+// Opens the two folders above a file, the outer one first: usually RUN/checkpoints and the
+// checkpoint's folder. NFS asks the server for the current contents of a folder only when the
+// folder is opened; until then a name that did not exist stays missing.
 static void refresh_folders(const char *path) {
     char folder[PATH_MAX];
     size_t ends[2] = {0}, count = 0;

@@ -28,7 +28,7 @@ typedef struct checkpoint_patience {
 // Which files of a checkpoint a host sees, and how long they are, so that all ranks know for which
 // files to wait.
 typedef struct checkpoint_sight {
-    char path[PATH_MAX]; // the step's folder; empty: there is no checkpoint
+    char path[PATH_MAX]; // the checkpoint's folder; empty: there is no checkpoint
     // Sizes in bytes of state.json and of the checkpoint's other files; -1: the file is not there.
     int64_t bytes[CHECKPOINT_MAX_FILES + 1];
 } checkpoint_sight;

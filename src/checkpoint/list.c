@@ -19,8 +19,8 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
     return tri_arena_strdup(arena, text);
 }
 
-// Checks a step quickly, without reading its tensors: only that its files exist with their full
-// length. Returns "" or what is wrong with the step.
+// Checks a checkpoint quickly, without reading its tensors: only that its files exist with their
+// full length. Returns "" or what is wrong with it.
 static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
     for (int i = 0; i < step->manifest.file_count; i++) {

@@ -6,6 +6,9 @@
 //    "training":{…},"recipe":"…","chunk_bytes":4194304,
 //    "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
 //
+// commit: the checkpoints of a run folder are numbered as they are saved; the one with the largest
+// number is the newest.
+//
 // A file has one hash for each of its chunks, in order. The first chunks are the header, with its
 // byte count and padding; then come the tensors, in the order of the file. The header and each
 // tensor are cut into chunks separately, every chunk_bytes from their first byte on. An empty

@@ -20,8 +20,8 @@ static const named *find(const named *sorted, int count, const char *name) {
     return count ? bsearch(&key, sorted, (size_t)count, sizeof key, compare) : NULL;
 }
 
-// Whether `whole` is `end` with a prefix: for example "module.fc.weight", as PyTorch names
-// parameters of a wrapped model, ends in "fc.weight".
+// Whether `whole` is a prefix, a dot and `end`: for example "module.fc.weight", as PyTorch names a
+// parameter of a wrapped model, ends in "fc.weight".
 static bool ends_in(const char *whole, const char *end) {
     size_t length = strlen(whole), part = strlen(end);
     return length > part && whole[length - part - 1] == '.' && !strcmp(whole + length - part, end);

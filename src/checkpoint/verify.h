@@ -11,8 +11,8 @@
 // verifies.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
-// Reads state.json in a step's folder. TRI_CORRUPT also if the folder has the name of another step,
-// because somebody has renamed it.
+// Reads state.json in a checkpoint's folder. TRI_CORRUPT also if the folder's name is that of
+// another step, because somebody has renamed it.
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // Verifies every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);

@@ -30,7 +30,7 @@ typedef struct tri_dataset_kind {
     // Adds the fields that follow from the options alone, for plans, which do not open the data.
     // NULL: without the data, no field is known.
     tri_status (*describe)(tri_dataset *dataset);
-    // `describe` adds the kind's usual shapes, but those in the files may differ.
+    // True: `describe` adds the kind's usual shapes, but those in the files may differ.
     bool describes_guess;
 } tri_dataset_kind;
 

@@ -1,5 +1,6 @@
-// The loader: worker threads fill a ring of buffers with a replica's micro-batches, in order, and
-// the training loop ("the caller") takes one after the other. loader.h explains replica and round.
+// The loader: worker threads fill a ring of buffers with the micro-batches of a replica (the ranks
+// that together run one micro-batch), in order, and the training loop ("the caller") takes one
+// after the other. A round is the number of a micro-batch among those of the replica in one step.
 #include "data/loader.h"
 
 #include "base/os.h"

@@ -1,4 +1,5 @@
-// Parses, prints and compares data.shapes.
+// Parses, prints and compares values of data.shapes: the shapes of one stored sample that a recipe
+// declares.
 #include "data/shapes.h"
 
 #include <string.h>

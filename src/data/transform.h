@@ -2,8 +2,8 @@
 // in transform.c.
 //
 // A U8 image always becomes F32 in [0, 1] (x / 255). Transforms that move pixels draw random
-// numbers. An evaluation must not depend on chance, so they act on training samples only. They move
-// the elements before these are converted to F32; transforms that change values come after the
+// numbers, so they act on training samples only: an evaluation must not depend on chance. They move
+// the pixels before these are converted to F32; transforms that change values come after the
 // conversion. A random number depends on the seed, the transform's index and name, the epoch and
 // the sample.
 #ifndef TRIREME_DATA_TRANSFORM_H

@@ -20,9 +20,9 @@ tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const 
 // clear which value is meant, so this is an error, and its message has both. There are two
 // exceptions. If the configuration comes from an override, its value replaces the recipe's. If one
 // of `overrides` sets the key, that override is applied later, and its value counts.
-// Two kinds of settings never conflict with the recipe (deepspeed_settings.h): a default is used
-// only if the recipe sets nothing, and so is a derived value, unless the configuration comes from
-// an override.
+// Two kinds of settings never conflict with the recipe (deepspeed_settings.h): a default of
+// DeepSpeed (is_fallback) is used only if the recipe sets nothing, and so is a derived value
+// (is_derived), unless the configuration comes from an override.
 tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
                                bool is_override, const char *const *overrides, int count);
 

@@ -21,9 +21,10 @@ typedef struct tri_deepspeed_setting {
 typedef struct tri_deepspeed {
     tri_deepspeed_setting *settings;
     int count, capacity;
-    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: that is not
-    // given, but train_batch_size and train_micro_batch_size_per_gpu are, so it follows from them
-    // and from the replicas, and has to be a whole number. 0: neither is the case.
+    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: this key is
+    // not given, but train_batch_size and train_micro_batch_size_per_gpu are; the number then
+    // follows from them and from the number of replicas, and has to be whole. 0: neither is the
+    // case.
     int64_t rounds;
     tri_strings notes; // warnings, one line each
 } tri_deepspeed;

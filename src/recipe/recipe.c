@@ -1,5 +1,5 @@
 // Reads a recipe: YAML, a DeepSpeed configuration in it, overrides of the command line, and the
-// option tables of all sections. Also finds the differences between two recipes. Next:
+// option tables of all sections. Also finds the differences between two recipes. Read next:
 // train/train.c, which runs it.
 #include "recipe/recipe.h"
 
@@ -70,8 +70,8 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
-// Merges a DeepSpeed configuration into the recipe. This is done before the other overrides are
-// applied, so that they can change its settings.
+// Merges a DeepSpeed configuration into the recipe, before the other overrides are applied, so that
+// these can change the configuration's settings.
 static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
                                   const char *const *overrides, int count,
                                   tri_recipe_dropped *dropped, tri_deepspeed *out) {

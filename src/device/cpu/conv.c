@@ -1,4 +1,4 @@
-// Convolutions by oneDNN, and the rules by which these and our own are chosen.
+// Convolutions by oneDNN, and the rules that choose between these and our own kernels.
 //
 // The home layout of a weight [O, C/groups, kh, kw], in which the weight and its gradient are kept,
 // is a function of its shape (C input channels, O output channels). At the end of each line stands

@@ -19,8 +19,9 @@ enum {
     CPU_FLAT_GRAIN = 1 << 14, // a range of fewer elements is not worth a second thread
 };
 
-// All kernels. Our own come first, because a node gets the first kernel that supports it and ours
-// are faster; then those of `ref`. The first call of cpu_describe fills the list.
+// All kernels. A node gets the first kernel that supports it, so our own come first, because they
+// are faster. After them come those of the device `ref`, the reference in plain C. The first call
+// of cpu_describe fills the list.
 static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
 
 static void list_kernels(void) {

@@ -1,6 +1,6 @@
 // Embedding: copies rows of a table by id. Its gradient adds rows of dy to rows of the table's
-// gradient; each thread computes a range of these rows, so that every row is summed in the order of
-// the ids. On a rank that has only a slice of the table, ids of other rows give zeros.
+// gradient; each thread computes a range of the table's rows, so that every row is summed in the
+// order of the ids. On a rank that has only a slice of the table, ids of other rows give zeros.
 #include "device/cpu/scalar.h"
 
 #include "device/ref/node.h"

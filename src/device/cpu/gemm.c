@@ -19,8 +19,8 @@ enum {
     K_UNPACKED = 48,
     PANELS_MAX = 4, // panels of b that are packed at a time: 512 KB
     GEMM_LINE = 16, // floats in a cache line
-    // If at most this many tiles read a block of b, they are finished before the hardware has
-    // loaded the next block of b. So the next block is then prefetched.
+    // If at most this many tiles read a block of b, they prefetch the next block, because the
+    // hardware alone would not load it in time.
     FEW_TILES = 32,
     TILES_AHEAD = 2,           // a tile prefetches the sums in c of the tile after the next one
     SHARED_PRODUCTS = 1 << 17, // a product of fewer multiplications is not worth a second thread

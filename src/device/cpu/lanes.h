@@ -41,14 +41,15 @@ CPU_LANES_INLINE void cpu_transpose_halves(const __m256 r[4], __m256 out[4]) {
     out[3] = _mm256_shuffle_ps(b, d, 0xEE);
 }
 
-// The 128-bit mask whose lanes are the first four bits of `bits`.
+// A mask of four 32-bit vector lanes: all bits of lane i are those of bit i of `bits`.
 CPU_LANES_INLINE __m128i cpu_mask4(unsigned bits) {
     const __m128i each = _mm_setr_epi32(1, 2, 4, 8);
     return _mm_cmpeq_epi32(_mm_and_si128(_mm_set1_epi32((int)bits), each), each);
 }
 
-// Loads four neighbouring pixels of eight planes, which lie `plane` floats apart: out[i] has pixel
-// i of all planes. If `some`, reads only the pixels whose bit is set in `bits`; others become 0.
+// Loads four neighbouring pixels of each of eight planes (a plane is one channel of an image),
+// which lie `plane` floats apart: out[i] gets pixel i of all planes. If `some`, reads only the
+// pixels whose bit is set in `bits`; the others become 0.
 CPU_LANES_INLINE void cpu_load_pixels4(const float *from, int64_t plane, bool some, unsigned bits,
                                        __m256 out[4]) {
     __m256 r[4];

@@ -1,6 +1,6 @@
-// A linear layer and the cross-entropy of its scores (together: a head), and its gradient, one
-// chunk of rows at a time: the memory for scores holds one chunk, first its scores and then their
-// gradient.
+// A linear layer with the cross-entropy of its scores (together: a head), and the gradient of both.
+// Computes one chunk of rows at a time, so that the memory for scores holds only one chunk: first
+// its scores, then their gradient.
 //
 // Results have the same bits as those of the separate kernels (linear.c, linear_bf16.c,
 // class_loss.c), because the same code computes products and losses. The gradient of the weight is

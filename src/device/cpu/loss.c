@@ -13,7 +13,7 @@ enum {
 typedef struct loss_state {
     const cpu_device *device;
     cpu_range range;
-    float factor;  // if the op is a gradient: its constant factor
+    float factor;  // if the op is a gradient: the constant factor in its formula
     int64_t count; // number of elements
 } loss_state;
 

@@ -128,7 +128,8 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-// A plane of the gradient of the normalised tensor, before ReLU or pooling.
+// A plane of the gradient with respect to the normalised tensor, from which ReLU or max pooling
+// then makes y if one of them is fused.
 typedef struct norm_dy {
     const norm_job *job;
     int64_t first;       // the number of the plane's first pixel in the tensor

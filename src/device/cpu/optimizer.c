@@ -30,7 +30,8 @@ typedef struct update_job {
     float lr, scale, decay;
     float shrink;            // factor of the parameter: 1 − lr · weight decay for adamw, else 1
     float momentum, damping; // of sgd; damping is 1 − dampening
-    bool nesterov, first;    // first: this is the first update, and sgd's momentum begins
+    // first: this is the first update, in which sgd's momentum starts as the gradient
+    bool nesterov, first;
     // adam: rest1 = 1 − beta1, rest2 = 1 − beta2, and root = 1 / sqrt(1 − beta2^t) corrects the
     // bias of sqrt(v). adadelta: beta1 = rho, rest1 = 1 − rho.
     float beta1, beta2, rest1, rest2, root, eps;

@@ -1,5 +1,5 @@
 // Measures the highest rates of this machine: arithmetic in F32 and BF16, and the bandwidth of
-// memory and caches. `trireme bench` reports the speed of kernels as fractions of these.
+// memory and caches. `trireme bench kernels` reports the speed of kernels as fractions of these.
 #include "device/cpu/amx.h"
 #include "device/cpu/cpu.h"
 

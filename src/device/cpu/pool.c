@@ -161,7 +161,8 @@ bool cpu_pool_is_2x2(const cpu_pool *s) {
     return true;
 }
 
-// Gives plane i of x, scaled and shifted as the job says.
+// Makes the pool_source of plane i of x. If the job has a scale, the pixels are scaled and shifted:
+// here if x is BF16, else when they are loaded.
 CPU_INLINE pool_source source_of(const cpu_pool_job *job, int64_t i, pool_space space) {
     const cpu_pool *s = job->pool;
     int64_t plane = s->in[0] * s->in[1] * CPU_BLOCK, channel = i % s->blocks * CPU_BLOCK;

@@ -1,5 +1,5 @@
 // Copies a tensor into another layout. Images in F32 are copied between the plain layout and
-// nChw16c by our own code, one plane of 16 channels of a sample at a time, which it transposes in
+// nChw16c by our own code, which transposes one plane (16 channels of a sample) at a time in
 // registers. oneDNN does the other reorders, which are small (weights) or BF16.
 #include "device/cpu/simd.h"
 

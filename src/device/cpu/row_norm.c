@@ -118,8 +118,8 @@ CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sum
         cpu_put(dx, x_bf16, i, inv * (e.g - mean_g - e.h * mean_gh));
     }
     if (!job->other_dx) return;
-    // This addition has a loop of its own: in the loop above, the compiler could fuse it with a
-    // product, which would round differently from the op `add`.
+    // This addition has a loop of its own. In the loop above, the compiler could fuse it with a
+    // multiplication, and the bits would differ from those of a separate op `add`.
     const void *other_dx = cpu_row(job->other_dx, x_bf16, r * width);
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++)

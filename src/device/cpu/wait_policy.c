@@ -8,9 +8,10 @@
 //
 // That threads have to wait for cores does not tell whether yielding would be faster. For example,
 // if a thread of the data loader sometimes takes a core, small kernels run two to three times
-// faster with spinning threads, although these lose that core. So while threads have to wait for
-// cores, a separate thread, the watcher, from time to time lets them yield for a moment (a trial)
-// and keeps the faster of the two ways, measured in parallel loops per second.
+// faster with spinning threads, although one of these then has to wait for its core. So while
+// threads have to wait for cores, a separate thread, the watcher, from time to time lets them yield
+// for a moment (a trial) and keeps the faster of the two ways, measured in parallel loops per
+// second.
 #include "device/cpu/wait_policy.h"
 
 #include "base/cpu_time.h"

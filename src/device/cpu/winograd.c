@@ -30,8 +30,8 @@ enum {
     // Floats of a block of weights: those of CPU_LANES input and CPU_LANES output channels.
     WEIGHT_FLOATS = CPU_LANES * CPU_LANES * TAPS,
     WEIGHT_GRAIN = CPU_LANES == 16 ? 4 : 16, // number of such blocks that is worth another thread
-    // Floats from one position of m to the next, with CPU_BLOCK added for the reason that
-    // winograd_step gives.
+    // Floats from one position of m to the next. A cache line (CPU_BLOCK floats) is added so that
+    // the positions lie in many sets of the L1 cache and not in a few.
     M_STEP = BLOCK * CHUNK + CPU_BLOCK,
 };
 
@@ -48,7 +48,8 @@ typedef struct winograd_state {
 typedef struct winograd_job {
     const winograd_state *state;
     cpu_epilogue epilogue;
-    const float *x, *weight; // with AVX-512 nChw16c and OIhw16i16o, with AVX2 plain; y as x
+    // With AVX-512 x and y are nChw16c and weight is OIhw16i16o; with AVX2 all are plain.
+    const float *x, *weight;
     float *y;
     float *u; // the transformed weight [o / CHUNK][36][c][CHUNK]
     // For each thread its buffers for 12 tiles: v [36][c / lanes][12][lanes], the transformed

@@ -52,7 +52,8 @@ REF_BODY void normalise_plane(const ref_node *node, const tri_kernel_args *args,
 
 // Normalises channel c by the moments m. Also writes the outputs that training needs: mean and
 // inv_std for the gradient and, for the running mean and variance, samples · mean and samples ·
-// variance, which are sums over samples like gradients.
+// variance. As sums over samples, these can be added up over micro-batches and ranks like
+// gradients.
 REF_BODY void normalise_channel(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 const tri_batch_norm_attr *a, int64_t c, tri_moments m) {
     int64_t samples = node->s.in[0].dims[0];
@@ -101,10 +102,10 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Finds the gradient of channel c of sample n of the normalised tensor, before ReLU or pooling.
-// Inputs 0 to 2 are x, mask and dy; `mask` is y or, with pooling, the position of the maximum in
-// each window. Where a fused ReLU made y 0, the gradient is 0; with pooling it is 0 at all pixels
-// that are no window's maximum.
+// Finds the gradient with respect to channel c of sample n of the normalised tensor, from which
+// ReLU or pooling then makes y if one of them is fused. Inputs 0 to 2 are x, mask and dy; `mask` is
+// y or, with pooling, the position of the maximum in each window. Where a fused ReLU made y 0, the
+// gradient is 0; with pooling it is 0 at all pixels that are no window's maximum.
 REF_BODY ref_array plane_gradient(const ref_node *node, const tri_kernel_args *args, bool f64,
                                   const tri_batch_norm_attr *a, int64_t n, int64_t c) {
     norm_sizes sizes = norm_sizes_of(&node->s.in[0], &node->s.in[2]);

@@ -58,8 +58,9 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
 // Defines the kernel ref_<op> from the function <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 
-// As REF_KERNEL, for a kernel that also needs a workspace of `doubles` doubles for sums; `doubles`
-// is an expression of `s`, the node's signature.
+// As REF_KERNEL, for a kernel that also needs a workspace of `doubles` doubles for sums. The
+// expression `doubles` may use `s`, which points to the shapes and types of the node's inputs and
+// outputs (tri_op_signature).
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
     static tri_status op_name##_workspace(const tri_device_description *device,                    \
                                           const tri_graph *graph, const tri_node *node,            \
