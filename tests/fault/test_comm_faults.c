@@ -106,9 +106,9 @@ static tri_status pipeline(traffic *t) {
     return TRI_OK;
 }
 
-// Communicates as in a run whose state is sharded over two ranks and replicated twice: along the
-// shard axis, then along the other. A rank that shares no axis with the lost rank waits for one
-// that does.
+// Communicates as in a run whose state is sharded over two ranks and replicated twice: first in the
+// pair of ranks that hold the two shards, then in the pair of ranks that hold the same shard. A
+// rank that is in no pair with the lost rank waits for a rank that is.
 static tri_status two_axes(traffic *t) {
     tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
     TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));

@@ -87,7 +87,8 @@ static void succeed(int rank) {
     _exit(0);
 }
 
-// Why ranks cannot be started here; NULL: they can. The options of mpirun are Open MPI's.
+// Why ranks cannot be started here; NULL: they can. The test uses options of mpirun that only Open
+// MPI's mpirun has.
 static const char *why_not(void) {
     char said[256] = "";
     FILE *version = popen("mpirun --version 2>/dev/null", "r");

@@ -51,7 +51,9 @@ typedef struct removal {
     bool independent[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
 } removal;
 
-// What a rank tells the parent about a run, in memory that all processes share.
+// What a rank's process tells the test about a run, in memory that all processes share. expired:
+// the held action went on because its time limit was reached. orders_nothing: the waiter or its
+// dependency has started no work.
 typedef struct outcome {
     bool bits_differ, memory_differs, failed, expired, orders_nothing;
 } outcome;
@@ -75,8 +77,8 @@ typedef struct test_case {
 // - padding: the wait protects only padding, which holds no parameter;
 // - ordered: other ranks order the two actions, so that a run without the wait shows nothing;
 // - left_out: the test has run without the wait. Of these:
-//   - caught: the bits were wrong, or the run failed;
-//   - memory: only bytes differed on which nothing depends;
+//   - caught: the results or the training state were wrong, or the run failed;
+//   - memory: only bytes differed on which no result depends;
 //   - disjoint: the two actions have no byte in common;
 //   - same_bytes: the two actions leave the same bytes in either order;
 //   - missed: none of these, so the wait seems not to be needed.

@@ -1,6 +1,6 @@
 // Tests the choice whether OpenMP threads that wait for each other spin or yield their cores: first
 // the rule that chooses, with made-up times, then in a process that shares its core with another
-// program.
+// program. In a trial, threads wait in the other way for a moment, to find out which way is faster.
 #include "base/cpu_share.h"
 #include "device/cpu/wait_policy.h"
 

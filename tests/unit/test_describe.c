@@ -163,7 +163,7 @@ static void test_memory(void **state) {
     assert_string_equal(tri_fit_memory(&request, &memory).whose, "of strategy.memory");
 }
 
-// Two devices: one of which this host has none, and one that is broken.
+// Two devices: `absent`, which this host does not have, and `broken`, which fails.
 static tri_status absent_describe(const tri_device_config *config, tri_device_description *out) {
     return TRI_FAIL(TRI_NOT_FOUND, "device absent: this host has none");
 }

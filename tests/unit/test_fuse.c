@@ -146,7 +146,9 @@ static void test_sums(void **state) {
 
 // ---- max pooling in batch norm
 
-// What differs between the cases: the size of the images, the pooling, and how the model uses it.
+// What differs between the cases: the size of the images, the pooling, and the model. relu: a ReLU
+// stands between batch norm and pooling. shared: the batch norm is that over all replicas.
+// evaluates: the model is not trained.
 typedef struct pool_case {
     int64_t height, width;
     tri_pool2d_options pool;

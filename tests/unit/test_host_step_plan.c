@@ -77,7 +77,8 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
 
 // The optimizer runs on the host if that is faster. The rule compares two times for each element of
 // the parameters: the host reads and writes 40 bytes of its memory ("host" below), or the device
-// copies 16 bytes over its link to the host ("link").
+// copies 16 bytes over its link to the host ("link"). The last argument is the number of
+// ranks: those on one socket share the rate of its memory, but each has a link of its own.
 static void test_rule(void **state) {
     assert_true(is_on_host(*state, "cuda:h200", 1)); // host 40 B / 307 GB/s, link 16 B / 64 GB/s
     assert_false(is_on_host(*state, "cuda:h200", 8));

@@ -1,6 +1,6 @@
-// Tests the passes on every built-in model, device, mode and size. Each pass leaves a graph that
-// tri_graph_verify accepts, the same graph every time, with the properties that it promises. A
-// wrong graph is found.
+// Tests the passes (rewrites of a model's graph) on every built-in model, device, mode and size.
+// Each pass leaves a graph that tri_graph_verify accepts, the same graph every time, with the
+// properties that the pass promises. Graphs that the test makes wrong are refused.
 #include "device/cpu/cpu.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"

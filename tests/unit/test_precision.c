@@ -125,7 +125,8 @@ static void test_models(void **state) {
             }
 }
 
-// Only the images are cast: all values between the matrix products and convolutions stay BF16.
+// In the model mnist-cnn only the images are cast: all values between its matrix products and
+// convolutions stay BF16.
 static void test_cnn(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_graph *g = build(arena, &tri_model_mnist_cnn, true);

@@ -278,7 +278,8 @@ static void test_dependencies(void **state) {
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->actions[i].dependency_count++;
         }
-        // Two equal waits make one dependency; they make none if the lane keeps the order anyway.
+        // Two equal waits make one dependency. They make none if both actions are in one lane (a
+        // queue of actions) that keeps their order anyway.
         for (int i = 1; i < good->count; i++) {
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
@@ -345,8 +346,8 @@ static void test_orders(void **state) {
     assert_null(tri_strategy_find("zero4"));
 }
 
-// TAKE stands before the first action that needs its micro-batch; on an asynchronous device,
-// behind the first action of the micro-batch before.
+// TAKE, which brings a micro-batch to the device, stands before the first action that needs this
+// micro-batch; on an asynchronous device, behind the first action of the previous micro-batch.
 static void test_take(void **state) {
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -365,7 +366,7 @@ static void test_take(void **state) {
             if (a->kind != TRI_ACTION_TAKE) continue;
             taken++;
             assert_int_equal(a->round, taken);
-            // The micro-batch before has begun, and no later one.
+            // The previous micro-batch has begun, and this one has not.
             assert_int_equal(began, taken - 1);
             if (ahead && taken > 0) assert_true(s->actions[i - 1].begins_round);
         }

@@ -91,9 +91,9 @@ static void test_many_ranks(void **state) {
                                .micro_batches = 1100, .skips = true});
 }
 
-// Ranks that share layers communicate inside their compute actions. If one rank has two of these
-// actions in another order than the others, the ranks wait for each other for ever. No rank's own
-// schedule shows that.
+// Tensor-parallel ranks, each of which has a slice of every layer, communicate inside their compute
+// actions. If one rank has two of these actions in another order than the others, the ranks wait
+// for each other for ever. No rank's own schedule shows that.
 static void test_shared_layers(void **state) {
     (void)state;
     schedule_case c = {.strategy = "ddp",
