@@ -26,7 +26,8 @@ static float *memory(const traffic *t, int which) {
 
 // How many elements an operation has in this round of the test. In some rounds they are so few that
 // they fit into the entry of shared memory in which a rank announces the operation. In the other
-// rounds they pass through staging memory or, if they lie in shared memory, are read in place.
+// rounds other ranks read them in place if they lie in shared memory; else they pass through
+// the staging memory, which all ranks can read.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {

@@ -1,7 +1,8 @@
 // A process has opened the transport `mpi` twice, and stops one of the two while MPI has not
-// finished a send of it. Afterwards MPI must not read that send's memory any more, although the
-// process goes on calling the other transport. The test starts itself under mpirun, as two ranks
-// that are connected over TCP, because the sender itself then has to write all its data.
+// finished one of its sends. Afterwards MPI must not read the memory of that send any more,
+// although the process goes on calling the other transport. The test starts itself under mpirun, as
+// two ranks that are connected over TCP, because over TCP the sender itself has to write all its
+// data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"

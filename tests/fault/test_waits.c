@@ -98,9 +98,10 @@ static counts *counts_of(const random_run *run, const order_wait *w) {
     return &table[actions[w->waiter].kind][actions[w->dependency].kind];
 }
 
-// Finds the first action in the dependency's lane (a queue of actions that run in order) that can
-// be held up while the waiting action, without its wait, still begins or is done, as `event` says;
-// -1: there is none. All actions behind the held one in this lane are held up with it.
+// Finds the action to hold up, so that the dependency is late, but the waiter, without its wait,
+// still reaches `event` (it begins, or it is done). That is the earliest possible action in the
+// dependency's lane (a queue of actions), because all actions behind it are held up with it; in the
+// lanes of messages, which keep no order, it is the dependency itself. -1: there is none.
 static int find_held(const test_case *c, const order_wait *w, order_event event) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);

@@ -261,8 +261,8 @@ static void test_class_losses(void **state) {
     }
 }
 
-// Some tokens occur several times, others never, so that the gradients of their rows are 0. Then
-// the table is a slice of a larger one, and some tokens have no row in it.
+// Some tokens occur several times. Others never occur, so that the gradients of their rows are 0.
+// In the second case the table is a slice of a larger one, and some tokens have no row in it.
 static void test_embedding(void **state) {
     static const tri_embedding_attr rows[] = {{0, 0}, {1, 7}};
     for (int i = 0; i < 2; i++) {

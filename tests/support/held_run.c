@@ -145,8 +145,8 @@ static void note_operations(const tri_engine *e, const tri_action *a) {
     }
 }
 
-// Notes what HOST_STEP reads and writes. This cannot be noted in the calls of the device, because
-// the host's CPU does it in a thread of its own and in memory that belongs to no device.
+// Notes what HOST_STEP, the update of a unit's parameters by the host, reads and writes. No call of
+// the device can note this: the CPU does it in its own thread and in memory of no device.
 static void note_host_step(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {

@@ -381,7 +381,7 @@ static void test_overflow_in_flight(void **state) {
         }
         for (int s = 0; s < COURSE_STEPS; s++) {
             const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
-            // If all overflow: step 0 uses up the hysteresis, steps 1 to 10 halve 1024 to 1.
+            // If all overflow: step 0 changes nothing (hysteresis), steps 1 to 10 halve 1024 to 1.
             bool is_over = patterns[k] == 0xffffff && s >= 12;
             assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
             assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);

@@ -190,7 +190,8 @@ static tri_graph *build_pooled(const pool_case *c) {
     return g;
 }
 
-// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host).
+// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host), so
+// that no pooling may be fused.
 static bool is_separate(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node) {
     bool norm = node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_shared ||

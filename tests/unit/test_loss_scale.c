@@ -1,8 +1,9 @@
-// Tests the rule of the loss scale: overflows halve it, many good steps double it. Compares it,
-// step by step, with cases calculated by hand and with DeepSpeed's DynamicLossScaler, whose rule
-// reference_update repeats. Then compares with our rule what the op step_numbers computes on
-// devices: the step scalars, which updates read (learning rate, whether the step is skipped), and
-// the carried numbers, which one step hands to the next (loss scale, count of updates).
+// Tests the rule of the loss scale: overflows halve it, except the first ones, which only use up
+// the hysteresis (from h to 1); many good steps double it. Compares the rule, step by step, with
+// cases calculated by hand and with DeepSpeed's DynamicLossScaler (reference_update). Then compares
+// with our rule what the op step_numbers computes on devices: the step scalars, which updates read
+// (learning rate, whether the step is skipped), and the carried numbers, which one step hands to
+// the next (loss scale, count of updates).
 #include "base/arena.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"

@@ -127,8 +127,8 @@ static void test_models(void **state) {
     }
 }
 
-// The home layout of a parameter depends neither on the size of the micro-batch nor on whether the
-// graph trains or evaluates.
+// The layout in which a parameter is kept (its home layout) depends neither on the size of the
+// micro-batch nor on whether the graph trains or evaluates.
 static void test_homes(void **state) {
     (void)state;
     tri_device *device;

@@ -105,8 +105,8 @@ static bool both_add(const tri_schedule_request *r, const tri_action *a, const t
 
 // Whether two actions of one rank may not be swapped, for one of three reasons. One action writes
 // what the other touches. Other ranks expect this order of collectives or messages. Or the rules of
-// micro-batches demand it: each block computes them in order, TAKE takes them in order, and NORM
-// counts the losses of all of them.
+// micro-batches demand it: each block computes them in order, TAKE brings them to the device in
+// order, and NORM comes after all of them, because it counts their losses.
 static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
@@ -207,7 +207,8 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
     bool by_rank;
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            // Swapping two equal actions, such as two GATHERs of one unit, changes nothing.
+            // Swapping two equal actions, such as two GATHERs of the same parameters, changes
+            // nothing.
             if (is_same(&good[i], &good[k])) continue;
             memcpy(actions, good, (size_t)n * sizeof *actions);
             actions[i] = good[k];
