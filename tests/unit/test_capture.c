@@ -123,7 +123,7 @@ static void plan_step(tri_arena *arena, bool captures, bool is_asynchronous, tri
                                 .options = &alone,
                                 .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
                                 .step_samples = {[TRI_STEP_FULL] = 8}};
-    int any = 0; // the kernel of any op
+    int any = 0; // index of the kernel that runs any op
     while (tri_device_null.kernels[any]->op) any++;
     losses = others = *tri_device_null.kernels[any];
     losses.op = &tri_op_cross_entropy;

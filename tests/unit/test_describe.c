@@ -105,7 +105,8 @@ static void check_locations(const tri_program *p, int64_t alignment) {
         assert_int_equal(p->bundles[i].size_bytes % alignment, 0);
 }
 
-// All that a plan places is aligned as the description says, parameters in a half type too.
+// What a plan places in memory begins at a multiple of the description's alignment, parameters in a
+// half type too.
 static void test_alignment(void **state) {
     (void)state;
     tri_device_config config = {.model = tri_device_null.models};

@@ -179,9 +179,9 @@ static void test_reader_without_gradient(void **state) {
     }
 }
 
-// If the backward pass is split, BACKWARD_WEIGHT of block "join" may come after RECOMPUTE of block
-// "left". BACKWARD_WEIGHT of "join" still reads w, the sum of v and n. So w must not share memory
-// with v, which RECOMPUTE of "left" writes again.
+// If the backward pass is split, BACKWARD_WEIGHT (the half that makes the gradients of weights) of
+// block "join" may come after RECOMPUTE of block "left", and still reads w, the sum of v and n. So
+// w must not share memory with v, which RECOMPUTE of "left" writes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};
