@@ -37,8 +37,8 @@ PIPELINE = ["strategy.name=pipeline"]
 BUBBLES = [*PIPELINE, "strategy.schedule=zero-bubble"]
 RECOMPUTE = [*FSDP, "strategy.recompute=block"]
 
-# In each row: a kind of action; how many ranks there are; which of them is killed; at its how
-# manyth action of this kind; the recipe with its settings.
+# In each row: a kind of action; how many ranks there are; which of them is killed; at which of its
+# actions of this kind, counted from 1; the recipe with its settings.
 KILLED = [
     ("GATHER", 3, 1, 150, [*CNN, *FSDP]),
     ("RELEASE", 2, 0, 150, [*CNN, *FSDP]),

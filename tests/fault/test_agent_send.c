@@ -1,6 +1,6 @@
 // If a launcher of a run over several nodes (an agent) cannot send a message to the one that
-// decides for all nodes (the serving agent), it ends the connection, so that neither waits for what
-// never comes.
+// decides for all nodes (the serving agent), it ends the connection, so that neither of the two
+// waits for ever.
 #include "base/os.h"
 #include "launch/nodes.h"
 

@@ -2,7 +2,8 @@
 // lost. After every such crash the newest reported checkpoint, or a newer one, is intact; no
 // incomplete one is visible; `last` and `best` point at intact ones, and after the next start
 // `last` points at the newest. The same holds if an earlier process was killed. Each fsync is
-// needed: leaving out any one of them breaks this.
+// needed: leaving out any one of them breaks this. The crashes are simulated: a save's system calls
+// are recorded, and a model of a disk (crash_disk) tells what each crash may leave.
 #include "checkpoint_fixture.h"
 #include "comm_ranks.h"
 #include "support/crash_disk.h"
@@ -148,9 +149,10 @@ static bool state_is_good(int64_t reported) {
     int64_t found;
     bool restores = has_set_aside();
     if (!steps_are_whole("before the start")) return false;
-    // A program that only reads the folder follows the symbolic links "last" and "best" before any
-    // run starts there again. So they must be good now, unless a folder was set aside that the next
-    // start moves back.
+    // A program that only reads the run folder follows the symbolic links "last" and "best" before
+    // any run starts there again, so they must be good now. The exception is a crash while a save
+    // replaced a checkpoint of the same step: the save had renamed that checkpoint's folder to
+    // ".old-…", and the next start renames it back.
     if (!restores && (!link_is_good("last", reported) || !link_is_good("best", -1))) return false;
     if (fixture_find(shown_run, WIDTH, &found) != TRI_OK || found < reported)
         return is_wrong("what is found by", "auto", found, reported);
@@ -249,8 +251,8 @@ static void test_any_crash(void **state) {
     }
 }
 
-// Writes a name that an fsync has in every save, although paths differ: its path without the part
-// that changes from save to save, and how often this save has synced the same path before.
+// Writes a name by which the same fsync is found in every save: its path without the part that
+// changes from save to save, and how often this save has synced the same path before.
 static void name_site(const crash_log *log, int at, char *site, size_t size) {
     int begin = at, same = 0;
     while (begin > 0 && log->calls[begin - 1].kind != CRASH_MARK) begin--;

@@ -215,7 +215,7 @@ static void no_sleep(int64_t duration_ns) {
     late.slept_ns += duration_ns >= CHECKPOINT_LATE_FIRST_PAUSE_MS * INT64_C(1000000);
 }
 
-// Rank 0 does not see the file either, or it is damaged: nobody waits.
+// If no rank sees the file, or the file is damaged, no rank waits.
 static void missing_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;

@@ -139,7 +139,7 @@ static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_one_rank_fails(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
     // Each of the three ranks fails once in `open` and once in `pwrite`, both with a save in the
-    // foreground and with one that works on a snapshot in the background.
+    // foreground and with one in the background, which works on a snapshot (copy) of the state.
     for (int i = 0; i < 12; i++) {
         order all = {.save = options(10 * (i + 1)), .bad_rank = i % 3};
         all.save.fetch = meet;
@@ -161,7 +161,8 @@ static ssize_t end_here(int fd, const void *data, size_t size, off_t offset) {
     return -1;
 }
 
-// If the snapshot fits on one rank only, no rank takes one.
+// Only rank 0 has memory for a snapshot, a copy of the state from which a save works in the
+// background. Then no rank takes one: all save in the foreground.
 static void uneven_body(tri_comm *comm, ranks_table *table, void *argument) {
     fixture_save save = ((order *)argument)->save;
     save.comm = comm;

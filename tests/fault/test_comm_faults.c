@@ -26,7 +26,8 @@ static float *memory(const traffic *t, int which) {
 
 // How many elements an operation has in this round of the test. In some rounds they are so few that
 // they fit into the entry of shared memory in which a rank announces the operation. In the other
-// rounds they pass through staging memory or, if they lie in shared memory, are read in place.
+// rounds other ranks read them in place if they lie in shared memory; else they pass through
+// the staging memory, which all ranks can read.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -106,9 +107,9 @@ static tri_status pipeline(traffic *t) {
     return TRI_OK;
 }
 
-// Communicates as in a run whose state is sharded over two ranks and replicated twice: along the
-// shard axis, then along the other. A rank that shares no axis with the lost rank waits for one
-// that does.
+// Communicates as in a run whose state is sharded over two ranks and replicated twice: first in the
+// pair of ranks that hold the two shards, then in the pair of ranks that hold the same shard. A
+// rank that is in no pair with the lost rank waits for a rank that is.
 static tri_status two_axes(traffic *t) {
     tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
     TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));

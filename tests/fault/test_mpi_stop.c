@@ -1,7 +1,8 @@
 // A process has opened the transport `mpi` twice, and stops one of the two while MPI has not
-// finished a send of it. Afterwards MPI must not read that send's memory any more, although the
-// process goes on calling the other transport. The test starts itself under mpirun, as two ranks
-// that are connected over TCP, because the sender itself then has to write all its data.
+// finished one of its sends. Afterwards MPI must not read the memory of that send any more,
+// although the process goes on calling the other transport. The test starts itself under mpirun, as
+// two ranks that are connected over TCP, because over TCP the sender itself has to write all its
+// data.
 #include "base/module.h"
 #include "base/os.h"
 #include "comm/message/transport.h"
@@ -87,7 +88,8 @@ static void succeed(int rank) {
     _exit(0);
 }
 
-// Why ranks cannot be started here; NULL: they can. The options of mpirun are Open MPI's.
+// Why ranks cannot be started here; NULL: they can. The test uses options of mpirun that only Open
+// MPI's mpirun has.
 static const char *why_not(void) {
     char said[256] = "";
     FILE *version = popen("mpirun --version 2>/dev/null", "r");

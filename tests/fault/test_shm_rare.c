@@ -120,7 +120,7 @@ static void test_client_gives_up(void **state) {
 
 static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
-static _Atomic int slow_turns; // how often __wrap_pthread_mutex_unlock has let that thread sleep
+static _Atomic int slow_turns; // how often the slow thread slept in __wrap_pthread_mutex_unlock
 
 progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
 progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);
@@ -136,7 +136,7 @@ progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *ite
 }
 
 // Only the thread that has set the communicator's flag `executing` may advance operations. Lets the
-// slow thread sleep where another program could take its core: after it has advanced an operation,
+// slow thread sleep, as if another program had taken its core, after it has advanced an operation
 // and before it clears the flag.
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
     int failed = __real_pthread_mutex_unlock(lock);
@@ -251,9 +251,9 @@ static void test_old_entry(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_old_entry, NULL), 0);
 }
 
-// ---- the text about a rank without a heartbeat
+// ---- what shm_loss returns for a rank whose heartbeats have stopped
 
-// The text names the limit that the rank's silence has exceeded.
+// The text that shm_loss returns names the time limit that the rank's silence has exceeded.
 static void body_silence(tri_comm *comm, ranks_table *table, void *argument) {
     shm_family *family = shm_family_of(shm_of(comm));
     char want[80];

@@ -43,7 +43,7 @@ static void open_and_close(const start *s, int size, int host_count) {
     REQUIRE(tri_identity_read((const char *(*)(const char *))getenv, &me) == TRI_OK);
     REQUIRE(me.rank == s->rank && me.size == size);
     exchange(me);
-    me.generation++; // the next start of the same run, as another job
+    me.generation++; // now acts as the next start of the same run, as a job of its own
     snprintf(me.job, sizeof me.job, "second");
     REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
     REQUIRE(tri_store_host_count(store) == host_count);
@@ -233,7 +233,7 @@ static void lives_on_host(tri_identity me, bool is_lost) {
         .silence_s = 4, .ring = tri_ledger_ring_of(ledger), .on_loss = on_loss, .context = &me};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
     REQUIRE(tri_health_admit(health) == TRI_OK);
-    usleep(100000); // so that the first beat is sent
+    usleep(100000); // so that the first beat (this rank's sign of life) is sent
     atomic_fetch_add(&shared->arrived, 1);
     wait_for(&shared->may_ask, 1);
     REQUIRE(tri_health_admit(health) == (is_lost ? TRI_PEER_LOST : TRI_OK));
@@ -284,7 +284,7 @@ static void cut_cable_is_noticed(void **state) {
     assert_non_null(strstr(shared->text[1], "rank 0: rank 0 (host 10.73.0.1) has been silent"));
     set_cable("up");
     atomic_store(&shared->may_ask, 1);
-    wait_for(&shared->asked, 2); // rank 0, which serves, does not end before rank 1 has asked
+    wait_for(&shared->asked, 2); // rank 0 serves the store: it must not end before rank 1 has asked
     atomic_store(&shared->may_end, 1);
     end_ranks(0, 1, pids);
 }

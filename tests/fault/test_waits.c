@@ -51,7 +51,9 @@ typedef struct removal {
     bool independent[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
 } removal;
 
-// What a rank tells the parent about a run, in memory that all processes share.
+// What a rank's process tells the test about a run, in memory that all processes share. expired:
+// the held action went on because its time limit was reached. orders_nothing: the waiter or its
+// dependency has started no work.
 typedef struct outcome {
     bool bits_differ, memory_differs, failed, expired, orders_nothing;
 } outcome;
@@ -75,8 +77,8 @@ typedef struct test_case {
 // - padding: the wait protects only padding, which holds no parameter;
 // - ordered: other ranks order the two actions, so that a run without the wait shows nothing;
 // - left_out: the test has run without the wait. Of these:
-//   - caught: the bits were wrong, or the run failed;
-//   - memory: only bytes differed on which nothing depends;
+//   - caught: the results or the training state were wrong, or the run failed;
+//   - memory: only bytes differed on which no result depends;
 //   - disjoint: the two actions have no byte in common;
 //   - same_bytes: the two actions leave the same bytes in either order;
 //   - missed: none of these, so the wait seems not to be needed.
@@ -96,9 +98,10 @@ static counts *counts_of(const random_run *run, const order_wait *w) {
     return &table[actions[w->waiter].kind][actions[w->dependency].kind];
 }
 
-// Finds the first action in the dependency's lane (a queue of actions that run in order) that can
-// be held up while the waiting action, without its wait, still begins or is done, as `event` says;
-// -1: there is none. All actions behind the held one in this lane are held up with it.
+// Finds the action to hold up, so that the dependency is late, but the waiter, without its wait,
+// still reaches `event` (it begins, or it is done). That is the earliest possible action in the
+// dependency's lane (a queue of actions), because all actions behind it are held up with it; in the
+// lanes of messages, which keep no order, it is the dependency itself. -1: there is none.
 static int find_held(const test_case *c, const order_wait *w, order_event event) {
     const tri_schedule *s = schedule_of(&c->run, w->rank);
     tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);

@@ -62,8 +62,8 @@ static size_t run_part(store_strangers *s, const uint8_t *data, size_t size, int
     if (s->fds[index].fd >= 0) {
         sockets[s->fds[index].fd - FIRST_FD].sent = data + 3;
         sockets[s->fds[index].fd - FIRST_FD].size = count;
-        // No bytes may be accepted: to contain the right MAC they would have to be made by the
-        // token.
+        // No bytes may be accepted: without the token nobody can compute the MAC (keyed hash) that
+        // a proof has to contain.
         if (store_strangers_read(s, index) >= 0) abort();
     }
     if (store_strangers_expire(s, *now_ns) <= *now_ns) abort();

@@ -1,6 +1,6 @@
-// Reads arbitrary bytes as input of the launcher and the store: flags and their values, torchrun's
-// environment variables PET_…, other launchers' variables, error files, messages to the store. The
-// first byte chooses which of these.
+// Reads arbitrary bytes as input of the launcher and of the store (the key-value service by which
+// ranks find each other): flags and their values, torchrun's environment variables PET_…, other
+// launchers' variables, error files, messages to the store. The first byte chooses which of these.
 #include "launch/failure.h"
 #include "launch/options.h"
 #include "rendezvous/rendezvous.h"

@@ -261,8 +261,8 @@ static void test_class_losses(void **state) {
     }
 }
 
-// Some tokens occur several times, others never, so that the gradients of their rows are 0. Then
-// the table is a slice of a larger one, and some tokens have no row in it.
+// Some tokens occur several times. Others never occur, so that the gradients of their rows are 0.
+// In the second case the table is a slice of a larger one, and some tokens have no row in it.
 static void test_embedding(void **state) {
     static const tri_embedding_attr rows[] = {{0, 0}, {1, 7}};
     for (int i = 0; i < 2; i++) {
@@ -399,8 +399,8 @@ static void test_distance_losses(void **state) {
     check_in(&s, tri_node_add(s.graph, &tri_op_binary_cross_entropy, binary, 2, NULL, ""), -3, 3);
 }
 
-// Checks the gradients of collective ops on one rank, where they copy their input, except the ops
-// that cut out a slice. tests/unit/test_collective.c runs them on several ranks.
+// Checks the gradients of collective ops on one rank. There they copy their input, except for the
+// ops that cut out a slice. tests/unit/test_collective.c runs them on several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
     for (int partial = 0; partial < 2; partial++) {

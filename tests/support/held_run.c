@@ -66,8 +66,8 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// What a held action waits for: until the tickets of all actions that it awaits exist and are done,
-// but at most until `end_us`.
+// Delays a held action until all actions that it awaits have their tickets and these are done, but
+// at most until `end_us`.
 typedef struct hold {
     _Atomic int tickets_there; // how many tickets exist already
     int ticket_count;          // how many tickets there will be
@@ -110,8 +110,8 @@ static const tri_ticket_kind hold_ticket = {.wait = wait_for, .is_done = is_done
 static struct {
     tri_engine *engine; // NULL: no step is being issued
     const held_run_plan *plan;
-    // The next action, and how many calls of tri_ledger_begin and tri_ledger_enter have not been
-    // followed by their tri_ledger_end yet.
+    // action: index of the next action. open_entries: how many calls of tri_ledger_begin and
+    // tri_ledger_enter have not been followed by their tri_ledger_end yet.
     int action, open_entries;
     int step;
     bool is_action, orders_nothing;
@@ -145,8 +145,8 @@ static void note_operations(const tri_engine *e, const tri_action *a) {
     }
 }
 
-// Notes what HOST_STEP reads and writes. This cannot be noted in the calls of the device, because
-// the host's CPU does it in a thread of its own and in memory that belongs to no device.
+// Notes what HOST_STEP, the update of a unit's parameters by the host, reads and writes. No call of
+// the device can note this: the CPU does it in its own thread and in memory of no device.
 static void note_host_step(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {

@@ -32,7 +32,7 @@ typedef struct held_run {
     // By allocation of device memory: its bytes before the first step. For memory that keeps
     // nothing from step to step, this is a pattern that no number has.
     void *saved_memory[HELD_RUN_ALLOCATIONS];
-    float *offloaded; // the offloaded state before the first step
+    float *offloaded; // state that lies in a file or in the host's memory: before the first step
 } held_run;
 
 // What is held up in a run, and which wait is left out.

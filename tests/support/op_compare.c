@@ -154,8 +154,8 @@ static void close_side(side *s) {
     op_graph_close(s->c.graph);
 }
 
-// Whether the contents of the value's memory are not known, because some node may have written its
-// output over this input.
+// Whether some node may have written its output over this value, one of its inputs, so that the
+// value's memory need not hold it any more.
 static bool taken_over(const side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];

@@ -14,7 +14,9 @@ typedef enum op_source_kind {
     OP_SOURCE_TOKENS,   // I64 in [0, high)
     OP_SOURCE_POSITION, // number of a step, and a sample's position in that step
     OP_SOURCE_BYTES,    // U8, bytes of images
-    OP_SOURCE_STEP,     // step scalars of update number `low`; high not 0: the update is skipped
+    // Step scalars (what optimizer updates read: learning rate, factors, …) of update number `low`;
+    // high not 0: the update is skipped.
+    OP_SOURCE_STEP,
 } op_source_kind;
 
 typedef struct op_source {
@@ -29,7 +31,7 @@ typedef struct op_case {
     tri_dtype dtype; // type of the values that op_numbers makes
     uint64_t seed;
     uint32_t draws;
-    bool channels_last; // images are reordered before an op reads them
+    bool channels_last; // ops read copies of the images whose channels lie last
     op_source sources[OP_CASE_SOURCES];
     int source_count;
 } op_case;
@@ -61,10 +63,12 @@ typedef struct op_family {
     // Added to the allowed error where a result is the difference of nearly equal numbers of about
     // 1, whose rounding errors remain; else 0.
     double rounding;
-    double half_tolerance; // replaces `tolerance` in a half type if values are rounded repeatedly
-    bool any_layout;       // uses layouts that only the device ref supports
-    bool rounds_on_gpu;    // in a half type, a GPU's library rounds once more than others do
-    bool channels_last;    // images have their channels last, on devices that have this layout
+    // The tolerance of cases in a half type, for families whose graphs round values several times.
+    // 0: `tolerance`, plus one rounding to the half type for a result in that type.
+    double half_tolerance;
+    bool any_layout;    // uses layouts that only the device ref supports
+    bool rounds_on_gpu; // in a half type, a GPU's library rounds once more than others do
+    bool channels_last; // images have their channels last, on devices that have this layout
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list

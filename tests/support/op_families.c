@@ -246,8 +246,9 @@ static void build_avg_pool2d(op_case *c) {
     op_add(c, &tri_op_avg_pool2d_grad, &dy, &a);
 }
 
-// Draws the pooling that is fused into a batch norm of x, for which it makes the inputs `mask` and
-// `dy` of the gradient. If there is no pooling, these have the shape of x.
+// Draws whether a pooling is fused into a batch norm of x, and which. Makes two inputs of the
+// norm's gradient: `dy`, and `mask`, which for a pooling has the index of each window's maximum.
+// Without a pooling both have the shape of x.
 static void draw_norm_pool(op_case *c, tri_shape x, tri_batch_norm_attr *a, tri_value *mask,
                            tri_value *dy) {
     bool pools = x.rank == 4 && x.dims[2] > 2 && x.dims[3] > 2 && op_chance(c, 60);

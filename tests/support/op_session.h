@@ -10,16 +10,16 @@
 
 typedef struct op_session op_session;
 
-// A graph with one block, for `dtype`, in a new arena that op_graph_close ends.
+// A graph with one block and the option `dtype`, and an arena that op_graph_close destroys.
 tri_graph *op_graph_open(tri_dtype dtype);
 void op_graph_close(tri_graph *graph);
 
 tri_device *op_device_open(const tri_device_backend *backend, int threads);
 
 // Runs the layout pass on the graph, which the session then uses but does not own. With in_place,
-// a node writes its output over the input that its op names, if no later node reads that; and
-// outputs that no node reads are added to a number, which is then subtracted, if the kernel can
-// add. Fails the test on any error.
+// a node writes its output over the input that its op names, if no later node reads this input.
+// Also, where a kernel can add to an output that no node reads, it adds to a number that fills the
+// output and is subtracted afterwards. Fails the test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
 // Returns to how many outputs kernels have added their results so far, instead of overwriting them.

@@ -85,8 +85,8 @@ static void add_rank(order_graph *g, int rank) {
     }
 }
 
-// How many actions of the same kind on the same subject (unit or block) precede the action in its
-// schedule.
+// How many actions of the same kind on the same subject (unit of parameters, or edge between
+// stages) precede the action in its schedule.
 static int number_of(const tri_schedule *s, int action) {
     int number = 0;
     for (int i = 0; i < action; i++)
@@ -106,7 +106,7 @@ static unsigned axes_of(const order_graph *g, tri_action_kind kind) {
     case TRI_ACTION_NORM:
         return (1u << TRI_AXIS_COUNT) - 1;
     default:
-        return 1u << TRI_AXIS_PIPELINE; // SEND, RECV and TIE
+        return 1u << TRI_AXIS_PIPELINE; // SEND, RECV and TIE: between stages
     }
 }
 

@@ -5,8 +5,8 @@
 #include "comm/message/transport.h"
 
 extern const tri_transport socket_transport;
-// As socket_transport, but a send ends only once it was received, as large messages of most
-// networks do.
+// As socket_transport, but a send is done only once its message was received, as with large
+// messages in most networks.
 extern const tri_transport socket_transport_strict;
 // As socket_transport, but it has no file descriptor on which a thread could sleep with poll.
 extern const tri_transport socket_transport_without_events;

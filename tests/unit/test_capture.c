@@ -123,7 +123,7 @@ static void plan_step(tri_arena *arena, bool captures, bool is_asynchronous, tri
                                 .options = &alone,
                                 .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
                                 .step_samples = {[TRI_STEP_FULL] = 8}};
-    int any = 0; // the kernel of any op
+    int any = 0; // index of the kernel that runs any op
     while (tri_device_null.kernels[any]->op) any++;
     losses = others = *tri_device_null.kernels[any];
     losses.op = &tri_op_cross_entropy;
@@ -136,8 +136,8 @@ static void plan_step(tri_arena *arena, bool captures, bool is_asynchronous, tri
     ok(tri_plan_create(arena, &device, &request, out));
 }
 
-// Whether the plan's action of this kind may be captured. `subject`: number of the action's block
-// or unit; -1: it has none.
+// Whether the plan's action of this kind may be captured. `subject`: number of the action's block,
+// or of its unit (parameters that are updated together); -1: it has neither.
 static bool allows(const tri_plan *plan, tri_action_kind kind, int subject) {
     const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
     for (int i = 0; i < step->schedule.count; i++) {

@@ -1,5 +1,5 @@
 // Checkpoints: saving and loading, retention, the symbolic links "last" and "best", and the refusal
-// of damaged ones.
+// of damaged ones. A file is hashed in chunks. A sink receives the tensors that are loaded.
 #include "base/limits.h"
 #include "checkpoint/chunk.h"
 #include "checkpoint_fixture.h"
@@ -88,8 +88,8 @@ static void test_retention(void **state) {
                                     : i < 5 ? "step-00000001"
                                             : "step-00000005");
     }
-    // Five entries are left: the two best steps (1 and 5), the newest and the one before it (6 and
-    // 5), and the links "last" and "best".
+    // Five entries are left: the links "last" and "best", and the folders of steps 1, 5 and 6.
+    // Steps 5 and 1 are the two best, 6 is the newest, and 5 is also the one before it.
     assert_true(exists("checkpoints/step-00000001") && exists("checkpoints/step-00000005"));
     assert_true(exists("checkpoints/step-00000006"));
     assert_int_equal(entries(), 5);

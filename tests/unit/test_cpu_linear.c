@@ -167,8 +167,8 @@ static void test_large(void **state) {
     }
 }
 
-// An infinity in one row of x must not make other rows of y infinite or NaN. It would if a kernel
-// read it as padding of another row, where there must be zeros.
+// An infinity in one row of x must not make other rows of y infinite or NaN. That would happen if a
+// kernel read the infinity as padding of another row, where it must read zeros.
 static void test_infinite(void **state) {
     static const layer_shape s = {19, 45, 21};
     static const char *const levels[] = {"amx", "bf16", "avx2"};

@@ -1,6 +1,6 @@
 // Tests the choice whether OpenMP threads that wait for each other spin or yield their cores: first
 // the rule that chooses, with made-up times, then in a process that shares its core with another
-// program.
+// program. In a trial, threads wait in the other way for a moment, to find out which way is faster.
 #include "base/cpu_time.h"
 #include "device/cpu/wait_policy.h"
 
@@ -68,8 +68,8 @@ static void test_delayed_and_faster(void **state) {
     assert_in_range(choose_for(&other, 6000, (machine){40, 1000, 1050}), 1, 50);
 }
 
-// Parallel loops take so long that only a few run in a tenth of a second, after which the choice is
-// updated each time.
+// Parallel loops take so long that only a few run in a tenth of a second, the time between two
+// updates of the choice.
 static void test_little_work(void **state) {
     cpu_wait_choice c = {0};
     choose_for(&c, 40, (machine){90, 2, 4});
@@ -89,8 +89,8 @@ static void test_chosen_by_the_user(void **state) {
     unsetenv("GOMP_SPINCOUNT");
 }
 
-// Runs parallel loops until the threads have yielded for a second without a break, which is longer
-// than a trial takes here. Gives up after `seconds`.
+// Runs parallel loops until the threads have yielded for a second without a break. No trial takes
+// so long here, so yielding was then chosen. Gives up after `seconds`.
 static void work(double seconds, cpu_wait_policy *policy) {
     volatile double sums[2] = {0};
     double now = omp_get_wtime(), end = now + seconds, last_spun = now;

@@ -124,8 +124,8 @@ static void test_weight_same_bits(void **state) {
     for (int i = 0; i < 20; i++) {
         compare_seed = (uint64_t)i;
         size s = random_size();
-        // With 5 samples, each group of tiles (winograd_grad_weight.c) is at most one block of 48
-        // tiles; with 35 samples, some groups have several blocks.
+        // The kernel sums over groups of tiles (4 × 4 pixels of dy) in blocks of 48 tiles.
+        // With 5 samples, each group is at most one block; with 35, some groups have several.
         s.n = 5 + 30 * (i % 2);
         int64_t x = s.c * s.height * s.width;
         int64_t y = s.o * (s.height + 2 * s.padding - 2) * (s.width + 2 * s.padding - 2);

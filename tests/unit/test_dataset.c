@@ -431,8 +431,9 @@ static void test_random_transforms(void **state) {
 }
 
 // Images that are read as bytes and scaled afterwards have the same bits as images that are read as
-// floats, also if a transform moves pixels. tri_dataset_scale returns false if the values are not
-// bytes times one scale.
+// floats, also if a transform moves pixels. tri_dataset_scale returns false if the pixels do not
+// follow from stored bytes by one mean and one standard deviation for each channel: here because
+// there are two `normalize` transforms, or because the data set does not store bytes.
 static void test_bytes(void **state) {
     fixture_put_idx("train", 40);
     tri_data_options options =

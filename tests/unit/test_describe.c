@@ -105,7 +105,8 @@ static void check_locations(const tri_program *p, int64_t alignment) {
         assert_int_equal(p->bundles[i].size_bytes % alignment, 0);
 }
 
-// All that a plan places is aligned as the description says, parameters in a half type too.
+// What a plan places in memory begins at a multiple of the description's alignment, parameters in a
+// half type too.
 static void test_alignment(void **state) {
     (void)state;
     tri_device_config config = {.model = tri_device_null.models};
@@ -163,7 +164,7 @@ static void test_memory(void **state) {
     assert_string_equal(tri_fit_memory(&request, &memory).whose, "of strategy.memory");
 }
 
-// Two devices: one of which this host has none, and one that is broken.
+// Two devices: `absent`, which this host does not have, and `broken`, which fails.
 static tri_status absent_describe(const tri_device_config *config, tri_device_description *out) {
     return TRI_FAIL(TRI_NOT_FOUND, "device absent: this host has none");
 }

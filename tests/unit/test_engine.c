@@ -297,7 +297,7 @@ static void test_not_finite(void **state) {
             read_all(&r, before);
             // The loss is about 1e40, finite in F64; the gradient of the first weights overflows.
             for (int k = 0; k < 16 * 4; k++) r.numbers[k] = 1e20f;
-            // The message counts steps, which may be more than there were updates.
+            // The message counts steps from 1: it says step 6, although one update was made.
             assert_int_equal(step(&r, TRI_STEP_FULL, 5, &out), TRI_NOT_FINITE);
             const char *said = tri_error_message();
             if (!strstr(said, "step 6") ||
@@ -333,7 +333,7 @@ static tri_status run_course(rig *r, const course *c, tri_step_output *outs, int
         }
         TRI_TRY(tri_engine_collect(r->engine, &outs[*end]));
         known = outs[*end].carried.updates;
-        if (outs[*end].exhausted) break; // nothing is in flight any longer
+        if (outs[*end].exhausted) break; // the steps issued after this one were dropped
     }
     return TRI_OK;
 }
@@ -381,7 +381,7 @@ static void test_overflow_in_flight(void **state) {
         }
         for (int s = 0; s < COURSE_STEPS; s++) {
             const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
-            // If all overflow: step 0 uses up the hysteresis, steps 1 to 10 halve 1024 to 1.
+            // If all overflow: step 0 changes nothing (hysteresis), steps 1 to 10 halve 1024 to 1.
             bool is_over = patterns[k] == 0xffffff && s >= 12;
             assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
             assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);
@@ -587,7 +587,7 @@ static void test_failure_behind(void **state) {
 }
 
 int main(void) {
-    // Else a thread would try whether OpenMP's threads should spin or yield; it would allocate.
+    // Else a thread tries whether OpenMP's threads should spin or yield, and allocates memory.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),

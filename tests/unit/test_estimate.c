@@ -96,8 +96,8 @@ static void test_arithmetic(void **state) {
     close_plans(&f);
 }
 
-// The bubble of P stages of equal cost with M micro-batches is (P - 1) / (M + P - 1): Narayanan et
-// al., 2021, section 2.2.1.
+// The bubble (the fraction of a step in which ranks are idle) of P stages of equal cost with M
+// micro-batches is (P - 1) / (M + P - 1): Narayanan et al., 2021, section 2.2.1.
 static void test_bubble(void **state) {
     (void)state;
     const tri_mesh mesh = {.size = {LAYERS, 1, 1, 1}, .ranks = LAYERS};

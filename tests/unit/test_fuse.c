@@ -146,7 +146,9 @@ static void test_sums(void **state) {
 
 // ---- max pooling in batch norm
 
-// What differs between the cases: the size of the images, the pooling, and how the model uses it.
+// What differs between the cases: the size of the images, the pooling, and the model. relu: a ReLU
+// stands between batch norm and pooling. shared: the batch norm is that over all replicas.
+// evaluates: the model is not trained.
 typedef struct pool_case {
     int64_t height, width;
     tri_pool2d_options pool;
@@ -188,7 +190,8 @@ static tri_graph *build_pooled(const pool_case *c) {
     return g;
 }
 
-// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host).
+// A device whose only kernel for batch norm with fused pooling runs on the host (uses_host), so
+// that no pooling may be fused.
 static bool is_separate(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node) {
     bool norm = node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_shared ||

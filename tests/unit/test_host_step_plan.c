@@ -1,6 +1,6 @@
 // Checks how a plan chooses whether the device or its host runs the optimizer of offloaded state:
-// by the bytes that either way moves, and by the rates of both. No GPU is needed, only
-// descriptions.
+// it computes which is faster, from the bytes that each has to move and from the rates of the
+// host's memory and of the link to the host. No GPU is needed, only descriptions.
 #include "device/choose.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -77,7 +77,8 @@ static bool is_on_host(tri_arena *arena, const char *device, int ranks) {
 
 // The optimizer runs on the host if that is faster. The rule compares two times for each element of
 // the parameters: the host reads and writes 40 bytes of its memory ("host" below), or the device
-// copies 16 bytes over its link to the host ("link").
+// copies 16 bytes over its link to the host ("link"). The last argument is the number of
+// ranks: those on one socket share the rate of its memory, but each has a link of its own.
 static void test_rule(void **state) {
     assert_true(is_on_host(*state, "cuda:h200", 1)); // host 40 B / 307 GB/s, link 16 B / 64 GB/s
     assert_false(is_on_host(*state, "cuda:h200", 8));
@@ -126,7 +127,7 @@ static void test_bytes(void **state) {
                         b = tri_plan_host_step_bytes(host, 1);
     assert_int_equal(a.memory + b.memory, bytes.memory);
     // An optimizer on the device offloads two states of each parameter. One on the host also keeps
-    // masters, gradients and the parameters in the half type in the host's memory.
+    // F32 master weights, gradients and the parameters in the half type in the host's memory.
     assert_int_equal(device->memory.offloaded, 8 * n);
     assert_int_equal(host->memory.offloaded, (8 + 4 + 4 + 2) * n);
     assert_int_equal(device->memory.parameters - host->memory.parameters, 4 * n);
@@ -160,8 +161,8 @@ static void test_estimate(void **state) {
     assert_true(e.step_s > 0.999 * wanted && e.step_s < 1.001 * wanted);
     rates = (tri_rates){1e18, 1e18, 1e18, 1e18, 1e18, 1e6, 1e18, 4};
     tri_estimate_step(arena, &pipeline, &rates, NULL, &e);
-    // The gradients of block b are copied to the host, then those of a. After NORM the parameters
-    // are copied to the device, first b's and then a's.
+    // The gradients of block b are copied to the host, then those of a. After NORM, which needs all
+    // gradients, the parameters are copied to the device, first b's and then a's.
     wanted = (4.0 + 2.0) * (double)n / 1e6;
     assert_true(e.step_s > 0.7 * wanted && e.step_s < 1.001 * wanted);
     tri_plan_destroy(plan);

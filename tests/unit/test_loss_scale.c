@@ -1,8 +1,9 @@
-// Tests the rule of the loss scale: overflows halve it, many good steps double it. Compares it,
-// step by step, with DeepSpeed's DynamicLossScaler: with its rule, written with its own variables,
-// and with cases calculated by hand. Then compares with that rule what the op step_numbers computes
-// on devices: the step scalars, which updates read (learning rate, whether the step is skipped),
-// and the carried numbers, which one step hands to the next (loss scale, count of updates).
+// Tests the rule of the loss scale: overflows halve it, except the first ones, which only use up
+// the hysteresis (from h to 1); many good steps double it. Compares the rule, step by step, with
+// cases calculated by hand and with DeepSpeed's DynamicLossScaler (reference_update). Then compares
+// with our rule what the op step_numbers computes on devices: the step scalars, which updates read
+// (learning rate, whether the step is skipped), and the carried numbers, which one step hands to
+// the next (loss scale, count of updates).
 #include "base/arena.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
@@ -48,7 +49,8 @@ static const course courses[] = {
       {1, false, 131072, 2, TRI_LOSS_SCALE_APPLY},
       {999, false, 131072, 2, TRI_LOSS_SCALE_APPLY},
       {1, false, 262144, 2, TRI_LOSS_SCALE_APPLY}}},
-    // An overflow restarts the count of good steps (DeepSpeed's loss_scale_window).
+    // An overflow restarts the count of good steps: the scale doubles only in the step after
+    // another 1000 good ones.
     {DEEPSPEED,
      {{900, false, 65536, 2, TRI_LOSS_SCALE_APPLY},
       {1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
@@ -207,8 +209,8 @@ static void step(rig *r, double known, double squares, double *carried, double *
 static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
                                                      &tri_device_far};
 
-// Runs steps with random overflows on each device. The number of updates that the host knows of
-// does not include those of the step before.
+// Runs steps with random overflows on each device. As with a device that runs one step ahead of
+// the host, the host does not know yet whether the previous step was an update.
 static void test_on_devices(void **state) {
     uint32_t random = 1;
     for (int run = 0; run < 60; run++) {

@@ -1,6 +1,6 @@
-// Tests the passes on every built-in model, device, mode and size. Each pass leaves a graph that
-// tri_graph_verify accepts, the same graph every time, with the properties that it promises. A
-// wrong graph is found.
+// Tests the passes (rewrites of a model's graph) on every built-in model, device, mode and size.
+// Each pass leaves a graph that tri_graph_verify accepts, the same graph every time, with the
+// properties that the pass promises. Graphs that the test makes wrong are refused.
 #include "device/cpu/cpu.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"
@@ -127,8 +127,8 @@ static void test_models(void **state) {
     }
 }
 
-// The home layout of a parameter depends neither on the size of the micro-batch nor on whether the
-// graph trains or evaluates.
+// The layout in which a parameter is kept (its home layout) depends neither on the size of the
+// micro-batch nor on whether the graph trains or evaluates.
 static void test_homes(void **state) {
     (void)state;
     tri_device *device;

@@ -125,7 +125,8 @@ static void test_models(void **state) {
             }
 }
 
-// Only the images are cast: all values between the matrix products and convolutions stay BF16.
+// In the model mnist-cnn only the images are cast: all values between its matrix products and
+// convolutions stay BF16.
 static void test_cnn(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_graph *g = build(arena, &tri_model_mnist_cnn, true);
@@ -238,7 +239,7 @@ static void test_transformer(void **state) {
 }
 
 // If other blocks read an F32 value only in a half type, it is cast in the block that makes it. If
-// another block also reads it in F32, it is cast in the blocks that read it.
+// another block also reads it in F32, it is cast in the blocks that read it in the half type.
 static void test_where_casts_are(void **state) {
     for (int both = 0; both < 2; both++) {
         tri_arena *arena = tri_arena_create(NULL, "test");
@@ -279,7 +280,8 @@ static void widen(tri_graph *g, tri_dtype half) {
 }
 
 // Runs a graph in a half type and the same graph in F32, both on inputs that the half type holds
-// exactly. For nodes that read only inputs, the first result must be the second one, rounded.
+// exactly. For nodes that read only inputs, the result in the half type must be that in F32,
+// rounded.
 static void compare_rounded(const op_family *family, uint64_t seed, tri_dtype half) {
     tri_device *device = op_device_open(&tri_device_ref, 1);
     op_session *sessions[2];

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 // Block "left" reads x only by way of relu(x). Block "join" is the last to read x, so the sum z
-// could be written into the memory of x.
+// could be written into the memory of x. But RECOMPUTE of "left" reads x again.
 static void skips(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -28,8 +28,8 @@ static void skips(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// Block "left" computes v, which its recomputation in the backward pass needs too. Block "join" is
-// the last to read v.
+// Block "join" is the last to read v, so the sum of v and n could be written into the memory of v.
+// But RECOMPUTE of "left" writes v again.
 static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -179,9 +179,9 @@ static void test_reader_without_gradient(void **state) {
     }
 }
 
-// If the backward pass is split, BACKWARD_WEIGHT of block "join" may come after RECOMPUTE of block
-// "left". BACKWARD_WEIGHT of "join" still reads w, the sum of v and n. So w must not share memory
-// with v, which RECOMPUTE of "left" writes again.
+// If the backward pass is split, BACKWARD_WEIGHT (the half that makes the gradients of weights) of
+// block "join" may come after RECOMPUTE of block "left", and still reads w, the sum of v and n. So
+// w must not share memory with v, which RECOMPUTE of "left" writes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};

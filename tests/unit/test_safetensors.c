@@ -136,7 +136,7 @@ static void test_round_trip(void **state) {
     assert_string_equal(tri_safetensors_metadata(file, "format"), "pt");
     assert_string_equal(tri_safetensors_metadata(file, "a"), "line\nfeed");
     assert_null(tri_safetensors_metadata(file, "b"));
-    assert_string_equal(tri_safetensors_at(file, 0)->name, "labels"); // the largest elements first
+    assert_string_equal(tri_safetensors_at(file, 0)->name, "labels"); // I64: the largest elements
     assert_int_equal(tri_safetensors_at(file, 0)->offset % 8, 0);
     assert_string_equal(tri_safetensors_at(file, 4)->name, "z.byte");
     const tri_safetensors_entry *entry = tri_safetensors_find(file, "b.weight");

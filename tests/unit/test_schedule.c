@@ -105,8 +105,8 @@ static bool both_add(const tri_schedule_request *r, const tri_action *a, const t
 
 // Whether two actions of one rank may not be swapped, for one of three reasons. One action writes
 // what the other touches. Other ranks expect this order of collectives or messages. Or the rules of
-// micro-batches demand it: each block computes them in order, TAKE takes them in order, and NORM
-// counts the losses of all of them.
+// micro-batches demand it: each block computes them in order, TAKE brings them to the device in
+// order, and NORM comes after all of them, because it counts their losses.
 static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
@@ -207,7 +207,8 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
     bool by_rank;
     for (int i = 0; i < n; i++)
         for (int k = i + 1; k < n; k++) {
-            // Swapping two equal actions, such as two GATHERs of one unit, changes nothing.
+            // Swapping two equal actions, such as two GATHERs of the same parameters, changes
+            // nothing.
             if (is_same(&good[i], &good[k])) continue;
             memcpy(actions, good, (size_t)n * sizeof *actions);
             actions[i] = good[k];
@@ -278,7 +279,8 @@ static void test_dependencies(void **state) {
             assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
             good->actions[i].dependency_count++;
         }
-        // Two equal waits make one dependency; they make none if the lane keeps the order anyway.
+        // Two equal waits make one dependency. They make none if both actions are in one lane (a
+        // queue of actions) that keeps their order anyway.
         for (int i = 1; i < good->count; i++) {
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
@@ -345,8 +347,8 @@ static void test_orders(void **state) {
     assert_null(tri_strategy_find("zero4"));
 }
 
-// TAKE stands before the first action that needs its micro-batch; on an asynchronous device,
-// behind the first action of the micro-batch before.
+// TAKE, which brings a micro-batch to the device, stands before the first action that needs this
+// micro-batch; on an asynchronous device, behind the first action of the previous micro-batch.
 static void test_take(void **state) {
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
@@ -365,7 +367,7 @@ static void test_take(void **state) {
             if (a->kind != TRI_ACTION_TAKE) continue;
             taken++;
             assert_int_equal(a->round, taken);
-            // The micro-batch before has begun, and no later one.
+            // The previous micro-batch has begun, and this one has not.
             assert_int_equal(began, taken - 1);
             if (ahead && taken > 0) assert_true(s->actions[i - 1].begins_round);
         }

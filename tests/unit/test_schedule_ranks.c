@@ -91,9 +91,9 @@ static void test_many_ranks(void **state) {
                                .micro_batches = 1100, .skips = true});
 }
 
-// Ranks that share layers communicate inside their compute actions. If one rank has two of these
-// actions in another order than the others, the ranks wait for each other for ever. No rank's own
-// schedule shows that.
+// Tensor-parallel ranks, each of which has a slice of every layer, communicate inside their compute
+// actions. If one rank has two of these actions in another order than the others, the ranks wait
+// for each other for ever. No rank's own schedule shows that.
 static void test_shared_layers(void **state) {
     (void)state;
     schedule_case c = {.strategy = "ddp",
@@ -110,8 +110,9 @@ static void test_shared_layers(void **state) {
     assert_int_equal(set.mesh.ranks, 4);
     assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
     tri_schedule *s = &set.schedules[3];
-    // The first actions are FORWARD of block 0, TAKE, FORWARD of block 1, and then FORWARD of block
-    // 0 for the next micro-batch. The test swaps the last two.
+    // The first compute actions are FORWARD of block 0, FORWARD of block 1, and then FORWARD of
+    // block 0 for the next micro-batch, which TAKE brings to the device in advance, after the first
+    // action. The test swaps the last two.
     int first = 0;
     while (s->actions[first].kind != TRI_ACTION_FORWARD) first++;
     assert_int_equal(s->actions[++first].kind, TRI_ACTION_TAKE);

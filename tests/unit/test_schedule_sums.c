@@ -23,7 +23,9 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 static uint64_t parameters_of(int unit) { return mix(3, (uint64_t)unit); }
 
 typedef struct sums {
-    uint64_t statistics, input, rest; // one sum of gradients for each tri_gradient_source
+    // Sums of gradients, by the actions that make them (tri_gradient_source): FORWARD,
+    // BACKWARD_INPUT, or BACKWARD and BACKWARD_WEIGHT.
+    uint64_t statistics, input, rest;
 } sums;
 
 // One rank's memory.
@@ -45,7 +47,8 @@ typedef struct machine {
     const schedule_case *described;
     const schedule_set *set;
     rank_memory *ranks;
-    // Values sent, by lowest rank along the pipeline, edge and micro-batch; 0: not sent yet.
+    // By pipeline (numbered by its lowest rank), edge and micro-batch: the value that was sent; 0:
+    // none yet.
     uint64_t *mail;
     sums *wanted; // by unit: the sums of gradients that STEP must find
     uint64_t noise;

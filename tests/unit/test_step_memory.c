@@ -197,8 +197,9 @@ static void read_cell(follower *f, cell *c, uint32_t tag) {
 }
 
 // Two messages may bring the same value to two stages of one rank. The second message writes the
-// bytes that the first one wrote. So it need not wait for the actions that read them, nor these for
-// it. It only has to wait for the actions that used the memory's earlier contents.
+// bytes that the first one wrote. So it need not wait for the actions that read these bytes, and
+// they need not wait for it. It only has to wait for the actions that used the memory's earlier
+// contents.
 static void receive_again(follower *f, const cell *c) {
     for (int k = 0; k <= MOST_READERS; k++)
         if (c->earlier[k] && !is_before(f, c->earlier[k] - 1))
@@ -282,7 +283,8 @@ static bool runs_phase(const tri_action *a, tri_phase phase) {
 }
 
 // In this simulation an action writes its scratch memory before it accesses anything else, and
-// reads it at the end. So an error is found if other memory that the action uses overlaps it.
+// reads it at the end. So an error is found if other memory that the action uses overlaps its
+// scratch memory.
 static void follow_scratch(follower *f, const tri_action *a, bool writes) {
     const tri_segment *segments = f->m->programs[a->round]->segments[a->subject];
     for (int phase = 0; phase < TRI_PHASE_STEP && f->m->packs_scratch; phase++)

@@ -63,7 +63,8 @@ static tri_graph *small(int64_t hidden) {
 }
 
 // Checks what the pass makes of a layer split by columns that is followed by one split by rows: one
-// copy_to before both, and one all_reduce and the bias after them.
+// copy_to (passes on its input, and sums the input's gradient over the ranks) before both, and one
+// all_reduce and the bias after them.
 static void test_print(void **state) {
     static const char want[] =
         "forward test:\n"

@@ -161,9 +161,9 @@ typedef struct run {
     op_session *session;
 } run;
 
-// Fills the parameters and the graph's inputs with random numbers, which are the same on every
-// rank: those of the rank's slice of each parameter, and those of the rank's samples, which begin
-// with sample `first` of the step.
+// Fills the parameters and the graph's inputs with random numbers. An element of a parameter, and a
+// sample of the step, has the same numbers on every number of ranks: each rank gets those of its
+// slices and of its samples, of which sample `first` of the step is the first.
 static void fill(run *r, int64_t first) {
     const tri_graph *g = r->graph;
     for (int i = 0; i < g->parameter_count; i++) {
