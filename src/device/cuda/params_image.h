@@ -23,6 +23,9 @@
     X(dropout)                                                                                     \
     X(normalize_bytes)
 
+// Rows and columns of a convolution's output that one thread block computes.
+enum { CUDA_CONVOLUTION_TILE = 64 };
+
 typedef enum cuda_convolution_kind {
     CUDA_FORWARD,     // x, weight -> y
     CUDA_GRAD_INPUT,  // dy, weight -> dx

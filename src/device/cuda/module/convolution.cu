@@ -19,7 +19,7 @@
 namespace {
 
 enum {
-    TILE = 64,
+    TILE = CUDA_CONVOLUTION_TILE,
     DEPTH = 16,
     OWN = 4,
     THREADS = (TILE / OWN) * (TILE / OWN),
