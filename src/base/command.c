@@ -94,10 +94,25 @@ static bool read_all(command *c) {
     return true;
 }
 
+// Waits until the program has ended, which may be long after it has closed its output. False: the
+// time limit was reached before.
+static bool wait_for_end(const command *c, int *how) {
+    const int64_t pause_ns = 1000000;
+    pid_t ended;
+    while ((ended = waitpid(c->pid, how, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        if (tri_os.monotonic_ns() >= c->until_ns) return false;
+        tri_os.sleep_ns(pause_ns);
+    }
+    return true;
+}
+
 static tri_status end(command *c, bool in_time) {
-    if (!in_time) kill(c->pid, SIGKILL);
     int how = 0;
-    while (waitpid(c->pid, &how, 0) < 0 && errno == EINTR) {
+    in_time = in_time && wait_for_end(c, &how);
+    if (!in_time) {
+        kill(c->pid, SIGKILL);
+        while (waitpid(c->pid, &how, 0) < 0 && errno == EINTR) {
+        }
     }
     for (int i = 0; i < STREAMS; i++) {
         c->text[i][c->used[i]] = 0;

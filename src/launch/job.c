@@ -130,7 +130,7 @@ static tri_status settle_ranks(tri_job *job) {
         return JOB_FAIL(job, "ranks-per-node", text, "a node has %lld %s", (long long)most,
                         gpus ? "GPUs, and a rank needs one" : "cores");
     if (gpus && partition && partition->whole_nodes && job->ranks_per_node != gpus)
-        return JOB_FAIL(job, "ranks-per-node", text,
+        return JOB_FAIL(job, "ranks-per-node", text ? text : "(not given)",
                         "partition %s gives whole nodes, so it has to be %lld, one for each GPU",
                         partition->name, (long long)gpus);
     int64_t cpus = cores * site->node.threads_per_core;

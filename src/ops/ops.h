@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "graph/graph.h"
 #include "ops/loss_scale.h"
+#include "ops/pool_window.h"
 #include "tensor/pixels.h"
 
 typedef enum tri_activation {
@@ -197,8 +198,7 @@ typedef struct tri_activation_grad_attr {
 
 // The attributes of max pooling: y = dropout(relu(max)) of each window. The output `index`, which
 // the gradient reads, is the position kh·kernel_w + kw of the (first) maximum in its window. It is
-// TRI_POOL_NO_GRADIENT if ReLU or dropout has set y to zero.
-enum { TRI_POOL_NO_GRADIENT = 255 };
+// TRI_POOL_NO_GRADIENT (pool_window.h) if ReLU or dropout has set y to zero.
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool relu;

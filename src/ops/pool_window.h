@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// The index that max pooling writes, instead of the position of the maximum in its window, where
+// ReLU or dropout has set the result to zero, so that it has no gradient.
+enum { TRI_POOL_NO_GRADIENT = 255 };
+
 // One axis of the pooling of x, with `in` elements. If `out` is above 0, that many windows cover
 // the axis (adaptive pooling).
 typedef struct pool_axis {

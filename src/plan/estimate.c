@@ -222,10 +222,10 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:
         return whole / rates->memory_bytes_per_s;
-    // For each element STEP reads the parameter, the gradient and two optimizer states, and writes
+    // For each element STEP reads the parameter, the gradient and the optimizer states, and writes
     // all of these except the gradient.
     case TRI_ACTION_STEP:
-        return 7 * own / rates->memory_bytes_per_s;
+        return (3 + 2 * plan->optimizer_states) * own / rates->memory_bytes_per_s;
     case TRI_ACTION_PREPARE:
         return 1.5 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_DOWNLOAD:

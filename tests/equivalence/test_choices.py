@@ -115,9 +115,9 @@ def check_refused(folder, choices):
 
 
 def check_unwritable(folder):
-    """A folder that cannot be made ends the run, because its bits could not be repeated."""
-    said = losses_with(folder, "unwritable", [1], "/dev/null/choices", code=1)
-    assert said.count("TRIREME_CUDA_CHOICES: cannot make the folder /dev/null/choices") == 1, said
+    """A folder that cannot be made is bad input: one line, before anything is computed."""
+    said = losses_with(folder, "unwritable", [1], "/dev/null/choices", code=2)
+    assert said.count("TRIREME_CUDA_CHOICES: /dev/null/choices: cannot create the folder") == 1, said
 
 
 with tempfile.TemporaryDirectory(prefix="trireme-choices-") as temporary:

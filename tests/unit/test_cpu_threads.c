@@ -40,9 +40,6 @@ static void compare(const op_family *family, int threads, tri_dtype dtype, uint6
     side one = open_side(family, 1, dtype, seed), many = open_side(family, threads, dtype, seed);
     const tri_graph *g = one.c.graph;
     for (int i = 0; i < g->node_count; i++) {
-        const tri_kernel_def *def = tri_device_select(&one.device->description, g, &g->nodes[i]);
-        // oneDNN does not promise the same bits with another number of threads.
-        if (!strcmp(def->name, "onednn")) continue;
         for (int k = 0; k < g->nodes[i].output_count; k++) {
             tri_value value = g->nodes[i].outputs[k];
             size_t bytes = (size_t)op_count(one.session, value) *

@@ -130,6 +130,9 @@ static void test_commands(void **state) {
     assert_int_equal(tri_command_run((char *[]){"sleep", "20", NULL}, 100, out, sizeof out),
                      TRI_TIMEOUT);
     assert_string_equal(tri_error_message(), "sleep does not answer");
+    // It has closed its output, and still runs.
+    char *const silent[] = {"sh", "-c", "exec >&- 2>&-; sleep 20", NULL};
+    assert_int_equal(tri_command_run(silent, 100, out, sizeof out), TRI_TIMEOUT);
     // The command writes more than a pipe holds.
     assert_int_equal(tri_command_run((char *[]){"sh", "-c", "yes | head -c 300000", NULL}, 5000,
                                      out, sizeof out),

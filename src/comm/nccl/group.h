@@ -11,7 +11,6 @@
 typedef enum nccl_state {
     NCCL_QUEUED,   // nothing has been done yet
     NCCL_COMPARES, // the ranks compare what they call
-    NCCL_OPENS,    // the group's communicator of NCCL is being opened
     NCCL_READY,    // the group may be issued
     NCCL_ISSUES,   // the group's steps are being issued to the queue
     NCCL_RUNS,     // the group runs on the GPU

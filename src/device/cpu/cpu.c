@@ -139,7 +139,6 @@ typedef struct flat_job {
     float *to;
     const float *from;
     int64_t count;
-    double *sums;
 } flat_job;
 
 static void zero_range(void *context, int64_t begin, int64_t end, int thread) {

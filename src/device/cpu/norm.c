@@ -75,6 +75,30 @@ CPU_INLINE __m512 load(const void *image, bool bf16, int64_t pixel) {
     return cpu_load(image, bf16, pixel * CPU_BLOCK, 0xFFFF);
 }
 
+// The end of the run of pixels that begins with pixel p.
+static int64_t run_end(const norm_state *s, int64_t p) {
+    return p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
+}
+
+CPU_INLINE __m512 add_value(__m512 sum, __m512 value, __m512 mean, bool squares) {
+    __m512 deviation = _mm512_sub_ps(value, mean);
+    return squares ? _mm512_fmadd_ps(deviation, deviation, sum) : _mm512_add_ps(sum, value);
+}
+
+// Adds up pixels [p, stop) of a plane or, if `squares`, the squares of their deviations from
+// `mean`. Even and odd pixels have a sum each, because an addition waits longer for the one before
+// than a load takes.
+CPU_INLINE __m512 sum_run(const void *x, bool bf16, int64_t p, int64_t stop, __m512 mean,
+                          bool squares) {
+    __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+    for (; p + 1 < stop; p += 2) {
+        even = add_value(even, load(x, bf16, p), mean, squares);
+        odd = add_value(odd, load(x, bf16, p + 1), mean, squares);
+    }
+    if (p < stop) even = add_value(even, load(x, bf16, p), mean, squares);
+    return _mm512_add_ps(even, odd);
+}
+
 // Computes, for each channel of planes [begin, end), the mean (first) and the sum of squared
 // deviations from the mean (second).
 CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
@@ -83,26 +107,16 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
         int64_t plane = i * pixels;
         double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
         norm_sum sum = sum_zero(), squares = sum_zero();
-        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
-            __m512 partial[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
-            for (int64_t q = p; q < stop; q++)
-                partial[q & 1] = _mm512_add_ps(partial[q & 1], load(job->x, bf16, plane + q));
-            sum = sum_add(sum, _mm512_add_ps(partial[0], partial[1]));
-        }
+        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
+            sum = sum_add(sum, sum_run(job->x, bf16, plane + p, plane + run_end(job->state, p),
+                                       _mm512_setzero_ps(), false));
         sum_store(sum, first);
         float rounded[CPU_BLOCK];
         for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)pixels);
         __m512 mean = _mm512_loadu_ps(rounded);
-        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
-            __m512 partial[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
-            for (int64_t q = p; q < stop; q++) {
-                __m512 d = _mm512_sub_ps(load(job->x, bf16, plane + q), mean);
-                partial[q & 1] = _mm512_fmadd_ps(d, d, partial[q & 1]);
-            }
-            squares = sum_add(squares, _mm512_add_ps(partial[0], partial[1]));
-        }
+        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
+            squares = sum_add(squares, sum_run(job->x, bf16, plane + p,
+                                               plane + run_end(job->state, p), mean, true));
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
             // The deviations above are from the mean rounded to F32; this corrects their sum.
@@ -165,6 +179,18 @@ CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), dy);
 }
 
+// The F32 sums of a run of pixels: of dy, and of dy · (x − mean).
+typedef struct norm_run {
+    __m512 dy, product;
+} norm_run;
+
+CPU_INLINE norm_run add_pixel(norm_run to, norm_dy from, bool bf16, bool pools, int64_t pixel,
+                              __m512 mean) {
+    __m512 dy = load_dy(from, bf16, pools, pixel);
+    __m512 deviation = _mm512_sub_ps(load(from.job->x, bf16, from.first + pixel), mean);
+    return (norm_run){_mm512_add_ps(to.dy, dy), _mm512_fmadd_ps(dy, deviation, to.product)};
+}
+
 // Computes, for each channel of planes [begin, end), the sum of dy (first) and of dy · (x − mean)
 // (second).
 CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, int thread,
@@ -175,16 +201,15 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
         norm_sum sum = sum_zero(), product = sum_zero();
         for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
-            __m512 partial = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
-            int64_t stop = p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
-            for (int64_t q = p; q < stop; q++) {
-                __m512 dy = load_dy(from, bf16, pools, q);
-                __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->pixels + q), mean);
-                partial = _mm512_add_ps(partial, dy);
-                cross = _mm512_fmadd_ps(dy, h, cross);
+            norm_run even = {_mm512_setzero_ps(), _mm512_setzero_ps()}, odd = even;
+            int64_t stop = run_end(s, p), q = p;
+            for (; q + 1 < stop; q += 2) {
+                even = add_pixel(even, from, bf16, pools, q, mean);
+                odd = add_pixel(odd, from, bf16, pools, q + 1, mean);
             }
-            sum = sum_add(sum, partial);
-            product = sum_add(product, cross);
+            if (q < stop) even = add_pixel(even, from, bf16, pools, q, mean);
+            sum = sum_add(sum, _mm512_add_ps(even.dy, odd.dy));
+            product = sum_add(product, _mm512_add_ps(even.product, odd.product));
         }
         sum_store(sum, job->first + i * CPU_BLOCK);
         sum_store(product, job->second + i * CPU_BLOCK);

@@ -15,9 +15,6 @@ typedef struct conv_state {
 } conv_state;
 
 enum {
-    // How many rows, and how many columns, of the output matrix one thread block of our own kernel
-    // computes. module/convolution.cu has the same number.
-    CONV_TILE = 64,
     // For the gradient of the weight, the pixels are cut into slices, each for its own thread
     // blocks:
     CONV_LEAST_SLICE = 256,    // the fewest pixels of a slice
@@ -46,7 +43,8 @@ static void set_attributes(cuda_convolution *p, const tri_conv2d_attr *a, const 
 static void cut(cuda_convolution *p) {
     int64_t filter = p->channels / p->groups * p->kernel[0] * p->kernel[1];
     int64_t rows = p->features / p->groups, pixels = p->samples * p->out[0] * p->out[1];
-    int64_t tiles = (rows + CONV_TILE - 1) / CONV_TILE * ((filter + CONV_TILE - 1) / CONV_TILE);
+    const int64_t tile = CUDA_CONVOLUTION_TILE;
+    int64_t tiles = (rows + tile - 1) / tile * ((filter + tile - 1) / tile);
     int64_t wanted = CONV_ENOUGH_BLOCKS / (tiles * p->groups);
     int64_t most = (pixels + CONV_LEAST_SLICE - 1) / CONV_LEAST_SLICE;
     int64_t slices = wanted < most ? wanted : most;

@@ -3,10 +3,12 @@
 // (runtime.h), so that a login node without a GPU can plan a run for one.
 #include "device/cuda/internal.h"
 
+#include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/queue.h"
 #include "device/ref/ref.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +115,19 @@ static void cuda_close(tri_device *head) {
     free(device);
 }
 
+// Makes the folder in which the module keeps measured algorithms, so that a path that cannot be a
+// folder is found here, and not when the first algorithm is to be kept.
+static tri_status make_choices_folder(void) {
+    char why[CUDA_WHY_BYTES];
+    const char *folder = getenv("TRIREME_CUDA_CHOICES");
+    if (!folder || !*folder || tri_os_make_folders(folder) == TRI_OK) return TRI_OK;
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_CUDA_CHOICES: %s", why);
+}
+
 static tri_status open_parts(const tri_device_config *config, cuda_device *device) {
     tri_device_config real = {.index = config->index};
+    TRI_TRY(make_choices_folder());
     TRI_TRY(find(config, &device->runtime));
     TRI_TRY(open_context(device->runtime, config->index, &device->properties, &device->context));
     device->head = (tri_device){.backend = &tri_device_cuda,

@@ -24,6 +24,10 @@
     X(dropout)                                                                                     \
     X(normalize_bytes)
 
+// How many rows, and how many columns, of the matrix that a convolution makes one thread block of
+// our own kernel computes.
+enum { CUDA_CONVOLUTION_TILE = 64 };
+
 typedef enum cuda_convolution_kind {
     CUDA_FORWARD,     // x, weight -> y
     CUDA_GRAD_INPUT,  // dy, weight -> dx

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace {
@@ -37,8 +36,8 @@ std::string text_of(const std::string &key, const choice &c) {
     return text + "\n" + hex(hash_of(text)) + "\n";
 }
 
-tri_status failed(const std::string &path, const char *what, char *why) {
-    snprintf(why, CUDA_WHY_BYTES, "TRIREME_CUDA_CHOICES: cannot %s %s: %s", what, path.c_str(),
+tri_status failed(const std::string &path, char *why) {
+    snprintf(why, CUDA_WHY_BYTES, "TRIREME_CUDA_CHOICES: cannot write %s: %s", path.c_str(),
              strerror(errno));
     return TRI_INTERNAL;
 }
@@ -81,10 +80,8 @@ bool choices_read(const std::string &key, choice *out) {
 
 tri_status choices_write(const std::string &key, choice *own, char *why) {
     std::string path = path_of(key), temporary = path + ".XXXXXX";
-    if (mkdir(choices_folder(), 0777) < 0 && errno != EEXIST)
-        return failed(choices_folder(), "make the folder", why);
     if (!write_file(&temporary, text_of(key, *own))) {
-        tri_status status = failed(temporary, "write", why);
+        tri_status status = failed(temporary, why);
         (void)unlink(temporary.c_str());
         return status;
     }
@@ -92,7 +89,7 @@ tri_status choices_write(const std::string &key, choice *own, char *why) {
     // The name exists. Its file is another process' choice, or damaged: then it is replaced.
     bool is_done = is_first || (errno == EEXIST && choices_read(key, own)) ||
                    rename(temporary.c_str(), path.c_str()) == 0;
-    tri_status status = is_done ? TRI_OK : failed(path, "write", why);
+    tri_status status = is_done ? TRI_OK : failed(path, why);
     (void)unlink(temporary.c_str());
     return status;
 }

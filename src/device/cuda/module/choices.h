@@ -18,8 +18,8 @@ typedef std::vector<uint64_t> choice;
 // The most ways to compute the same op that are measured.
 enum { CHOICES_MEASURED = 8 };
 
-// The folder with the files of kept choices: $TRIREME_CUDA_CHOICES. NULL: no choices are measured,
-// kept or read.
+// The folder with the files of kept choices: $TRIREME_CUDA_CHOICES, which exists, because opening
+// the device makes it. NULL: no choices are measured, kept or read.
 const char *choices_folder();
 // Reads the choice for `key`, a line of text that names device, library and what is computed.
 // False: there is none, or its file is damaged.

@@ -20,7 +20,7 @@
 namespace {
 
 enum {
-    TILE = 64,  // a thread block computes TILE x TILE elements of the result
+    TILE = CUDA_CONVOLUTION_TILE, // a thread block computes TILE x TILE elements of the result
     DEPTH = 16, // so many columns of the first matrix (rows of the second) are in a tile
     OWN = 4,    // a thread computes OWN x OWN elements of the result
     THREADS = (TILE / OWN) * (TILE / OWN),

@@ -32,7 +32,6 @@ GPU_DEVICE int window_maximum(const cuda_max_pool &p, const T *image, int i, int
 // A thread computes 4 neighbouring elements of y, because dropout draws numbers for four at a time.
 // Reads sizeof(T) bytes for each element of x, and writes sizeof(T) + 1 for each element of y.
 template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
-    const int no_gradient = 255; // equals TRI_POOL_NO_GRADIENT
     int64_t area = (int64_t)p.window.out[0] * p.window.out[1], elements = p.channels * area;
     int64_t quads = (elements + 3) / 4;
     for (int64_t at = gpu_thread(); at < p.samples * quads; at += gpu_threads()) {
@@ -48,7 +47,7 @@ template <typename T> GPU_KERNEL max_pool(cuda_max_pool p) {
                                       (int)(rest % (uint32_t)p.window.out[1]), &value);
             bool cut = (p.relu && value <= 0) || factors[r] == 0;
             gpu_put(&((T *)p.y)[n * elements + e], cut ? 0 : value * factors[r]);
-            p.index[n * elements + e] = (uint8_t)(cut ? no_gradient : best);
+            p.index[n * elements + e] = (uint8_t)(cut ? TRI_POOL_NO_GRADIENT : best);
         }
     }
 }

@@ -76,7 +76,6 @@ GPU_DEVICE void window_maxima(const cuda_max_pool &p, const T *image, int i, int
 }
 
 template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
-    const int no_gradient = 255; // equals TRI_POOL_NO_GRADIENT
     const cuda_windows &w = p.window;
     int64_t area = (int64_t)w.out[0] * w.out[1], in_area = (int64_t)w.in[0] * w.in[1];
     int64_t each = pixels_of(p.mask), groups = (area + each - 1) / each;
@@ -92,7 +91,7 @@ template <typename T, int n> GPU_KERNEL max_pool(cuda_max_pool p) {
             GPU_UNROLL for (int k = 0; k < n; k++) {
                 bool cut = (p.relu && best[k] <= 0) || !(kept >> (4 * k + r) & 1);
                 best[k] = cut ? 0 : best[k] * p.mask.scale;
-                index.at[k] = (uint8_t)(cut ? no_gradient : tap[k]);
+                index.at[k] = (uint8_t)(cut ? TRI_POOL_NO_GRADIENT : tap[k]);
             }
             int64_t to = (at.sample * area + pixel) * p.channels + at.channel;
             gpu_write((T *)p.y + to, best);
