@@ -1,261 +1,20 @@
 // Batch norm of nChw16c tensors and its gradient, fused with ReLU, or with max pooling, whose
 // windows must not overlap. A plane is 16 channels of one sample, over all its pixels.
 //
-// A sum over a plane is F32 within each run of 64 pixels, and F64 over these runs. The moments of
-// the planes (number of values, mean, and sum of squared deviations from the mean) are combined in
+// norm_planes.c loops over the pixels of planes, and here the results of planes are joined. Their
+// moments (number of values, mean, and sum of squared deviations from the mean) are combined in
 // the order of the samples (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
 // for computing sample variances", 1979), so that the results do not depend on the number of
 // threads.
 //
 // With synchronised batch norm (the ops batch_norm_shared and batch_norm_shared_grad), several
 // replicas, which compute different samples, normalise by their common moments.
-#include "device/cpu/pool.h"
+#include "device/cpu/norm.h"
 #include "device/moments.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { NORM_F32_PIXELS = 64 }; // pixels that are summed in F32 before their sum is added in F64
-
-// For a pixel of a plane to which max pooling is applied: which pixel of the pooled plane its
-// window makes, and the pixel's position in the window.
-typedef struct norm_window_pixel {
-    uint32_t pooled;
-    uint8_t position;
-} norm_window_pixel;
-enum { NORM_NO_WINDOW = 254 }; // the position of a pixel that lies in no pooling window
-
-typedef struct norm_state {
-    const cpu_device *device;
-    int64_t samples, channels, blocks, pixels;
-    int64_t replicas; // number of replicas whose moments a node of synchronised batch norm joins
-    double eps;
-    bool relu;
-    bool bf16; // x, y and their gradients are BF16, else F32
-    // [pixels]: each pixel's pooling window; NULL: no pooling is fused.
-    norm_window_pixel *window_pixels;
-    cpu_pool pool;
-} norm_state;
-
-typedef struct norm_job {
-    const norm_state *state;
-    const void *x, *y, *dy;
-    void *out;
-    const float *mean;
-    // [samples][channels]: two sums over the pixels of each channel; `moments` and
-    // `gradient_planes` say which.
-    double *first, *second;
-    // [channels]: the factors and terms with which `affine` computes y, and `gradient` dx.
-    const float *scale, *shift, *slope;
-    cpu_pool_job pool; // used if pooling is fused
-} norm_job;
-
-typedef struct norm_sum {
-    __m512d low, high; // sums of channels 0 to 7, and of channels 8 to 15
-} norm_sum;
-
-static CPU_AVX512 inline norm_sum sum_add(norm_sum sum, __m512 values) {
-    sum.low = _mm512_add_pd(sum.low, _mm512_cvtps_pd(_mm512_castps512_ps256(values)));
-    sum.high = _mm512_add_pd(sum.high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1)));
-    return sum;
-}
-
-static CPU_AVX512 inline void sum_store(norm_sum sum, double *to) {
-    _mm512_storeu_pd(to, sum.low);
-    _mm512_storeu_pd(to + 8, sum.high);
-}
-
-static CPU_AVX512 inline norm_sum sum_zero(void) {
-    return (norm_sum){_mm512_setzero_pd(), _mm512_setzero_pd()};
-}
-
-// Loads the 16 channels of a pixel.
-CPU_INLINE __m512 load(const void *image, bool bf16, int64_t pixel) {
-    return cpu_load(image, bf16, pixel * CPU_BLOCK, 0xFFFF);
-}
-
-// The end of the run of pixels that begins with pixel p.
-static int64_t run_end(const norm_state *s, int64_t p) {
-    return p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
-}
-
-CPU_INLINE __m512 add_value(__m512 sum, __m512 value, __m512 mean, bool squares) {
-    __m512 deviation = _mm512_sub_ps(value, mean);
-    return squares ? _mm512_fmadd_ps(deviation, deviation, sum) : _mm512_add_ps(sum, value);
-}
-
-// Adds up pixels [p, stop) of a plane or, if `squares`, the squares of their deviations from
-// `mean`. Even and odd pixels have a sum each, because an addition waits longer for the one before
-// than a load takes.
-CPU_INLINE __m512 sum_run(const void *x, bool bf16, int64_t p, int64_t stop, __m512 mean,
-                          bool squares) {
-    __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-    for (; p + 1 < stop; p += 2) {
-        even = add_value(even, load(x, bf16, p), mean, squares);
-        odd = add_value(odd, load(x, bf16, p + 1), mean, squares);
-    }
-    if (p < stop) even = add_value(even, load(x, bf16, p), mean, squares);
-    return _mm512_add_ps(even, odd);
-}
-
-// Computes, for each channel of planes [begin, end), the mean (first) and the sum of squared
-// deviations from the mean (second).
-CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
-    int64_t pixels = job->state->pixels;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t plane = i * pixels;
-        double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
-        norm_sum sum = sum_zero(), squares = sum_zero();
-        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
-            sum = sum_add(sum, sum_run(job->x, bf16, plane + p, plane + run_end(job->state, p),
-                                       _mm512_setzero_ps(), false));
-        sum_store(sum, first);
-        float rounded[CPU_BLOCK];
-        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)pixels);
-        __m512 mean = _mm512_loadu_ps(rounded);
-        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS)
-            squares = sum_add(squares, sum_run(job->x, bf16, plane + p,
-                                               plane + run_end(job->state, p), mean, true));
-        sum_store(squares, second);
-        for (int c = 0; c < CPU_BLOCK; c++) {
-            // The deviations above are from the mean rounded to F32; this corrects their sum.
-            double error = first[c] - (double)rounded[c];
-            second[c] -= (double)pixels * error * error;
-        }
-    }
-}
-
-// Computes, for all elements, out = x · scale + shift, then ReLU.
-CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
-    const norm_state *s = job->state;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t channel = i % s->blocks * CPU_BLOCK;
-        __m512 scale = _mm512_loadu_ps(job->scale + channel);
-        __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
-            __m512 value = _mm512_fmadd_ps(load(job->x, bf16, p), scale, shift);
-            // The maximum returns its second operand if one is NaN, so that a NaN of `value` stays.
-            if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
-            cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
-        }
-    }
-}
-
-// A plane of the gradient with respect to the normalised tensor, from which ReLU or max pooling
-// then makes y if one of them is fused.
-typedef struct norm_dy {
-    const norm_job *job;
-    int64_t first;       // the number of the plane's first pixel in the tensor
-    const float *pooled; // with pooling: the plane of dy, the gradient of the pooled tensor
-    // With pooling, by pixel of `pooled`: the position of the maximum in the pixel's window.
-    const uint8_t *index;
-} norm_dy;
-
-CPU_INLINE norm_dy dy_of_plane(const norm_job *job, int64_t plane, int thread, bool pools) {
-    const norm_state *s = job->state;
-    norm_dy dy = {.job = job, .first = plane * s->pixels};
-    if (!pools) return dy;
-    dy.pooled = cpu_pool_dy(&job->pool, plane, thread);
-    dy.index = job->pool.index + plane * cpu_pooled_pixels(&s->pool) * CPU_BLOCK;
-    return dy;
-}
-
-// Loads the gradient of pixel number `pixel` of a plane. With a fused ReLU, it is 0 where y is not
-// positive. With max pooling it is dy of the pixel's window, or 0 if the window's maximum is
-// another pixel.
-CPU_INLINE __m512 load_dy(norm_dy from, bool bf16, bool pools, int64_t pixel) {
-    const norm_state *s = from.job->state;
-    if (pools) {
-        norm_window_pixel window = s->window_pixels[pixel];
-        int64_t at = (int64_t)window.pooled * CPU_BLOCK;
-        __m128i maximum = _mm_loadu_si128((const __m128i *)(from.index + at));
-        __mmask16 here = _mm_cmpeq_epi8_mask(maximum, _mm_set1_epi8((char)window.position));
-        return _mm512_maskz_loadu_ps(here, from.pooled + at);
-    }
-    __m512 dy = load(from.job->dy, bf16, from.first + pixel);
-    if (!s->relu) return dy;
-    __m512 y = load(from.job->y, bf16, from.first + pixel);
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), dy);
-}
-
-// The F32 sums of a run of pixels: of dy, and of dy · (x − mean).
-typedef struct norm_run {
-    __m512 dy, product;
-} norm_run;
-
-CPU_INLINE norm_run add_pixel(norm_run to, norm_dy from, bool bf16, bool pools, int64_t pixel,
-                              __m512 mean) {
-    __m512 dy = load_dy(from, bf16, pools, pixel);
-    __m512 deviation = _mm512_sub_ps(load(from.job->x, bf16, from.first + pixel), mean);
-    return (norm_run){_mm512_add_ps(to.dy, dy), _mm512_fmadd_ps(dy, deviation, to.product)};
-}
-
-// Computes, for each channel of planes [begin, end), the sum of dy (first) and of dy · (x − mean)
-// (second).
-CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, int thread,
-                                bool bf16, bool pools) {
-    const norm_state *s = job->state;
-    for (int64_t i = begin; i < end; i++) {
-        norm_dy from = dy_of_plane(job, i, thread, pools);
-        __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
-        norm_sum sum = sum_zero(), product = sum_zero();
-        for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
-            norm_run even = {_mm512_setzero_ps(), _mm512_setzero_ps()}, odd = even;
-            int64_t stop = run_end(s, p), q = p;
-            for (; q + 1 < stop; q += 2) {
-                even = add_pixel(even, from, bf16, pools, q, mean);
-                odd = add_pixel(odd, from, bf16, pools, q + 1, mean);
-            }
-            if (q < stop) even = add_pixel(even, from, bf16, pools, q, mean);
-            sum = sum_add(sum, _mm512_add_ps(even.dy, odd.dy));
-            product = sum_add(product, _mm512_add_ps(even.product, odd.product));
-        }
-        sum_store(sum, job->first + i * CPU_BLOCK);
-        sum_store(product, job->second + i * CPU_BLOCK);
-    }
-}
-
-// Computes, for all elements, out = scale · dy + slope · (x − mean) + shift: the gradient of x.
-CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, int thread, bool bf16,
-                         bool pools) {
-    const norm_state *s = job->state;
-    for (int64_t i = begin; i < end; i++) {
-        norm_dy from = dy_of_plane(job, i, thread, pools);
-        int64_t channel = i % s->blocks * CPU_BLOCK;
-        __m512 mean = _mm512_loadu_ps(job->mean + channel);
-        __m512 scale = _mm512_loadu_ps(job->scale + channel);
-        __m512 slope = _mm512_loadu_ps(job->slope + channel);
-        __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = 0; p < s->pixels; p++) {
-            __m512 h = _mm512_sub_ps(load(job->x, bf16, from.first + p), mean);
-            __m512 value = _mm512_fmadd_ps(slope, h, shift);
-            value = _mm512_fmadd_ps(scale, load_dy(from, bf16, pools, p), value);
-            cpu_store(job->out, bf16, (from.first + p) * CPU_BLOCK, 0xFFFF, value);
-        }
-    }
-}
-
-#define NORM_RANGE(name, call)                                                                     \
-    static CPU_AVX512 void name(void *context, int64_t begin, int64_t end, int thread) { call; }
-// Defines NAME_ranges: the function for F32, then the one for BF16.
-#define NORM_RANGES(name)                                                                          \
-    NORM_RANGE(name##_f32, name(context, begin, end, false))                                       \
-    NORM_RANGE(name##_bf16, name(context, begin, end, true))                                       \
-    static const cpu_range name##_ranges[] = {name##_f32, name##_bf16};
-// Defines NAME_ranges: the functions for F32 and for BF16, then those for F32 and for BF16 with a
-// fused pooling.
-#define NORM_GRADIENT_RANGES(name)                                                                 \
-    NORM_RANGE(name##_f32, name(context, begin, end, thread, false, false))                        \
-    NORM_RANGE(name##_bf16, name(context, begin, end, thread, true, false))                        \
-    NORM_RANGE(name##_pool_f32, name(context, begin, end, thread, false, true))                    \
-    NORM_RANGE(name##_pool_bf16, name(context, begin, end, thread, true, true))                    \
-    static const cpu_range name##_ranges[] = {name##_f32, name##_bf16, name##_pool_f32,            \
-                                              name##_pool_bf16};
-NORM_RANGES(moments)
-NORM_RANGES(affine)
-NORM_GRADIENT_RANGES(gradient_planes)
-NORM_GRADIENT_RANGES(gradient)
 
 // The attributes of all ops of batch norm begin with tri_batch_norm_attr; only batch_norm_moments
 // has none.
@@ -445,8 +204,8 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     return all;
 }
 
-// Sets scale and shift of channel c, with which `affine` computes y, and writes outputs 1 to 4 of
-// the batch norm: mean, inv_std, mean_sum (samples × mean) and var_sum (samples × variance).
+// Sets scale and shift of channel c, with which cpu_norm_affine computes y, and writes outputs 1 to
+// 4 of the batch norm: mean, inv_std, mean_sum (samples × mean) and var_sum (samples × variance).
 static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
     const norm_state *s = job->state;
     const float *weight = args->in[1], *bias = args->in[2];
@@ -464,7 +223,7 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
 static void apply(norm_job *job, void *index) {
     const norm_state *s = job->state;
     if (!s->window_pixels) {
-        each_plane(s, affine_ranges, job);
+        each_plane(s, cpu_norm_affine, job);
         return;
     }
     job->pool.from = job->x;
@@ -478,7 +237,7 @@ static void apply(norm_job *job, void *index) {
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
-    each_plane(s, moments_ranges, &job);
+    each_plane(s, cpu_norm_moments, &job);
     for (int64_t c = 0; c < s->channels; c++) normalise(&job, args, c, join_planes(&job, c));
     apply(&job, args->out[5]);
     return TRI_OK;
@@ -488,7 +247,7 @@ static tri_status moments_run(const tri_kernel *kernel, const tri_kernel_args *a
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
     float *moments = args->out[0];
-    each_plane(s, moments_ranges, &job);
+    each_plane(s, cpu_norm_moments, &job);
     for (int64_t c = 0; c < s->channels; c++) {
         tri_moments m = join_planes(&job, c);
         moments[c] = (float)m.mean;
@@ -528,7 +287,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
                           float *dbias) {
     const norm_state *s = job->state;
     job->mean = mean;
-    each_plane(s, &gradient_planes_ranges[s->window_pixels ? 2 : 0], job);
+    each_plane(s, &cpu_norm_gradient_sums[s->window_pixels ? 2 : 0], job);
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
@@ -540,9 +299,9 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     }
 }
 
-// Sets the factors of channel c with which `gradient` computes dx. `sum` and `product` are the sums
-// of dy and of dy · h, where h is the normalised x, over all values of the channel, and `all` is
-// the number of these values.
+// Sets the factors of channel c with which cpu_norm_gradient computes dx. `sum` and `product` are
+// the sums of dy and of dy · h, where h is the normalised x, over all values of the channel, and
+// `all` is the number of these values.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;
@@ -560,7 +319,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     double all = (double)s->pixels * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
-    each_plane(s, &gradient_ranges[s->window_pixels ? 2 : 0], &job);
+    each_plane(s, &cpu_norm_gradient[s->window_pixels ? 2 : 0], &job);
     return TRI_OK;
 }
 
@@ -582,7 +341,7 @@ static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
                      join_replicas(s, args->in[7], c).count);
-    each_plane(s, &gradient_ranges[s->window_pixels ? 2 : 0], &job);
+    each_plane(s, &cpu_norm_gradient[s->window_pixels ? 2 : 0], &job);
     return TRI_OK;
 }
 
