@@ -246,11 +246,12 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// Inserts the SCATTERs of a unit. SCATTER follows the last action that adds to the unit's gradients
-// of a micro-batch or, if gradients are not scattered after every micro-batch, of the step. If
-// several stages of this rank read the unit, actions of two micro-batches may alternate. Then
-// SCATTER follows each action whose successor belongs to another micro-batch, so that no sum mixes
-// two: a deterministic run adds the micro-batches one by one.
+// Finds the actions whose gradients of a unit are summed together (see put_sum), and inserts a
+// SCATTER after each sum, if gradients are scattered. A sum ends with the last action that adds to
+// the unit's gradients of a micro-batch or, if gradients are not scattered after every micro-batch,
+// of the step. If several stages of this rank read the unit, actions of two micro-batches may
+// alternate. Then a sum ends with each action whose successor belongs to another micro-batch, so
+// that no sum mixes two: a deterministic run adds the micro-batches one by one.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
