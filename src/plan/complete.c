@@ -124,8 +124,8 @@ static void put_takes(work *w) {
     }
 }
 
-// The compute actions, from first to last, during which a unit's parameters are gathered: GATHER
-// stands before them, RELEASE after them.
+// A stretch of compute actions, from `first` to `last`, during which a unit's parameters are
+// gathered: GATHER stands before it, RELEASE after it.
 typedef struct gathered_range {
     int unit, first, last;
 } gathered_range;
@@ -181,8 +181,7 @@ static void put_gathers(work *w) {
     int most = w->first_use[r->unit_count], count = 0, start_count = 0;
     gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
     int *starts = TRI_NEW_ARRAY(w->arena, int, most);
-    // open[u]: the latest range of compute actions during which the parameters of unit u are
-    // gathered.
+    // open[u]: the latest range of unit u so far, whose RELEASE is not inserted yet.
     gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count);
     for (int u = 0; u < r->unit_count; u++)
         if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);

@@ -142,9 +142,9 @@ typedef struct tri_plan_offload {
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
-    // Length of the round gradients, the memory for gradients that kernels cannot add to earlier
-    // ones directly (tri_round_gradients). It is the length for the compute action that needs the
-    // most.
+    // How many elements the round gradients have, for the compute action that needs the most. They
+    // are memory for gradients that kernels cannot add to earlier ones directly
+    // (tri_round_gradients).
     int64_t round_elements;
 } tri_plan_sizes;
 
